@@ -1,0 +1,129 @@
+//! Lint: what makes a subtool hard to find or easy to misuse, beyond what the loader refuses.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::listing::Entry;
+use super::{Catalog, Subtool, search};
+
+/// Fewer words than these hardly say when to use a subtool.
+const FEWEST_WORDS: usize = 4;
+/// Two subtools whose scores are this close answer the same question.
+const TIE: f64 = 0.98;
+
+/// One thing worth changing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    pub code: &'static str,
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subtool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It was left out of the catalog.
+    Error,
+    Warning,
+}
+
+/// Everything that is wrong with `catalog` or could be better.
+pub fn lint(catalog: &Catalog) -> Vec<Finding> {
+    let mut findings: Vec<_> = catalog
+        .problems()
+        .iter()
+        .map(|problem| Finding {
+            level: Level::Error,
+            code: "not-loaded",
+            file: problem.file.clone(),
+            subtool: problem.subtool.clone(),
+            place: problem.place.clone(),
+            message: problem.message.clone(),
+        })
+        .collect();
+    for subtool in catalog.subtools() {
+        description(subtool, &mut findings);
+        parameters(subtool, &mut findings);
+    }
+    ties(catalog, &mut findings);
+    findings
+}
+
+fn warning(subtool: &Subtool, code: &'static str, place: &str, message: String) -> Finding {
+    Finding {
+        level: Level::Warning,
+        code,
+        file: subtool.origin.to_string(),
+        subtool: Some(subtool.name.to_string()),
+        place: Some(place.to_owned()),
+        message,
+    }
+}
+
+fn description(subtool: &Subtool, findings: &mut Vec<Finding>) {
+    let text = &subtool.definition.description;
+    let words = text.split_whitespace().count();
+    let is_spaced = text.is_ascii();
+    if is_spaced && words < FEWEST_WORDS {
+        let message = format!("{words} words do not say when to use it; begin with the words of the one who needs it");
+        findings.push(warning(subtool, "short-description", "description", message));
+    }
+}
+
+fn parameters(subtool: &Subtool, findings: &mut Vec<Finding>) {
+    let input = Value::Object(subtool.definition.input.clone());
+    let Some(properties) = input["properties"].as_object() else { return };
+    let required: Vec<_> = input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for (name, property) in properties {
+        let place = format!("input.properties.{name}");
+        if required.contains(&name.as_str()) && property.get("default").is_some() {
+            let message = format!("`{name}` is required and has a default; a default makes it optional");
+            findings.push(warning(subtool, "required-with-default", &place, message));
+        }
+        if property.get("description").is_none() && property.get("enum").is_none() {
+            findings.push(warning(subtool, "undescribed-parameter", &place, format!("`{name}` has no description")));
+        }
+    }
+    for name in required.iter().filter(|name| !properties.contains_key(**name)) {
+        let message = format!("`{name}` is required but is no property");
+        findings.push(warning(subtool, "unknown-required", "input.required", message));
+    }
+}
+
+/// Two subtools that the words of the one find equally well, and neither says how it differs.
+fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
+    let subtools: Vec<_> = catalog.subtools().collect();
+    let entries: Vec<_> = subtools
+        .iter()
+        .map(|subtool| Entry {
+            name: subtool.name.to_string(),
+            description: subtool.definition.description.clone(),
+            input: serde_json::value::to_raw_value(&serde_json::json!({})).expect("an empty object is JSON"),
+            tags: Vec::new(),
+        })
+        .collect();
+    for (index, entry) in entries.iter().enumerate() {
+        let hits = search::search(&entry.description, &entries);
+        let Some(own) = hits.iter().find(|hit| hit.index == index).map(|hit| hit.score) else { continue };
+        for rival in hits.iter().filter(|hit| hit.index > index && hit.score >= own * TIE) {
+            let (one, other) = (subtools[index], subtools[rival.index]);
+            if contrasts(one, other) || contrasts(other, one) {
+                continue;
+            }
+            let message = format!(
+                "its words find `{}` as well; say in one of them what it is not for, like `NOT {}`",
+                other.name, other.name
+            );
+            findings.push(warning(one, "tie", "description", message));
+        }
+    }
+}
+
+fn contrasts(one: &Subtool, other: &Subtool) -> bool {
+    one.definition.description.contains(&format!("NOT {}", other.name))
+}

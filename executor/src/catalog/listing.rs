@@ -1,0 +1,83 @@
+//! The listing: what `list` shows, kept ready in a cache file.
+//!
+//! Loading a catalog compiles every schema and template; `list` needs neither. So the checked
+//! result is written down once, with the state of all files it came from, and is believed as long
+//! as that state is the same. The cache is never more than a copy: losing it costs a few milliseconds.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Catalog, LoadProblem, Sources, Stamp};
+
+/// Everything that `list` needs.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    stamp: Stamp,
+    pub problems: Vec<LoadProblem>,
+    /// By name.
+    pub entries: Vec<Entry>,
+}
+
+/// One subtool as a model sees it, and the words to find it by.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub name: String,
+    pub description: String,
+    /// Its JSON Schema, never parsed again unless it is searched.
+    pub input: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+impl Listing {
+    /// The listing of `sources`: from `cache` if that is fresh, else made anew and written there.
+    ///
+    /// A cache that cannot be written is no error: the next call makes the listing again.
+    pub fn of(sources: &Sources, cache: &Path) -> Self {
+        let stamp = sources.stamp();
+        if let Some(listing) = read(cache)
+            && listing.stamp == stamp
+        {
+            return listing;
+        }
+        let listing = Self::from_catalog(&Catalog::load(sources), stamp);
+        let written = write(cache, &listing);
+        if let Err(error) = written {
+            tracing::debug!(cache = %cache.display(), %error, "the listing was not cached");
+        }
+        listing
+    }
+
+    fn from_catalog(catalog: &Catalog, stamp: Stamp) -> Self {
+        let entries = catalog
+            .subtools()
+            .map(|subtool| Entry {
+                name: subtool.name.to_string(),
+                description: subtool.definition.description.clone(),
+                input: serde_json::value::to_raw_value(&subtool.definition.input)
+                    .expect("a JSON object can be written as JSON"),
+                tags: subtool.definition.tags.clone(),
+            })
+            .collect();
+        Self { stamp, problems: catalog.problems().to_vec(), entries }
+    }
+}
+
+fn read(cache: &Path) -> Option<Listing> {
+    serde_json::from_slice(&fs::read(cache).ok()?).ok()
+}
+
+fn write(cache: &Path, listing: &Listing) -> std::io::Result<()> {
+    let folder = cache.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&serde_json::to_vec(listing)?)?;
+    file.persist(cache)?;
+    Ok(())
+}

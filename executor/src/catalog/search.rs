@@ -1,0 +1,295 @@
+//! Search: which subtools a query means, best first.
+//!
+//! BM25F (Robertson and Zaragoza 2009) over four fields: name, description, the parameters' names,
+//! and what their schemas say. Names are split at case, digits and punctuation, words stemmed
+//! (Snowball English), words that say nothing left out; Chinese, Japanese and Korean text is
+//! matched by single characters and pairs, which needs no dictionary. A name of which the query
+//! hits much counts more. The order is total: equal scores are listed by name.
+
+use std::collections::HashMap;
+
+use rust_stemmers::{Algorithm, Stemmer};
+use serde_json::Value;
+
+use super::listing::Entry;
+
+/// BM25's saturation.
+const K1: f64 = 1.2;
+
+/// How much a word in each field weighs, and how much the field's length dampens it.
+const FIELDS: [Field; 4] = [
+    Field { weight: 10.0, length: 0.3 },
+    Field { weight: 5.0, length: 0.6 },
+    Field { weight: 4.0, length: 0.3 },
+    Field { weight: 3.0, length: 0.3 },
+];
+
+struct Field {
+    weight: f64,
+    length: f64,
+}
+
+/// What a query found.
+#[derive(Debug, PartialEq)]
+pub struct Hit {
+    /// The place in the entries that were searched.
+    pub index: usize,
+    pub score: f64,
+}
+
+/// The entries that `query` means, best first; empty if it means none.
+pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
+    let mut words = Words::new();
+    let mut wanted: HashMap<String, f64> = HashMap::new();
+    for word in words.of(query, Keep::Telling) {
+        *wanted.entry(word).or_default() += 1.0;
+    }
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let documents: Vec<_> = entries.iter().map(|entry| Document::of(entry, &wanted, &mut words)).collect();
+    #[expect(clippy::cast_precision_loss, reason = "counts of documents and words are far below 2^52")]
+    let (count, mean_lengths) = {
+        let count = documents.len() as f64;
+        (count, [0, 1, 2, 3].map(|f| documents.iter().map(|d| d.lengths[f]).sum::<f64>().max(1.0) / count.max(1.0)))
+    };
+    let rarity: HashMap<&str, f64> = wanted
+        .keys()
+        .map(|word| {
+            #[expect(clippy::cast_precision_loss, reason = "a count of documents is far below 2^52")]
+            let having = documents.iter().filter(|document| document.hits.contains_key(word.as_str())).count() as f64;
+            (word.as_str(), (1.0 + (count - having + 0.5) / (having + 0.5)).ln())
+        })
+        .collect();
+    let mut hits: Vec<Hit> = documents
+        .iter()
+        .enumerate()
+        .map(|(index, document)| Hit { index, score: document.score(&wanted, &rarity, &mean_lengths) })
+        .filter(|hit| hit.score > 0.0)
+        .collect();
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| entries[a.index].name.cmp(&entries[b.index].name)));
+    hits
+}
+
+/// How often an entry has each wanted word, by field.
+struct Document {
+    hits: HashMap<String, [f64; 4]>,
+    lengths: [f64; 4],
+    name: Vec<String>,
+}
+
+impl Document {
+    fn of(entry: &Entry, wanted: &HashMap<String, f64>, words: &mut Words) -> Self {
+        let mut parameters = Vec::new();
+        let mut sayings = Vec::new();
+        if let Ok(schema) = serde_json::from_str::<Value>(entry.input.get()) {
+            describe(&schema, &mut parameters, &mut sayings);
+        }
+        sayings.extend(entry.tags.iter().cloned());
+        let name = words.of(&entry.name, Keep::All);
+        let fields = [
+            name.clone(),
+            words.of(&entry.description, Keep::All),
+            words.of(&parameters.join(" "), Keep::All),
+            words.of(&sayings.join(" "), Keep::All),
+        ];
+        let mut document = Self { hits: HashMap::new(), lengths: [0.0; 4], name };
+        for (field, found) in fields.into_iter().enumerate() {
+            for word in found {
+                document.lengths[field] += 1.0;
+                if wanted.contains_key(&word) {
+                    document.hits.entry(word).or_default()[field] += 1.0;
+                }
+            }
+        }
+        document
+    }
+
+    fn score(&self, wanted: &HashMap<String, f64>, rarity: &HashMap<&str, f64>, means: &[f64; 4]) -> f64 {
+        let mut score = 0.0;
+        for (word, counts) in &self.hits {
+            let weighted: f64 = FIELDS
+                .iter()
+                .enumerate()
+                .map(|(f, field)| {
+                    let dampened = 1.0 - field.length + field.length * self.lengths[f] / means[f];
+                    field.weight * counts[f] / dampened.max(f64::EPSILON)
+                })
+                .sum();
+            let repeated = 1.0 + wanted[word].ln();
+            score += repeated * rarity[word.as_str()] * weighted * (K1 + 1.0) / (K1 + weighted);
+        }
+        score * (1.0 + 0.5 * self.name_coverage())
+    }
+
+    /// Which share of the name's words the query hits.
+    #[expect(clippy::cast_precision_loss, reason = "a name has at most 64 words")]
+    fn name_coverage(&self) -> f64 {
+        let hit = self.name.iter().filter(|word| self.hits.contains_key(*word)).count();
+        hit as f64 / self.name.len().max(1) as f64
+    }
+}
+
+/// Collects the names of all parameters, and what their schemas say about them.
+fn describe(schema: &Value, names: &mut Vec<String>, sayings: &mut Vec<String>) {
+    if let Some(properties) = schema["properties"].as_object() {
+        for (name, property) in properties {
+            names.push(name.clone());
+            for key in ["title", "description"] {
+                sayings.extend(property[key].as_str().map(str::to_owned));
+            }
+            let choices = property["enum"].as_array().into_iter().flatten();
+            sayings.extend(choices.filter_map(Value::as_str).map(str::to_owned));
+            describe(property, names, sayings);
+        }
+    }
+    if schema["items"].is_object() {
+        describe(&schema["items"], names, sayings);
+    }
+}
+
+/// Which words of a text are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    All,
+    /// Without those that every query has.
+    Telling,
+}
+
+/// Splits texts into words.
+struct Words {
+    stemmer: Stemmer,
+}
+
+impl Words {
+    fn new() -> Self {
+        Self { stemmer: Stemmer::create(Algorithm::English) }
+    }
+
+    fn of(&mut self, text: &str, keep: Keep) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut word = String::new();
+        let mut previous: Option<char> = None;
+        let mut ideograms: Option<char> = None;
+        for character in text.chars() {
+            if is_ideogram(character) {
+                self.finish(&mut word, keep, &mut words);
+                words.push(character.to_string());
+                words.extend(ideograms.map(|before| format!("{before}{character}")));
+                ideograms = Some(character);
+            } else {
+                ideograms = None;
+                if !character.is_alphanumeric() || previous.is_some_and(|before| is_border(before, character)) {
+                    self.finish(&mut word, keep, &mut words);
+                }
+                if character.is_alphanumeric() {
+                    word.extend(character.to_lowercase());
+                }
+            }
+            previous = Some(character);
+        }
+        self.finish(&mut word, keep, &mut words);
+        words
+    }
+
+    fn finish(&mut self, word: &mut String, keep: Keep, words: &mut Vec<String>) {
+        if word.is_empty() {
+            return;
+        }
+        let telling = keep == Keep::All || !says_nothing(word);
+        if telling {
+            words.push(self.stemmer.stem(word).into_owned());
+        }
+        word.clear();
+    }
+}
+
+/// Where one word of `camelCase42` ends and the next begins.
+fn is_border(before: char, after: char) -> bool {
+    (before.is_lowercase() && after.is_uppercase()) || (before.is_numeric() != after.is_numeric())
+}
+
+fn is_ideogram(character: char) -> bool {
+    matches!(character,
+        '\u{3040}'..='\u{30ff}'      // kana
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' // ideographs
+        | '\u{ac00}'..='\u{d7af}'    // hangul
+        | '\u{20000}'..='\u{3ffff}') // ideographs beyond the basic plane
+}
+
+/// Words of a request that do not tell what is wanted, sorted.
+const SILENT: &[&str] = &[
+    "a", "about", "all", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did",
+    "do", "does", "for", "from", "give", "had", "has", "have", "help", "her", "his", "how", "i", "if", "im", "in",
+    "into", "is", "it", "its", "just", "know", "let", "like", "ll", "looking", "may", "me", "might", "much", "must",
+    "my", "need", "of", "on", "or", "our", "please", "s", "should", "so", "some", "t", "tell", "than", "thanks",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "too", "tool", "tools",
+    "up", "us", "use", "using", "very", "want", "was", "way", "we", "were", "what", "when", "where", "which", "while",
+    "who", "whose", "why", "will", "with", "would", "you", "your",
+];
+
+fn says_nothing(word: &str) -> bool {
+    SILENT.binary_search(&word).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(name: &str, description: &str, input: &Value) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input: serde_json::value::to_raw_value(input).expect("JSON"),
+            tags: Vec::new(),
+        }
+    }
+
+    fn found(query: &str) -> Vec<String> {
+        let query_input = json!({"properties": {"search_query": {"type": "string", "description": "The words"}}});
+        let entries = [
+            entry("gmail_search_messages", "Searches for messages in Gmail based on a query.", &query_input),
+            entry("gmail_send_message", "Sends an email.", &json!({"properties": {"recipient": {"type": "string"}}})),
+            entry("countProducts", "Counts and sums records. For questions like: how many products.", &json!({})),
+            entry("search_products", "Searches products by name.", &json!({})),
+            entry("report_zh", "生成年度报告并发送", &json!({})),
+        ];
+        search(query, &entries).into_iter().map(|hit| entries[hit.index].name.clone()).collect()
+    }
+
+    #[test]
+    fn the_users_own_words_lead_to_the_subtool() {
+        assert_eq!(found("gmail"), ["gmail_search_messages", "gmail_send_message"]);
+        assert_eq!(found("send email")[0], "gmail_send_message");
+        assert_eq!(found("how many products are there?")[0], "countProducts");
+        assert_eq!(found("please search the messages for me")[0], "gmail_search_messages");
+        assert_eq!(found("recipients"), ["gmail_send_message"]);
+    }
+
+    #[test]
+    fn chinese_is_found_without_spaces() {
+        assert_eq!(found("年度报告"), ["report_zh"]);
+        assert_eq!(found("我想看报告"), ["report_zh"]);
+    }
+
+    #[test]
+    fn what_means_nothing_finds_nothing() {
+        assert!(found("").is_empty());
+        assert!(found("the of and").is_empty());
+        assert!(found("xylophone").is_empty());
+        assert!(found("🙂 !!").is_empty());
+    }
+
+    #[test]
+    fn names_are_split_at_case_digits_and_punctuation() {
+        let split = Words::new().of("getUser_by-id42 HTTPServer", Keep::All);
+        assert_eq!(split, ["get", "user", "by", "id", "42", "httpserver"]);
+    }
+
+    #[test]
+    fn the_silent_words_are_sorted() {
+        assert!(SILENT.is_sorted());
+        assert!(says_nothing("a") && says_nothing("your") && says_nothing("looking") && !says_nothing("get"));
+    }
+}

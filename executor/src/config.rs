@@ -1,0 +1,191 @@
+//! The configuration: what a human decided for this machine.
+//!
+//! `default-config.toml` documents every setting and holds its default; the file of the user is
+//! laid over it. Nothing here is read from the agent's side.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::duration::Span;
+
+/// Every setting with its default, as a commented file.
+pub const DEFAULTS: &str = include_str!("../default-config.toml");
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub catalog: Catalog,
+    pub access: Access,
+    pub confirm: Confirmation,
+    pub executor: Executor,
+    pub files: Files,
+    pub http: Http,
+    /// Where secrets come from that are not stored here.
+    pub secrets: BTreeMap<String, SecretSource>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalog {
+    /// Folders of discovery JSON.
+    pub folders: Vec<PathBuf>,
+    /// Which shipped packs are there.
+    pub packs: Vec<String>,
+}
+
+/// What callers may use.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub privileges: Vec<String>,
+    pub admin: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confirmation {
+    /// What happens to a subtool that changes something and does not say whether a human must agree.
+    pub writes: Writes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Writes {
+    Ask,
+    Allow,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Executor {
+    /// It stops by itself after this long without an open task.
+    pub idle: Span,
+    /// How many tasks run at once.
+    pub concurrency: u32,
+    /// How many tasks may be open at once.
+    pub open_tasks: usize,
+    /// One attempt's timeout where the subtool names none.
+    pub timeout: Span,
+    /// How long running tasks may go on when the executor is told to stop.
+    pub grace: Span,
+    /// Data above this many bytes lies beside its result file.
+    pub inline_bytes: usize,
+    /// How long result files and records of ended tasks are kept.
+    pub keep: Span,
+    /// What is logged, in the syntax of `RUST_LOG`.
+    pub log: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// The folders that the file subtools may read; `.` is the folder from which the caller asks.
+    pub roots: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Hosts on loopback, link-local and private addresses that a URL from the input may name.
+    pub private_hosts: Vec<String>,
+    /// Another base URL for a declared one, like a company's own GitHub.
+    pub endpoints: BTreeMap<String, String>,
+    /// The largest body that is taken.
+    pub max_bytes: u64,
+    pub user_agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretSource {
+    /// An environment variable of the executor.
+    Env(String),
+    /// A program that prints it, like `["pass", "show", "github"]`.
+    Command(Vec<String>),
+}
+
+impl SecretSource {
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Env(variable) => format!("environment variable {variable}"),
+            Self::Command(argv) => format!("command {}", argv.join(" ")),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("failed to read config `{path}`")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("failed to understand config `{path}`: {reason}")]
+    Malformed { path: PathBuf, reason: String },
+}
+
+impl Config {
+    /// The defaults with the file at `path` laid over them; a missing file changes nothing.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut merged: toml::Table = DEFAULTS.parse().expect("the shipped defaults are valid TOML");
+        match std::fs::read_to_string(path) {
+            Ok(text) => {
+                let own: toml::Table = text.parse().map_err(|error: toml::de::Error| malformed(path, &error))?;
+                lay_over(&mut merged, own);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
+        }
+        toml::Value::Table(merged).try_into().map_err(|error: toml::de::Error| malformed(path, &error))
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        toml::from_str(DEFAULTS).expect("the shipped defaults fit the types")
+    }
+}
+
+fn malformed(path: &Path, error: &toml::de::Error) -> ConfigError {
+    ConfigError::Malformed { path: path.to_owned(), reason: error.to_string().trim().to_owned() }
+}
+
+/// Tables are merged key by key; anything else is replaced.
+fn lay_over(base: &mut toml::Table, own: toml::Table) {
+    for (key, value) in own {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(own)) => lay_over(base, own),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_file_is_laid_over_the_defaults() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "[executor]\nconcurrency = 3\n[secrets.github]\nenv = \"GITHUB_TOKEN\"\n")
+            .expect("written");
+        let config = Config::load(&path).expect("it loads");
+        assert_eq!(config.executor.concurrency, 3);
+        assert_eq!(config.executor.timeout, Config::default().executor.timeout);
+        assert_eq!(config.secrets["github"], SecretSource::Env("GITHUB_TOKEN".to_owned()));
+    }
+
+    #[test]
+    fn a_mistake_names_the_file_and_the_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "[executor]\nconcurency = 3\n").expect("written");
+        let error = Config::load(&path).expect_err("an unknown key").to_string();
+        assert!(error.contains("config.toml") && error.contains("concurency"), "{error}");
+    }
+}

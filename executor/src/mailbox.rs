@@ -1,0 +1,317 @@
+//! The mailbox: the agent's side of the hand-over, made of files only.
+//!
+//! ```text
+//! inbox/     requests, written by callers: a temporary name, then a rename
+//! taken/     requests that the executor is about to answer
+//! answers/   what is no result file: refusals, plans, the state of the executor
+//! results/   one file for each task, replaced atomically until it is final
+//! ```
+//!
+//! Whoever renames a request first has it: the executor into `taken/`, or the caller who withdraws
+//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use serde::Serialize;
+
+use crate::task::TaskId;
+
+pub mod presence;
+pub mod request;
+pub mod result;
+
+/// The largest request.
+pub const LARGEST_REQUEST: u64 = 1 << 20;
+
+/// A mailbox whose folders are there and ours alone.
+#[derive(Debug, Clone)]
+pub struct Mailbox {
+    root: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MailboxError {
+    #[error("the mailbox `{path}` could not be used")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the mailbox `{path}` cannot be trusted: {reason}")]
+    Untrusted { path: PathBuf, reason: &'static str },
+}
+
+/// A request file that was taken out of the inbox.
+#[derive(Debug)]
+pub struct Taken {
+    pub id: TaskId,
+    /// The owner of the file: the kernel's word on who asked.
+    pub uid: u32,
+    pub bytes: io::Result<Vec<u8>>,
+}
+
+impl Mailbox {
+    /// Opens the mailbox at `root`, making what is missing, whatever the umask.
+    ///
+    /// Refused if any folder is a link, belongs to somebody else or can be written by others.
+    pub fn open(root: &Path) -> Result<Self, MailboxError> {
+        let mailbox = Self { root: root.to_owned() };
+        for folder in [root.to_owned(), mailbox.inbox(), mailbox.taken(), mailbox.answers(), mailbox.results()] {
+            ensure_private(&folder)?;
+        }
+        Ok(mailbox)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn inbox(&self) -> PathBuf {
+        self.root.join("inbox")
+    }
+
+    pub fn results(&self) -> PathBuf {
+        self.root.join("results")
+    }
+
+    pub fn result_file(&self, id: TaskId) -> PathBuf {
+        self.results().join(format!("result-{id}.json"))
+    }
+
+    /// Where data lies that a result file only refers to.
+    pub fn data_file(&self, id: TaskId, extension: &str) -> PathBuf {
+        self.results().join(format!("result-{id}.data.{extension}"))
+    }
+
+    fn taken(&self) -> PathBuf {
+        self.root.join("taken")
+    }
+
+    fn answers(&self) -> PathBuf {
+        self.root.join("answers")
+    }
+
+    /// Puts a request into the inbox, whole or not at all.
+    pub fn post(&self, id: TaskId, request: &impl Serialize) -> io::Result<()> {
+        replace(&self.inbox().join(format!("{id}.json")), &serde_json::to_vec(request)?)
+    }
+
+    /// Takes a request back; false if the executor has it already.
+    pub fn withdraw(&self, id: TaskId) -> bool {
+        let withdrawn = self.inbox().join(format!(".withdrawn-{id}"));
+        let ours = fs::rename(self.inbox().join(format!("{id}.json")), &withdrawn).is_ok();
+        if ours && let Err(error) = fs::remove_file(&withdrawn) {
+            tracing::debug!(%id, %error, "a withdrawn request was left behind");
+        }
+        ours
+    }
+
+    /// The answer to a request, once; `None` while there is none.
+    pub fn collect_answer(&self, id: TaskId) -> io::Result<Option<Vec<u8>>> {
+        let path = self.answers().join(format!("{id}.json"));
+        match fs::read(&path) {
+            Ok(bytes) => {
+                fs::remove_file(&path)?;
+                Ok(Some(bytes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes every well-formed request out of the inbox; foreign files are left where they are.
+    pub fn take_all(&self) -> io::Result<Vec<Taken>> {
+        let mut taken = Vec::new();
+        for entry in fs::read_dir(self.inbox())? {
+            let entry = entry?;
+            let Some(id) = request_id(&entry.file_name()) else { continue };
+            let claimed = self.taken().join(entry.file_name());
+            let is_ours = entry.metadata().is_ok_and(|found| is_proper(&found));
+            if is_ours && fs::rename(entry.path(), &claimed).is_ok() {
+                taken.push(read_request(id, &claimed));
+            }
+        }
+        taken.sort_by_key(|request| request.id);
+        Ok(taken)
+    }
+
+    /// The requests that an executor before us took and did not answer.
+    pub fn left_behind(&self) -> io::Result<Vec<Taken>> {
+        let mut left = Vec::new();
+        for entry in fs::read_dir(self.taken())? {
+            let entry = entry?;
+            if let Some(id) = request_id(&entry.file_name()) {
+                left.push(read_request(id, &entry.path()));
+            }
+        }
+        Ok(left)
+    }
+
+    /// Drops a taken request that was answered.
+    pub fn done(&self, id: TaskId) -> io::Result<()> {
+        gone(fs::remove_file(self.taken().join(format!("{id}.json"))))
+    }
+
+    /// Answers a request with something that is no result file.
+    pub fn answer(&self, id: TaskId, answer: &impl Serialize) -> io::Result<()> {
+        replace(&self.answers().join(format!("{id}.json")), &serde_json::to_vec(answer)?)
+    }
+
+    /// Writes or replaces a task's result file; a reader sees the old one or the new one, whole.
+    pub fn publish(&self, id: TaskId, text: &str) -> io::Result<()> {
+        replace(&self.result_file(id), text.as_bytes())
+    }
+
+    /// Removes everything that belongs to a task.
+    pub fn forget(&self, id: TaskId) -> io::Result<()> {
+        gone(fs::remove_file(self.result_file(id)))?;
+        for extension in ["json", "txt", "bin"] {
+            gone(fs::remove_file(self.data_file(id, extension)))?;
+        }
+        Ok(())
+    }
+}
+
+fn gone(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The id in the name of a request: 32 hexadecimal digits and `.json`, nothing else.
+fn request_id(name: &std::ffi::OsStr) -> Option<TaskId> {
+    name.to_str()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// A plain file with one name, of our user, that others cannot write.
+fn is_proper(found: &fs::Metadata) -> bool {
+    found.is_file()
+        && found.nlink() == 1
+        && found.uid() == nix::unistd::geteuid().as_raw()
+        && found.permissions().mode() & 0o022 == 0
+}
+
+fn read_request(id: TaskId, path: &Path) -> Taken {
+    let mut uid = nix::unistd::geteuid().as_raw();
+    let bytes = (|| {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let found = file.metadata()?;
+        if !is_proper(&found) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file of this user alone"));
+        }
+        uid = found.uid();
+        if found.len() > LARGEST_REQUEST {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST_REQUEST} bytes")));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+        file.take(LARGEST_REQUEST).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })();
+    Taken { id, uid, bytes }
+}
+
+/// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", TaskId::new()));
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        gone(fs::remove_file(&temporary))?;
+    }
+    written
+}
+
+fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
+    let io = |source| MailboxError::Io { path: folder.to_owned(), source };
+    let untrusted = |reason| MailboxError::Untrusted { path: folder.to_owned(), reason };
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        // A hostile umask takes bits away; we say exactly which we want.
+        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io(error)),
+    }
+    let found = fs::symlink_metadata(folder).map_err(io)?;
+    if !found.is_dir() {
+        return Err(untrusted("it is no folder"));
+    }
+    if found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(untrusted("it belongs to somebody else"));
+    }
+    if found.permissions().mode() & 0o022 != 0 {
+        return Err(untrusted("others can write to it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn mailbox() -> (tempfile::TempDir, Mailbox) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        (folder, mailbox)
+    }
+
+    #[test]
+    fn a_request_is_taken_once_or_withdrawn_once() {
+        let (_folder, mailbox) = mailbox();
+        let (taken, withdrawn) = (TaskId::new(), TaskId::new());
+        mailbox.post(taken, &"x").expect("posted");
+        mailbox.post(withdrawn, &"y").expect("posted");
+        assert!(mailbox.withdraw(withdrawn) && !mailbox.withdraw(withdrawn));
+        let found = mailbox.take_all().expect("read");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].bytes.as_ref().expect("readable"), b"\"x\"");
+        assert!(!mailbox.withdraw(taken));
+        assert!(mailbox.take_all().expect("read").is_empty());
+        assert_eq!(mailbox.left_behind().expect("read").len(), 1);
+        mailbox.done(taken).expect("done");
+        assert!(mailbox.left_behind().expect("read").is_empty());
+    }
+
+    #[test]
+    fn foreign_files_are_left_alone() {
+        let (folder, mailbox) = mailbox();
+        let inbox = mailbox.inbox();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "secret").expect("written");
+        symlink(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
+        fs::hard_link(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
+        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("made");
+        let open = inbox.join(format!("{}.json", TaskId::new()));
+        fs::write(&open, "x").expect("written");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("set");
+        fs::write(inbox.join("notes.txt"), "x").expect("written");
+        nix::unistd::mkfifo(&inbox.join(format!("{}.json", TaskId::new())), nix::sys::stat::Mode::S_IRWXU)
+            .expect("made");
+        assert!(mailbox.take_all().expect("read").is_empty());
+    }
+
+    #[test]
+    fn a_mailbox_that_others_can_reach_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().join("real");
+        Mailbox::open(&real).expect("it opens");
+        let link = folder.path().join("link");
+        symlink(&real, &link).expect("linked");
+        assert!(matches!(Mailbox::open(&link), Err(MailboxError::Untrusted { .. })));
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).expect("set");
+        assert!(matches!(Mailbox::open(&real), Err(MailboxError::Untrusted { .. })));
+    }
+
+    #[test]
+    fn too_large_a_request_is_told_so() {
+        let (_folder, mailbox) = mailbox();
+        mailbox.post(TaskId::new(), &"x".repeat(1 << 20)).expect("posted");
+        let taken = mailbox.take_all().expect("read");
+        assert_eq!(taken[0].bytes.as_ref().expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,106 @@
+//! Who is there: the executor's lock on the mailbox, kept by the kernel.
+//!
+//! A POSIX record lock: it goes with its process, however that ends, and anybody may ask for its
+//! holder without taking it for a moment. It must never be opened a second time in the executor:
+//! closing any descriptor of the file would release it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use serde::{Deserialize, Serialize};
+
+use super::Mailbox;
+
+/// Held by the one executor of a mailbox, for as long as it lives.
+#[derive(Debug)]
+pub struct Presence {
+    _lock: File,
+}
+
+/// Who the executor is, as it says itself; for people, never for decisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub pid: u32,
+    pub version: String,
+    /// Where it reads definitions.
+    pub subtools: Vec<PathBuf>,
+    pub started_at: jiff::Timestamp,
+}
+
+impl Mailbox {
+    fn lock_file(&self) -> PathBuf {
+        self.root().join("executor.lock")
+    }
+
+    fn identity_file(&self) -> PathBuf {
+        self.root().join("executor.json")
+    }
+
+    /// Becomes the executor of this mailbox; `None` if there is one.
+    pub fn take_office(&self, identity: &Identity) -> io::Result<Option<Presence>> {
+        let lock = open(&self.lock_file())?;
+        match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
+            Ok(_) => {
+                super::replace(&self.identity_file(), &serde_json::to_vec(identity)?)?;
+                Ok(Some(Presence { _lock: lock }))
+            }
+            Err(nix::Error::EACCES | nix::Error::EAGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The process id of the executor, 0 if it is in another namespace; `None` if there is none.
+    pub fn executor(&self) -> io::Result<Option<u32>> {
+        let lock = match fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(self.lock_file())
+        {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut asked = whole_file();
+        fcntl(lock.as_fd(), FcntlArg::F_GETLK(&mut asked))?;
+        let is_free = libc::c_int::from(asked.l_type) == libc::F_UNLCK;
+        Ok((!is_free).then(|| u32::try_from(asked.l_pid).unwrap_or(0)))
+    }
+
+    /// What the executor last said of itself.
+    pub fn identity(&self) -> Option<Identity> {
+        serde_json::from_slice(&fs::read(self.identity_file()).ok()?).ok()
+    }
+
+    /// Lets one caller at a time start an executor; `None` while another does.
+    pub fn start_guard(&self) -> io::Result<Option<nix::fcntl::Flock<File>>> {
+        let file = open(&self.root().join("start.lock"))?;
+        match nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock) {
+            Ok(guard) => Ok(Some(guard)),
+            Err((_, nix::Error::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(error.into()),
+        }
+    }
+}
+
+fn open(path: &std::path::Path) -> io::Result<File> {
+    fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path)
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK.try_into().expect("the constant fits the field that it is for"),
+        l_whence: libc::SEEK_SET.try_into().expect("the constant fits the field that it is for"),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}

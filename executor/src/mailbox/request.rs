@@ -1,0 +1,65 @@
+//! What callers ask for, and the answers that are no result file.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::task::{ErrorBody, State, TaskId};
+
+/// The version of this format; another one is refused with a hint to upgrade.
+pub const VERSION: u32 = 1;
+
+/// One request file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    pub v: u32,
+    pub ask: Ask,
+    /// What the caller says of itself.
+    #[serde(default)]
+    pub session: Option<String>,
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    Run(Run),
+    Cancel { id: TaskId },
+    Status,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub tool: String,
+    #[serde(default)]
+    pub input: Map<String, Value>,
+    /// `key=value` words, which take the type that the schema names.
+    #[serde(default)]
+    pub words: Map<String, Value>,
+    #[serde(default)]
+    pub idempotency_key: Option<String>,
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// An answer. An accepted `run` has none: its result file is the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing was accepted and nothing is left behind.
+    Refused(ErrorBody),
+    /// The same was asked for before, under the same idempotency key.
+    SameAs(TaskId),
+    /// What a `--dry-run` would send.
+    Plan(Value),
+    /// To a cancel: the task's state now.
+    Cancelling {
+        id: TaskId,
+        state: State,
+    },
+    Status(Value),
+}

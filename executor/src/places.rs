@@ -1,0 +1,96 @@
+//! Where everything lies: the one place that reads the environment for it.
+//!
+//! The mailbox is the agent's side and may be in `/tmp`; secrets, state and configuration lie in the
+//! XDG base directories, never there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::catalog::Sources;
+use crate::config::{Config, ConfigError};
+use crate::digest;
+use crate::secret::{self, Secrets};
+
+/// The folders of one user and one mailbox.
+#[derive(Debug, Clone)]
+pub struct Places {
+    pub mailbox: PathBuf,
+    pub config: PathBuf,
+    pub state: PathBuf,
+    pub cache: PathBuf,
+    subtools: Option<OsString>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no home folder: neither `HOME` nor `{0}` is set to an absolute path")]
+pub struct Homeless(&'static str);
+
+impl Places {
+    /// From `AGENT_MAGIC_TOOL_DIR`, `AGENT_MAGIC_TOOL_SUBTOOLS`, the XDG variables and `HOME`.
+    pub fn from_env() -> Result<Self, Homeless> {
+        let mailbox = match std::env::var_os("AGENT_MAGIC_TOOL_DIR") {
+            Some(folder) if !folder.is_empty() => {
+                std::path::absolute(&folder).unwrap_or_else(|_| PathBuf::from(folder))
+            }
+            _ => std::env::temp_dir().join(format!("agent-magic-tool-{}", nix::unistd::geteuid())),
+        };
+        Ok(Self {
+            mailbox,
+            config: base("XDG_CONFIG_HOME", ".config")?,
+            state: base("XDG_STATE_HOME", ".local/state")?,
+            cache: base("XDG_CACHE_HOME", ".cache")?,
+            subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS"),
+        })
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.config.join("config.toml")
+    }
+
+    pub fn read_config(&self) -> Result<Config, ConfigError> {
+        Config::load(&self.config_file())
+    }
+
+    pub fn sources(&self, config: &Config) -> Sources {
+        Sources::new(config, &self.config, self.subtools.as_deref())
+    }
+
+    pub fn secrets(&self, config: &Config) -> Secrets {
+        Secrets::new(secret::folder_in(&self.state), config.secrets.clone())
+    }
+
+    /// The copy of the catalog that `list` reads.
+    pub fn listing(&self) -> PathBuf {
+        self.cache.join("listing.json")
+    }
+
+    /// The executor's own folder: one for each mailbox, so that two executors never share a store.
+    pub fn executor(&self) -> PathBuf {
+        let name = digest::hex(&Sha256::digest(self.mailbox.as_os_str().as_encoded_bytes()));
+        self.state.join("executors").join(&name[..16])
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.executor().join("tasks.db")
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.executor().join("executor.log")
+    }
+
+    /// Data of tasks that does not fit a result file; durable with the store.
+    pub fn data(&self) -> PathBuf {
+        self.executor().join("data")
+    }
+}
+
+fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, Homeless> {
+    let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
+    let folder = std::env::var_os(variable)
+        .and_then(absolute)
+        .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
+        .ok_or(Homeless(variable))?;
+    Ok(folder.join("agent-magic-tool"))
+}

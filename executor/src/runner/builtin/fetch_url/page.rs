@@ -1,0 +1,249 @@
+//! What the bytes of a page say: text, or JSON; anything else is refused.
+
+use encoding_rs::{Encoding, UTF_8};
+use html2text::config;
+use html2text::render::TextDecorator;
+use serde_json::Value;
+use url::Url;
+
+use crate::code::Code;
+use crate::runner::Failure;
+
+/// Wider than any paragraph: lines are broken where the page breaks them.
+const WIDTH: usize = 100_000;
+
+/// How far into a page its own word about its charset is looked for, as browsers do.
+const SNIFFED: usize = 1024;
+
+/// What a server sent.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// Where it came from in the end.
+    pub(super) url: Url,
+    pub(super) status: u16,
+    /// The header, or nothing.
+    pub(super) content_type: String,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Content {
+    Text { title: Option<String>, text: String },
+    Json { value: Value, text: String },
+}
+
+enum Kind {
+    Html,
+    Json,
+    Text,
+}
+
+impl Page {
+    pub(super) fn content(&self) -> Result<Content, Failure> {
+        let kind = self.kind()?;
+        let text = self.decoded();
+        Ok(match kind {
+            Kind::Html => Content::Text { title: title(&text), text: self.readable(&text)? },
+            Kind::Json => match serde_json::from_str(&text) {
+                Ok(value) => Content::Json { value, text },
+                Err(_) => Content::Text { title: None, text },
+            },
+            Kind::Text => Content::Text { title: None, text },
+        })
+    }
+
+    fn kind(&self) -> Result<Kind, Failure> {
+        let essence = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "text/html" | "application/xhtml+xml" => Ok(Kind::Html),
+            "application/json" | "text/json" => Ok(Kind::Json),
+            "application/xml" | "application/javascript" | "application/yaml" | "application/toml" => Ok(Kind::Text),
+            essence if essence.ends_with("+json") => Ok(Kind::Json),
+            essence if essence.ends_with("+xml") || essence.starts_with("text/") => Ok(Kind::Text),
+            // A server that says nothing, or that it does not know: the bytes themselves must say.
+            "" | "application/octet-stream" if !self.body.contains(&0) && str::from_utf8(&self.body).is_ok() => {
+                let start = self.body.trim_ascii_start();
+                Ok(if start.first() == Some(&b'<') { Kind::Html } else { Kind::Text })
+            }
+            _ => Err(Failure::new(Code::BadResponse, format!("`{}` is no text", self.url))
+                .detail("content_type", self.content_type.as_str())
+                .detail("bytes", self.body.len())
+                .hint("only web pages, text and JSON can be read this way")),
+        }
+    }
+
+    /// By its byte order mark, the header, the page's own `<meta charset>`, or as UTF-8.
+    fn decoded(&self) -> String {
+        let beginning = String::from_utf8_lossy(&self.body[..self.body.len().min(SNIFFED)]);
+        let encoding = charset(&self.content_type).or_else(|| charset(&beginning)).unwrap_or(UTF_8);
+        encoding.decode(&self.body).0.into_owned()
+    }
+
+    fn readable(&self, html: &str) -> Result<String, Failure> {
+        let decorator = Links { base: self.url.clone(), open: Vec::new() };
+        let text = config::with_decorator(decorator)
+            .no_table_borders()
+            .unicode_strikeout(false)
+            .no_link_wrapping()
+            .string_from_read(html.as_bytes(), WIDTH)
+            .map_err(|error| Failure::new(Code::BadResponse, format!("`{}` could not be read: {error}", self.url)))?;
+        let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
+        Ok(lines.join("\n").trim_matches('\n').to_owned())
+    }
+}
+
+/// The encoding named by the first `charset=` in `text`.
+fn charset(text: &str) -> Option<&'static Encoding> {
+    let at = text.to_ascii_lowercase().find("charset=")? + "charset=".len();
+    let label = text[at..].trim_start_matches(['"', '\'', ' ']);
+    let end = label.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:.".contains(c)).unwrap_or(label.len());
+    Encoding::for_label(&label.as_bytes()[..end])
+}
+
+fn title(html: &str) -> Option<String> {
+    let lower = html.to_ascii_lowercase();
+    let open = lower.find("<title")?;
+    let start = open + lower[open..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    // Rendered as a text of its own, for the sake of its entities.
+    let title = config::plain_no_decorate().string_from_read(&html.as_bytes()[start..end], WIDTH).ok()?;
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!title.is_empty()).then_some(title)
+}
+
+/// Links as `[text](address)`, with the address made absolute; otherwise the text alone.
+#[derive(Debug, Clone)]
+struct Links {
+    base: Url,
+    /// The addresses of the links that have begun; `None` for one that leads nowhere else.
+    open: Vec<Option<String>>,
+}
+
+impl TextDecorator for Links {
+    type Annotation = ();
+
+    fn decorate_link_start(&mut self, url: &str) -> (String, ()) {
+        let target = self.base.join(url).ok().filter(|target| {
+            matches!(target.scheme(), "http" | "https" | "mailto") && !url.starts_with('#') && !url.is_empty()
+        });
+        let begin = if target.is_some() { "[" } else { "" };
+        self.open.push(target.map(String::from));
+        (begin.to_owned(), ())
+    }
+
+    fn decorate_link_end(&mut self) -> String {
+        match self.open.pop().flatten() {
+            Some(target) => format!("]({target})"),
+            None => String::new(),
+        }
+    }
+
+    fn decorate_em_start(&self) -> (String, ()) {
+        (String::new(), ())
+    }
+
+    fn decorate_em_end(&self) -> String {
+        String::new()
+    }
+
+    fn decorate_strong_start(&self) -> (String, ()) {
+        (String::new(), ())
+    }
+
+    fn decorate_strong_end(&self) -> String {
+        String::new()
+    }
+
+    fn decorate_strikeout_start(&self) -> (String, ()) {
+        ("~~".to_owned(), ())
+    }
+
+    fn decorate_strikeout_end(&self) -> String {
+        "~~".to_owned()
+    }
+
+    fn decorate_code_start(&self) -> (String, ()) {
+        ("`".to_owned(), ())
+    }
+
+    fn decorate_code_end(&self) -> String {
+        "`".to_owned()
+    }
+
+    fn decorate_preformat_first(&self) {}
+
+    fn decorate_preformat_cont(&self) {}
+
+    fn decorate_image(&mut self, _: &str, title: &str) -> (String, ()) {
+        (format!("[image: {title}]"), ())
+    }
+
+    fn header_prefix(&self, level: usize) -> String {
+        "#".repeat(level) + " "
+    }
+
+    fn quote_prefix(&self) -> String {
+        "> ".to_owned()
+    }
+
+    fn unordered_item_prefix(&self) -> String {
+        "* ".to_owned()
+    }
+
+    fn ordered_item_prefix(&self, number: i64) -> String {
+        format!("{number}. ")
+    }
+
+    fn make_subblock_decorator(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(content_type: &str, body: &[u8]) -> Page {
+        let url = "https://example.org/docs/page".parse().expect("a URL");
+        Page { url, status: 200, content_type: content_type.to_owned(), body: body.to_vec() }
+    }
+
+    #[test]
+    fn a_page_becomes_its_text_with_absolute_links_and_no_scripts() {
+        let html = br##"<!doctype html><html><head><title>Caf&eacute;
+            prices</title><style>p { color: red }</style><script>alert("x")</script></head>
+            <body><h1>Menu</h1><p>Tea &amp; <a href="../more?x=1">more <b>here</b></a>, <a href="#top">up</a>,
+            <a href="javascript:alert(1)">no</a>.</p><noscript>on</noscript>
+            <table><tr><th>Tea</th><th>Price</th></tr><tr><td>green</td><td>3</td></tr></table>
+            <ul><li>one</li><li>two</li></ul><pre>a  b
+  c</pre></body></html>"##;
+        let content = page("text/html; charset=utf-8", html).content().expect("it is HTML");
+        let Content::Text { title, text } = content else { panic!("{content:?}") };
+        assert_eq!(title.as_deref(), Some("Café prices"));
+        assert!(text.starts_with("# Menu\n\nTea & [more here](https://example.org/more?x=1), up, no."), "{text}");
+        assert!(text.contains("* one\n* two"), "{text}");
+        assert!(text.contains("a  b\n  c"), "{text}");
+        assert!(!text.contains("alert") && !text.contains("color"), "{text}");
+    }
+
+    #[test]
+    fn the_charset_is_the_headers_or_the_pages_own() {
+        let gbk = [0xc4, 0xea, 0xb6, 0xc8];
+        let mut own = b"<meta charset='gbk'><p>".to_vec();
+        own.extend(gbk);
+        for (content_type, body) in [("text/plain; charset=GBK", gbk.as_slice()), ("text/html", &own)] {
+            let content = page(content_type, body).content().expect("it is text");
+            assert!(matches!(&content, Content::Text { text, .. } if text == "年度"), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        for (content_type, body) in [("image/png", b"\x89PNG".as_slice()), ("", b"\x00\x01")] {
+            let failure = page(content_type, body).content().expect_err("no text");
+            assert_eq!(failure.code, Code::BadResponse);
+        }
+        assert!(page("", b"plain words").content().is_ok());
+    }
+}

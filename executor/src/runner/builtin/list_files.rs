@@ -1,0 +1,118 @@
+//! Lists what is in a folder.
+
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Metadata;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::interrupt::{blocking, cancelled};
+use super::roots::{Found, Roots};
+use super::walk::{self, Pattern};
+use super::whole;
+use crate::code::Code;
+use crate::runner::{Equipment, Failure, Order, Success};
+
+/// The most entries that are returned.
+const MAX_ENTRIES: usize = 200;
+
+/// Lists a folder. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// The folder. Absent: the caller's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Value>,
+    /// Only what matches; with a `/` in it or `**`, also below the folder (there without hidden and git-ignored files).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glob: Option<Value>,
+    /// How many entries; at most 200. Absent: 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    path: Option<String>,
+    glob: Option<String>,
+    #[serde(default, deserialize_with = "whole")]
+    limit: Option<u64>,
+}
+
+pub(super) async fn perform(
+    arguments: Arguments,
+    order: &Order,
+    equipment: &Equipment,
+    cancel: &CancellationToken,
+) -> Result<Success, Failure> {
+    let (order, config) = (order.clone(), equipment.config.clone());
+    blocking(cancel, move |cancel| {
+        let roots = Roots::open(&order, &config)?;
+        list(&arguments, &roots, cancel).map(Success::json)
+    })
+    .await
+}
+
+fn list(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+    let pattern = arguments.glob.as_deref().map(Pattern::new).transpose()?;
+    let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
+    let shown = roots.shown(&start.path());
+    if !start.metadata.is_dir() {
+        return Err(Failure::new(Code::Rejected, format!("`{shown}` is a file, no folder")));
+    }
+    let limit =
+        arguments.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
+    let mut entries = Vec::new();
+    let mut more = false;
+    for path in paths(&start, pattern.as_ref(), &shown)? {
+        if cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        if !pattern.as_ref().is_none_or(|pattern| pattern.matches(&path)) {
+            continue;
+        }
+        let Some(metadata) = start.metadata_at(&start.path().join(&path)) else { continue };
+        if entries.len() == limit {
+            more = true;
+            break;
+        }
+        entries.push(describe(&path, &metadata));
+    }
+    Ok(json!({ "path": shown, "entries": entries, "more": more }))
+}
+
+/// From the folder: all that is directly in it, sorted, or what a walk finds below it.
+fn paths<'a>(
+    start: &'a Found<'_>,
+    pattern: Option<&Pattern>,
+    shown: &str,
+) -> Result<Box<dyn Iterator<Item = PathBuf> + 'a>, Failure> {
+    if pattern.is_none_or(Pattern::by_name) {
+        let mut names = start
+            .names()
+            .map_err(|error| Failure::new(Code::NotFound, format!("`{shown}` may not be listed: {error}")))?;
+        names.sort_unstable();
+        return Ok(Box::new(names.into_iter().map(PathBuf::from)));
+    }
+    let base = start.path();
+    Ok(Box::new(walk::below(start).filter_map(move |entry| {
+        let relative = entry.path().strip_prefix(&base).ok()?;
+        (!relative.as_os_str().is_empty()).then(|| relative.to_owned())
+    })))
+}
+
+fn describe(path: &Path, metadata: &Metadata) -> Value {
+    let path = path.to_string_lossy();
+    if metadata.is_dir() {
+        json!({ "path": path, "type": "folder" })
+    } else if metadata.is_symlink() {
+        json!({ "path": path, "type": "link" })
+    } else if metadata.is_file() {
+        json!({ "path": path, "type": "file", "bytes": metadata.len() })
+    } else {
+        json!({ "path": path, "type": "other" })
+    }
+}

@@ -1,0 +1,155 @@
+//! Reads lines of a text file, however large the file is.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::interrupt::{Interruptible, blocking};
+use super::roots::Roots;
+use super::whole;
+use crate::code::Code;
+use crate::runner::{Equipment, Failure, Order, Success};
+
+/// The most lines that are returned at once.
+const MAX_LINES: u64 = 500;
+
+/// The most text that is returned at once: about 25,000 tokens.
+const MAX_TEXT: usize = 100_000;
+
+/// The most that is returned of one line; longer ones are data, or minified.
+const MAX_LINE: usize = 2_000;
+
+/// How much of the beginning tells a binary file by a NUL byte; git looks at as much.
+const SNIFFED: usize = 8_000;
+
+/// Reads lines of a text file. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFile {
+    /// The file: from the caller's folder, or absolute.
+    pub path: Value,
+    /// The first line; 1 is the file's first. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Value>,
+    /// How many lines; at most 500. Absent: 500.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    path: String,
+    #[serde(default, deserialize_with = "whole")]
+    start: Option<u64>,
+    #[serde(default, deserialize_with = "whole")]
+    lines: Option<u64>,
+}
+
+pub(super) async fn perform(
+    arguments: Arguments,
+    order: &Order,
+    equipment: &Equipment,
+    cancel: &CancellationToken,
+) -> Result<Success, Failure> {
+    let (order, config) = (order.clone(), equipment.config.clone());
+    blocking(cancel, move |cancel| {
+        let roots = Roots::open(&order, &config)?;
+        let found = roots.find(&arguments.path)?;
+        let start = arguments.start.unwrap_or(1).max(1);
+        let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);
+        let shown = roots.shown(&found.path());
+        let excerpt = match excerpt(found.file()?, start, count, cancel) {
+            Ok(excerpt) => excerpt,
+            Err(error) => return Err(Failure::new(Code::Io, format!("`{shown}` could not be read: {error}"))),
+        };
+        if excerpt.binary {
+            return Err(Failure::new(Code::Rejected, format!("`{shown}` is no text file"))
+                .detail("bytes", found.metadata.len())
+                .hint("only text can be read this way"));
+        }
+        Ok(Success::json(excerpt.describe(&shown, start)))
+    })
+    .await
+}
+
+#[derive(Debug, Default)]
+struct Excerpt {
+    binary: bool,
+    text: String,
+    lines: u64,
+    total_lines: u64,
+}
+
+impl Excerpt {
+    fn describe(self, path: &str, start: u64) -> Value {
+        let next = start + self.lines;
+        let mut data = json!({
+            "path": path,
+            "start": start,
+            "lines": self.lines,
+            "total_lines": self.total_lines,
+            "text": self.text,
+        });
+        if self.lines > 0 && next <= self.total_lines {
+            data["next_start"] = next.into();
+        }
+        data
+    }
+}
+
+/// Lines `start` to `start + count - 1`; reads on to the end to count the rest, keeping nothing of it.
+fn excerpt(file: File, start: u64, count: u64, cancel: &CancellationToken) -> io::Result<Excerpt> {
+    let mut reader = BufReader::with_capacity(64 * 1024, Interruptible { inner: file, cancel });
+    let beginning = reader.fill_buf()?;
+    let mut excerpt = Excerpt::default();
+    if beginning[..beginning.len().min(SNIFFED)].contains(&0) {
+        excerpt.binary = true;
+        return Ok(excerpt);
+    }
+    let mut wanted = true;
+    let mut line = Vec::new();
+    loop {
+        let number = excerpt.total_lines + 1;
+        wanted = wanted && number < start.saturating_add(count);
+        if number < start || !wanted {
+            if reader.skip_until(b'\n')? == 0 {
+                return Ok(excerpt);
+            }
+        } else {
+            line.clear();
+            // One byte more than is shown, for the line's end.
+            (&mut reader).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)?;
+            if line.is_empty() {
+                return Ok(excerpt);
+            }
+            let is_whole = line.ends_with(b"\n") || line.len() <= MAX_LINE;
+            let text = if is_whole {
+                String::from_utf8_lossy(&line).into_owned()
+            } else {
+                reader.skip_until(b'\n')?;
+                beginning_of(&line[..MAX_LINE])
+            };
+            if excerpt.text.len() + text.len() > MAX_TEXT {
+                wanted = false;
+            } else {
+                excerpt.text.push_str(&text);
+                excerpt.lines += 1;
+            }
+        }
+        excerpt.total_lines += 1;
+    }
+}
+
+/// What is shown of a long line; a character that was cut in half is left out as a whole.
+fn beginning_of(line: &[u8]) -> String {
+    let valid = match str::from_utf8(line) {
+        Err(error) if error.error_len().is_none() => &line[..error.valid_up_to()],
+        _ => line,
+    };
+    format!("{} [… the line goes on]\n", String::from_utf8_lossy(valid))
+}

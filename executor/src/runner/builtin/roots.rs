@@ -1,0 +1,218 @@
+//! Confinement: the folders that may be read, and nothing beside them.
+//!
+//! The kernel keeps the promise (`openat2` with `RESOLVE_BENEATH`, by cap-std), not a comparison of
+//! texts: whatever a path contains, and whatever is renamed meanwhile, what is opened lies in a root.
+//! A link to an absolute path counts as leading out even if it comes back. A path that leads out
+//! fails the same way whether or not something is there.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use crate::code::Code;
+use crate::config::Config;
+use crate::runner::{Failure, Order};
+
+/// The folders that an order may read.
+#[derive(Debug)]
+pub(crate) struct Roots {
+    roots: Vec<Root>,
+    /// The caller's folder, as it is called and as it is.
+    caller: Option<(PathBuf, PathBuf)>,
+}
+
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    /// `path` without links.
+    real: PathBuf,
+    folder: Dir,
+}
+
+/// Something that is there, in a root.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    root: &'a Root,
+    /// From the root, without links.
+    relative: PathBuf,
+    pub(crate) metadata: Metadata,
+}
+
+impl Roots {
+    /// Those of the configuration that are there; `.` is the caller's folder.
+    pub(crate) fn open(order: &Order, config: &Config) -> Result<Self, Failure> {
+        let caller = order.caller_folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
+        let configured = config.files.roots.iter().filter_map(|root| match &order.caller_folder {
+            Some(folder) => Some(folder.join(root)),
+            None => root.is_absolute().then(|| root.clone()),
+        });
+        let roots: Vec<Root> = configured
+            .filter_map(|path| {
+                let folder = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
+                // `join` leaves the `.` in; without it the path reads as the caller wrote it.
+                Some(Root { real: canonical(&path), path: path.components().collect(), folder })
+            })
+            .collect();
+        if roots.is_empty() {
+            return Err(Failure::new(Code::OutsideRoots, "no folder may be read")
+                .hint("a human names the folders as `files.roots` in the configuration"));
+        }
+        Ok(Self { roots, caller })
+    }
+
+    /// What lies at `path`: an absolute one inside a root, or one from the caller's folder; where that
+    /// lies in no root, one from any root.
+    pub(crate) fn find(&self, path: &str) -> Result<Found<'_>, Failure> {
+        let mut first_error = None;
+        for (root, relative) in self.candidates(Path::new(path)) {
+            match root.find(&relative) {
+                Ok(found) => return Ok(found),
+                Err(error) if is_escape(&error) => {}
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(match first_error {
+            Some(error) => self.unreadable(path, &error),
+            None => self.outside(path),
+        })
+    }
+
+    /// How a caller would write the absolute path `path`.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        let from_caller = self.caller.as_ref().and_then(|(folder, real)| inside(path, folder, real));
+        match from_caller {
+            Some(relative) if relative.as_os_str().is_empty() => ".".to_owned(),
+            Some(relative) => relative.to_string_lossy().into_owned(),
+            None => path.to_string_lossy().into_owned(),
+        }
+    }
+
+    fn candidates(&self, path: &Path) -> Vec<(&Root, PathBuf)> {
+        let start = match &self.caller {
+            Some((folder, real)) if path.is_relative() => {
+                let inside = |root: &Root| root.relative(folder).or_else(|| root.relative(real)).is_some();
+                self.roots.iter().any(inside).then_some((folder, real))
+            }
+            _ => None,
+        };
+        let candidate = |root| match (path.is_absolute(), start) {
+            (true, _) => Root::relative(root, path),
+            (false, Some((folder, real))) => {
+                root.relative(folder).or_else(|| root.relative(real)).map(|base| base.join(path))
+            }
+            (false, None) => Some(path.to_owned()),
+        };
+        self.roots.iter().filter_map(|root| Some((root, candidate(root)?))).collect()
+    }
+
+    fn outside(&self, path: &str) -> Failure {
+        let allowed: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
+        Failure::new(Code::OutsideRoots, format!("`{path}` leads out of the folders that may be read"))
+            .hint(format!("readable is what lies in: `{}`", allowed.join("`, `")))
+    }
+
+    fn unreadable(&self, path: &str, error: &io::Error) -> Failure {
+        match error.kind() {
+            _ if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
+                Failure::new(Code::NotFound, format!("`{path}` is a link to itself"))
+            }
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let failure = Failure::new(Code::NotFound, format!("there is no `{path}`"));
+                match &self.caller {
+                    Some((folder, _)) => failure.hint(format!("a relative path starts at `{}`", folder.display())),
+                    None => failure,
+                }
+            }
+            io::ErrorKind::PermissionDenied => {
+                Failure::new(Code::NotFound, format!("`{path}` may not be read: the system denies it"))
+            }
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => {
+                Failure::new(Code::Rejected, format!("`{path}` is no path"))
+            }
+            _ => Failure::new(Code::Io, format!("`{path}` could not be read: {error}")),
+        }
+    }
+}
+
+impl Root {
+    /// `path` as seen from this root, if it is written as lying in it.
+    fn relative(&self, path: &Path) -> Option<PathBuf> {
+        inside(path, &self.path, &self.real)
+    }
+
+    fn find(&self, relative: &Path) -> io::Result<Found<'_>> {
+        let start = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let relative = self.folder.canonicalize(start)?;
+        let metadata = self.folder.symlink_metadata(&relative)?;
+        Ok(Found { root: self, relative, metadata })
+    }
+}
+
+impl Found<'_> {
+    /// Its absolute path, without links: to be shown or walked, not to be opened.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root.real.join(self.relative.strip_prefix(".").unwrap_or(&self.relative))
+    }
+
+    /// Opens it for reading; refuses what is no regular file, without ever waiting for one.
+    pub(crate) fn file(&self) -> Result<File, Failure> {
+        let failure = |what| Failure::new(Code::Rejected, format!("`{}` is {what}, no file", self.path().display()));
+        if self.metadata.is_dir() {
+            return Err(failure("a folder"));
+        }
+        match self.regular(&self.relative) {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => Err(failure("a pipe, a device or the like")),
+            Err(error) if is_escape(&error) => Err(failure("a link that leads out")),
+            Err(error) => {
+                let code = if error.kind() == io::ErrorKind::PermissionDenied { Code::NotFound } else { Code::Io };
+                Err(Failure::new(code, format!("`{}` may not be read: {error}", self.path().display())))
+            }
+        }
+    }
+
+    /// The names of what is directly in this folder.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        self.root.folder.read_dir(&self.relative)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// The regular file at the absolute path `path`, which was found walking from here.
+    pub(crate) fn file_at(&self, path: &Path) -> Option<File> {
+        self.regular(path.strip_prefix(&self.root.real).ok()?).ok().flatten()
+    }
+
+    /// What is at the absolute path `path`, which was found walking from here; of a link, the link.
+    pub(crate) fn metadata_at(&self, path: &Path) -> Option<Metadata> {
+        self.root.folder.symlink_metadata(path.strip_prefix(&self.root.real).ok()?).ok()
+    }
+
+    /// Looks before it opens, since opening a device can do something; and after, since it may be another by then.
+    fn regular(&self, relative: &Path) -> io::Result<Option<File>> {
+        if !self.root.folder.metadata(relative)?.is_file() {
+            return Ok(None);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+        let file = self.root.folder.open_with(relative, &options)?.into_std();
+        Ok(file.metadata()?.is_file().then_some(file))
+    }
+}
+
+fn inside(path: &Path, folder: &Path, real: &Path) -> Option<PathBuf> {
+    path.strip_prefix(folder).or_else(|_| path.strip_prefix(real)).ok().map(Path::to_owned)
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// cap-std's own refusal; a refusal of the system has a number.
+fn is_escape(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}

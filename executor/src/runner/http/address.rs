@@ -1,0 +1,133 @@
+//! The URL that a definition and an input make, and what a value must not do to it.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use url::Url;
+
+use super::{Code, Failure, Http};
+use crate::template::Scope;
+
+/// The address without the declared parameters, at the configured endpoint.
+pub(super) fn address(http: &Http, scope: &Scope, endpoints: &BTreeMap<String, String>) -> Result<Url, Failure> {
+    let whole = scope.value(&Value::String(http.base_url.clone()))?;
+    let base = match whole {
+        // One reference: the input brings a whole URL. Otherwise its values are parts of one.
+        Some(Value::String(url)) if is_reference(&http.base_url) => url,
+        _ => {
+            let base = scope.url_part(&http.base_url)?;
+            if let Some((_, path)) = base.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
+                refuse_odd_segments(path, true)?;
+            }
+            base
+        }
+    };
+    let mut url = Url::parse(&endpoint(&base, endpoints))
+        .map_err(|error| Failure::new(Code::Rejected, format!("`{base}` is no URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(Failure::new(Code::Rejected, format!("`{base}` is no http or https URL")));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Failure::new(Code::Rejected, "a URL must not hold a user name or a password"));
+    }
+    let path = scope.url_part(&http.path)?;
+    if !path.is_empty() {
+        refuse_odd_segments(&path, http.path.ends_with('/'))?;
+        let joined = format!("{}{path}", url.path().trim_end_matches('/'));
+        url.set_path(&joined);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Whether the template is one name, like `{{ url }}`: an expression could join a host from parts.
+fn is_reference(template: &str) -> bool {
+    template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|inner| {
+        inner.trim().chars().all(|character| character.is_alphanumeric() || matches!(character, '_' | '.'))
+    })
+}
+
+/// A value must not make the request go to another resource than the declared one: `.` and `..`
+/// climb, and an empty segment turns `/things/{{ id }}` into `/things/`.
+fn refuse_odd_segments(path: &str, may_end_empty: bool) -> Result<(), Failure> {
+    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let decoded = percent_decode_str(segment).collect::<Vec<u8>>();
+        let is_last = segments.peek().is_none();
+        let reason = match decoded.as_slice() {
+            b"." | b".." => "a segment `.` or `..`",
+            b"" if !(is_last && may_end_empty) => "an empty segment",
+            _ => continue,
+        };
+        return Err(Failure::new(Code::Rejected, format!("the values make {reason} in the path `{path}`"))
+            .hint("give the identifier itself, not a path"));
+    }
+    Ok(())
+}
+
+/// The declared address `url`, or the configured one that takes its place.
+pub(super) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> String {
+    let longest = endpoints
+        .iter()
+        .filter_map(|(declared, configured)| {
+            let rest = url.strip_prefix(declared.trim_end_matches('/'))?;
+            (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((configured, rest))
+        })
+        .min_by_key(|(_, rest)| rest.len());
+    match longest {
+        Some((configured, rest)) => format!("{}{rest}", configured.trim_end_matches('/')),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn url(definition: Value, input: Value) -> Result<String, Code> {
+        url_at(definition, input, &BTreeMap::new())
+    }
+
+    fn url_at(definition: Value, input: Value, endpoints: &BTreeMap<String, String>) -> Result<String, Code> {
+        let http: Http = serde_json::from_value(definition).expect("a definition");
+        let scope = Scope::of_input(&serde_json::from_value(input).expect("an object"));
+        address(&http, &scope, endpoints).map(|url| url.to_string()).map_err(|failure| failure.code)
+    }
+
+    #[test]
+    fn a_path_cannot_be_made_to_climb_or_to_end_early() {
+        let definition = || json!({"base_url": "https://a.example/api", "path": "/things/{{ id }}"});
+        for id in [".", "..", ""] {
+            assert_eq!(url(definition(), json!({"id": id})), Err(Code::Rejected), "{id}");
+        }
+        let climbing = json!({"base_url": "https://a.example", "path": "/%2e{{ id }}/x"});
+        assert_eq!(url(climbing, json!({"id": "."})), Err(Code::Rejected));
+        let encoded = url(definition(), json!({"id": "%2e%2e/x?y#z\\"})).expect("a URL");
+        assert_eq!(encoded, "https://a.example/api/things/%252e%252e%2Fx%3Fy%23z%5C");
+        let split =
+            json!({"base_url": "https://a.example", "path": "/c{% for part in p|split('/') %}/{{ part }}{% endfor %}"});
+        assert_eq!(url(split.clone(), json!({"p": "a b/c"})).expect("a URL"), "https://a.example/c/a%20b/c");
+        assert_eq!(url(split, json!({"p": "a/../../c"})), Err(Code::Rejected));
+    }
+
+    #[test]
+    fn a_value_in_a_host_cannot_name_another_host() {
+        let definition = || json!({"base_url": "https://{{ tenant }}.example.com/api"});
+        for tenant in ["evil.com/", "evil.com#", "evil.com?", "a@evil.com:1", "evil.com\\"] {
+            assert_eq!(url(definition(), json!({"tenant": tenant})), Err(Code::Rejected), "{tenant}");
+        }
+        assert_eq!(url(definition(), json!({"tenant": "acme"})).expect("a URL"), "https://acme.example.com/api");
+    }
+
+    #[test]
+    fn a_configured_endpoint_takes_the_place_of_the_declared_one() {
+        let mut endpoints = BTreeMap::new();
+        endpoints.insert("https://api.github.com".to_owned(), "https://git.example/api/v3/".to_owned());
+        let definition = json!({"base_url": "https://api.github.com", "path": "/user"});
+        assert_eq!(url_at(definition, json!({}), &endpoints).expect("a URL"), "https://git.example/api/v3/user");
+        let other = json!({"base_url": "https://api.github.com.evil.example", "path": "/user"});
+        assert_eq!(url_at(other, json!({}), &endpoints).expect("a URL"), "https://api.github.com.evil.example/user");
+    }
+}

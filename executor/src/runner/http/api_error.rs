@@ -1,0 +1,252 @@
+//! What an answer that is no success means: in the API's own words, and for a repetition.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::clients::header;
+use super::{Again, Auth, Code, Failure, Method};
+use crate::runner::Effect;
+
+/// A reader needs the first lines of an error page, not its style sheet.
+const MESSAGE_CHARACTERS: usize = 500;
+
+/// An API's error object is passed on as a whole up to this many bytes of JSON.
+const DETAIL_BYTES: usize = 4_000;
+
+/// The longest wait that is believed: a day.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
+/// The failure that an answer of `status` is. `request` is how a reader knows it, like `GET https://…`.
+pub(super) fn failure(
+    method: Method,
+    auth: Option<&Auth>,
+    request: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+) -> Failure {
+    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+    let said = match header(headers, "location").filter(|_| status.is_redirection()) {
+        Some(location) => Some(format!("it redirects to `{location}`, which only a GET or HEAD request follows")),
+        None => message(&answer, if answer.is_null() { body } else { "" }),
+    };
+    let name = status
+        .canonical_reason()
+        .map_or_else(|| status.as_str().to_owned(), |reason| format!("{} {reason}", status.as_str()));
+    let message = match said {
+        Some(said) => format!("{request} answered {name}: {said}"),
+        None => format!("{request} answered {name}"),
+    };
+    let mut failure = Failure::new(Code::ApiError, message).detail("http_status", status.as_u16());
+    if !answer.is_null() && body.len() <= DETAIL_BYTES {
+        failure = failure.detail("response", answer);
+    }
+    failure.hint = hint(status, headers, auth);
+    failure.again = again(status, headers);
+    failure.effect = effect(method, status);
+    failure
+}
+
+/// What the API itself says: Google's, GitHub's, RFC 9457's, OAuth's and JSON:API's shapes, else `text`.
+pub(super) fn message(answer: &Value, text: &str) -> Option<String> {
+    let found = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    let both = |first: &str, second: &str| match (found(first), found(second)) {
+        (Some(first), Some(second)) => Some(format!("{first}: {second}")),
+        (first, second) => first.or(second).map(str::to_owned),
+    };
+    let said = found("/error/message")
+        .map(|message| match found("/error/status").or_else(|| found("/error/type")) {
+            Some(status) => format!("{message} ({status})"),
+            None => message.to_owned(),
+        })
+        .or_else(|| found("/message").map(|message| format!("{message}{}", github_errors(answer))))
+        .or_else(|| both("/title", "/detail"))
+        .or_else(|| both("/error", "/error_description"))
+        .or_else(|| both("/errors/0/title", "/errors/0/detail"))
+        .or_else(|| found("/errors/0/message").map(str::to_owned))
+        .or_else(|| found("/errorMessages/0").map(str::to_owned))
+        .or_else(|| answer.as_str().map(str::to_owned))
+        .unwrap_or_else(|| plain(text));
+    Some(shortened(said.trim())).filter(|said| !said.is_empty())
+}
+
+/// `Retry-After`: seconds or an HTTP date (RFC 9110, 10.2.3).
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = header(headers, "retry-after")?;
+    let wait = match value.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => until(httpdate::parse_http_date(value.trim()).ok()?),
+    };
+    Some(wait.min(LONGEST_WAIT))
+}
+
+/// GitHub's way to say it: nothing remains until a moment in seconds since 1970.
+fn exhausted(headers: &HeaderMap) -> Option<Duration> {
+    if header(headers, "x-ratelimit-remaining")?.trim() != "0" {
+        return None;
+    }
+    let reset = header(headers, "x-ratelimit-reset")?.trim().parse().ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(reset)).map(|reset| until(reset).min(LONGEST_WAIT))
+}
+
+fn until(moment: SystemTime) -> Duration {
+    moment.duration_since(SystemTime::now()).unwrap_or_default()
+}
+
+fn again(status: StatusCode, headers: &HeaderMap) -> Again {
+    let wait = retry_after(headers);
+    match status.as_u16() {
+        403 | 429 => match wait.or_else(|| exhausted(headers)) {
+            Some(wait) => Again::After(wait),
+            None if status.as_u16() == 429 => Again::Later,
+            None => Again::Never,
+        },
+        // Not implemented, HTTP version not supported: the same tomorrow.
+        501 | 505 => Again::Never,
+        408 | 425 | 500.. => wait.map_or(Again::Later, Again::After),
+        _ => Again::Never,
+    }
+}
+
+fn effect(method: Method, status: StatusCode) -> Effect {
+    match status.as_u16() {
+        _ if method.is_safe() => Effect::None,
+        // 301 to 303 may be what follows a change; 307 and 308 say that it was not made here.
+        301..=303 | 408 | 500.. => Effect::Possible,
+        _ => Effect::None,
+    }
+}
+
+fn hint(status: StatusCode, headers: &HeaderMap, auth: Option<&Auth>) -> Option<String> {
+    match (status.as_u16(), auth) {
+        (403 | 429, _) if exhausted(headers).is_some() => Some("the API's rate limit is used up for now".to_owned()),
+        (401, Some(auth)) => Some(format!(
+            "the credentials were refused; a human sets new ones with: agent-magic-tool secret set {}",
+            auth.secret().as_str()
+        )),
+        (401, None) => Some("the API wants credentials and the subtool declares no `auth`".to_owned()),
+        (403, Some(auth)) => Some(format!("what `{}` stands for may lack a permission that this needs", auth.secret())),
+        (404, _) => Some("check the identifiers in the input".to_owned()),
+        _ => None,
+    }
+}
+
+fn github_errors(answer: &Value) -> String {
+    let errors = answer.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let told: Vec<String> = errors
+        .iter()
+        .filter_map(|error| match error {
+            Value::String(text) => Some(text.clone()),
+            Value::Object(fields) => {
+                let told: Vec<&str> = ["resource", "field", "code", "message"]
+                    .iter()
+                    .filter_map(|key| fields.get(*key)?.as_str())
+                    .collect();
+                Some(told.join(" "))
+            }
+            _ => None,
+        })
+        .collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) }
+}
+
+/// A text without the markup of an error page.
+fn plain(text: &str) -> String {
+    let trimmed = text.trim();
+    if trimmed.starts_with('<')
+        && let Ok(rendered) = html2text::from_read(trimmed.as_bytes(), 200)
+    {
+        return rendered.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
+    trimmed.to_owned()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_apis_own_words_are_found() {
+        for (answer, text, said) in [
+            (
+                json!({"error": {"code": 404, "message": "Not here.", "status": "NOT_FOUND"}}),
+                "",
+                "Not here. (NOT_FOUND)",
+            ),
+            (
+                json!({"message": "Validation Failed", "errors": [{"resource": "Issue", "field": "title", "code": "missing_field"}]}),
+                "",
+                "Validation Failed (Issue title missing_field)",
+            ),
+            (
+                json!({"type": "about:blank", "title": "Out of credit", "detail": "You have 30."}),
+                "",
+                "Out of credit: You have 30.",
+            ),
+            (
+                json!({"error": "invalid_grant", "error_description": "Token revoked."}),
+                "",
+                "invalid_grant: Token revoked.",
+            ),
+            (json!({"errors": [{"title": "Bad", "detail": "worse"}]}), "", "Bad: worse"),
+            (Value::Null, "no such thing\n", "no such thing"),
+            (Value::Null, "<html><body><h1>502</h1><p>Bad Gateway</p></body></html>", "# 502 Bad Gateway"),
+        ] {
+            assert_eq!(message(&answer, text).as_deref(), Some(said), "{answer} {text}");
+        }
+        assert_eq!(message(&Value::Null, ""), None);
+        assert!(message(&Value::Null, &"报".repeat(9_000)).is_some_and(|said| said.chars().count() == 501));
+    }
+
+    #[test]
+    fn a_status_says_whether_to_try_again_and_whether_it_happened() {
+        let cases = [
+            (Method::Post, 400, "", Again::Never, Effect::None),
+            (Method::Post, 429, "", Again::Later, Effect::None),
+            (Method::Post, 429, "7", Again::After(Duration::from_secs(7)), Effect::None),
+            (Method::Post, 503, "7", Again::After(Duration::from_secs(7)), Effect::Possible),
+            (Method::Post, 408, "", Again::Later, Effect::Possible),
+            (Method::Get, 500, "", Again::Later, Effect::None),
+            (Method::Post, 501, "", Again::Never, Effect::Possible),
+            (Method::Post, 303, "", Again::Never, Effect::Possible),
+            (Method::Post, 307, "", Again::Never, Effect::None),
+        ];
+        for (method, status, wait, expected_again, expected_effect) in cases {
+            let mut headers = HeaderMap::new();
+            if !wait.is_empty() {
+                headers.insert("retry-after", wait.parse().expect("a value"));
+            }
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(
+                (again(status, &headers), effect(method, status)),
+                (expected_again, expected_effect),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_moment_to_come_back_is_understood_too() {
+        let mut headers = HeaderMap::new();
+        let moment = SystemTime::now() + Duration::from_mins(2);
+        headers.insert("retry-after", httpdate::fmt_http_date(moment).parse().expect("a value"));
+        let wait = retry_after(&headers).expect("a wait").as_secs();
+        assert!((115..=120).contains(&wait), "{wait}");
+        headers.clear();
+        headers.insert("x-ratelimit-remaining", "0".parse().expect("a value"));
+        let reset = moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+        headers.insert("x-ratelimit-reset", reset.to_string().parse().expect("a value"));
+        assert!(matches!(again(StatusCode::FORBIDDEN, &headers), Again::After(_)));
+    }
+}

@@ -1,0 +1,306 @@
+//! Sending a draft: secrets, tokens, redirects, cancellation.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base64::Engine as _;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, Response, StatusCode, multipart};
+use tokio::io::AsyncReadExt as _;
+use tokio_util::io::ReaderStream;
+use url::Url;
+
+use super::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
+use super::oauth::Access;
+use super::placement::{Pairs, Placed, encode, encode_shown, encoded, with_query};
+use super::request::{Draft, DraftBody, DraftPart};
+use super::{CancellationToken, Code, Equipment, Failure, Http, Method, Order, Success, pages, response, upload};
+use crate::runner::Effect;
+use crate::secret::{Secret, SecretName};
+
+/// One order under way.
+pub(super) struct Call<'a> {
+    pub(super) http: &'a Http,
+    pub(super) order: &'a Order,
+    pub(super) equipment: &'a Equipment,
+    pub(super) draft: &'a Draft,
+    cancel: &'a CancellationToken,
+    /// Whether a request may have left this machine.
+    sent: AtomicBool,
+}
+
+/// Which of several pages.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    First,
+    /// The declared address with this parameter.
+    Token(String, String),
+    /// An address that the page before named.
+    Link(Url),
+}
+
+/// What came back, its body not yet.
+pub(super) struct Answer {
+    pub(super) response: Response,
+    /// After redirects.
+    pub(super) url: Url,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(
+        http: &'a Http,
+        order: &'a Order,
+        equipment: &'a Equipment,
+        cancel: &'a CancellationToken,
+        draft: &'a Draft,
+    ) -> Self {
+        Self { http, order, equipment, draft, cancel, sent: AtomicBool::new(false) }
+    }
+
+    pub(super) async fn perform(&self) -> Result<Success, Failure> {
+        if let Some(pagination) = &self.http.pagination {
+            return pages::all(self, pagination).await;
+        }
+        let answer = self.send(&Page::First).await?;
+        self.until_cancelled(response::taken(self, answer)).await
+    }
+
+    /// How a reader knows the request: `GET https://…`, without secrets.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", self.draft.method.to_reqwest(), self.draft.shown_url())
+    }
+
+    /// Sends the request; if an access token is refused that can be renewed, once more with a new one.
+    pub(super) async fn send(&self, page: &Page) -> Result<Answer, Failure> {
+        let mut refused: Option<Secret> = None;
+        loop {
+            let access = match self.token() {
+                Some(name) => {
+                    let tokens = &self.equipment.http.tokens;
+                    Some(tokens.access(name, self.equipment, refused.as_ref(), self.cancel).await?)
+                }
+                None => None,
+            };
+            let answer = self.until_cancelled(self.exchange(page, access.as_ref())).await?;
+            match access {
+                Some(access)
+                    if answer.response.status() == StatusCode::UNAUTHORIZED
+                        && access.renewable
+                        && refused.is_none() =>
+                {
+                    refused = Some(access.value);
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// `work`, dropped at once when the order is cancelled.
+    pub(super) async fn until_cancelled<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(self.cancelled()),
+            done = work => done,
+        }
+    }
+
+    fn cancelled(&self) -> Failure {
+        if self.sent.load(Ordering::Relaxed) {
+            let message = format!("cancelled while {} was under way", self.shown());
+            Failure::new(Code::Cancelled, message).effect_possible()
+        } else {
+            Failure::new(Code::Cancelled, "cancelled before anything was sent")
+        }
+    }
+
+    fn token(&self) -> Option<&SecretName> {
+        self.draft.headers.iter().find_map(|(_, value)| match value {
+            Placed::Token(name) => Some(name),
+            _ => None,
+        })
+    }
+
+    async fn exchange(&self, page: &Page, access: Option<&Access>) -> Result<Answer, Failure> {
+        let mut headers = self.headers(access).await?;
+        let mut url = self.url(page, access).await?;
+        let (mut guarded, mut foreign) = (self.draft.guarded, false);
+        for _ in 0..=REDIRECTS {
+            let client = self.equipment.http.pick(&url, guarded).await?;
+            let mut request = client.request(self.draft.method.to_reqwest(), url.clone()).headers(headers.clone());
+            if let Some(body) = &self.draft.body {
+                request = self.with_body(request, body, access).await?;
+            }
+            self.sent.store(true, Ordering::Relaxed);
+            let response = request.send().await.map_err(|error| self.not_sent_or_lost(&error, &url))?;
+            let next = match self.draft.method {
+                Method::Get | Method::Head => next_hop(&url, response.status(), response.headers())?,
+                _ => None,
+            };
+            let Some(next) = next else { return Ok(Answer { response, url }) };
+            if !foreign && !keeps_credentials(&url, &next) {
+                // Another host than the declared one: it gets no secret, and it is as little
+                // trusted as an address from the input.
+                (foreign, guarded) = (true, true);
+                for (name, _) in self.draft.headers.iter().filter(|(_, value)| value.is_secret()) {
+                    headers.remove(name);
+                }
+            }
+            url = next;
+        }
+        Err(too_many_redirects(&url))
+    }
+
+    fn not_sent_or_lost(&self, error: &reqwest::Error, url: &Url) -> Failure {
+        let failure = not_sent_or_lost(error, url);
+        if failure.effect == Effect::None {
+            self.sent.store(false, Ordering::Relaxed);
+        }
+        failure
+    }
+
+    async fn headers(&self, access: Option<&Access>) -> Result<HeaderMap, Failure> {
+        let mut headers = HeaderMap::new();
+        let is_multipart = matches!(self.draft.body, Some(DraftBody::Multipart(_)));
+        for (name, placed) in &self.draft.headers {
+            if is_multipart && *name == CONTENT_TYPE {
+                // Whoever builds the parts knows the boundary, and sets it.
+                continue;
+            }
+            let text = self.reveal(placed, access).await?;
+            headers.insert(name.clone(), header_value(name, &text, placed)?);
+        }
+        Ok(headers)
+    }
+
+    async fn url(&self, page: &Page, access: Option<&Access>) -> Result<Url, Failure> {
+        let mut query = self.revealed(&self.draft.query, access).await?;
+        let address = match page {
+            Page::First => self.draft.address.clone(),
+            Page::Token(name, token) => {
+                query.retain(|(known, _)| known != name);
+                query.push((name.clone(), Placed::Text(token.clone())));
+                self.draft.address.clone()
+            }
+            Page::Link(url) => {
+                let mut index = 0;
+                query.retain(|(name, _)| {
+                    let was_secret = self.draft.query[index].1.is_secret();
+                    index += 1;
+                    was_secret && url.query_pairs().all(|(known, _)| known != name.as_str())
+                });
+                url.clone()
+            }
+        };
+        Ok(with_query(address, &query, encode_shown))
+    }
+
+    /// `pairs` with the secrets' values as texts.
+    async fn revealed(&self, pairs: &Pairs, access: Option<&Access>) -> Result<Pairs, Failure> {
+        let mut revealed = Pairs::with_capacity(pairs.len());
+        for (name, placed) in pairs {
+            revealed.push((name.clone(), Placed::Text(self.reveal(placed, access).await?)));
+        }
+        Ok(revealed)
+    }
+
+    async fn reveal(&self, placed: &Placed, access: Option<&Access>) -> Result<String, Failure> {
+        let secrets = &self.equipment.secrets;
+        Ok(match placed {
+            Placed::Text(text) => text.clone(),
+            Placed::Secret { prefix, name } => {
+                let secret = secrets.get(name).await?;
+                // In a query it stands encoded, and an echo of it would too.
+                secrets.watch(name.as_str(), &encode(secret.expose()));
+                format!("{prefix}{}", secret.expose())
+            }
+            Placed::Token(_) => format!("Bearer {}", access.map_or("", |access| access.value.expose())),
+            Placed::Basic { username, password } => {
+                let username = Box::pin(self.reveal(username, access)).await?;
+                let pair = format!("{username}:{}", secrets.get(password).await?.expose());
+                let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
+                secrets.watch(password.as_str(), &encoded);
+                format!("Basic {encoded}")
+            }
+        })
+    }
+
+    async fn with_body(
+        &self,
+        request: RequestBuilder,
+        body: &DraftBody,
+        access: Option<&Access>,
+    ) -> Result<RequestBuilder, Failure> {
+        Ok(match body {
+            DraftBody::Text(text) => request.body(text.clone()),
+            DraftBody::Json(value) => request.body(value.to_string()),
+            DraftBody::Form(pairs) => {
+                let revealed = self.revealed(pairs, access).await?;
+                request.body(encoded(&revealed, encode_shown))
+            }
+            DraftBody::File { path } => {
+                let (file, length) = self.open(path).await?;
+                let body = reqwest::Body::wrap_stream(ReaderStream::new(file.take(length)));
+                request.header(CONTENT_LENGTH, length).body(body)
+            }
+            DraftBody::Multipart(parts) => {
+                let mut form = multipart::Form::new();
+                for (name, part) in parts {
+                    let part = match part {
+                        DraftPart::Text(text) => multipart::Part::text(text.clone()),
+                        DraftPart::File { path, content_type, file_name } => {
+                            let (file, length) = self.open(path).await?;
+                            let body = reqwest::Body::wrap_stream(ReaderStream::new(file.take(length)));
+                            let part = multipart::Part::stream_with_length(body, length).file_name(file_name.clone());
+                            part.mime_str(content_type).map_err(|_| {
+                                Failure::new(Code::Rejected, format!("`{content_type}` is no content type"))
+                            })?
+                        }
+                    };
+                    form = form.part(name.clone(), part);
+                }
+                request.multipart(form)
+            }
+        })
+    }
+
+    async fn open(&self, path: &std::path::Path) -> Result<(tokio::fs::File, u64), Failure> {
+        upload::open(path, &self.equipment.config.files.roots, self.order.caller_folder.as_deref()).await
+    }
+}
+
+fn header_value(name: &HeaderName, text: &str, placed: &Placed) -> Result<HeaderValue, Failure> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| match placed {
+        Placed::Text(_) => Failure::new(Code::Rejected, format!("the header `{name}` cannot hold its value")),
+        secret => {
+            let reason = format!("what `{}` stands for cannot be sent in a header", secret.shown());
+            Failure::new(Code::SecretMissing, reason).hint("a human sets the secret anew, as one line")
+        }
+    })?;
+    value.set_sensitive(placed.is_secret());
+    Ok(value)
+}
+
+/// Whether what is meant for `from` may be told to `to`: the same origin, or its https side.
+fn keeps_credentials(from: &Url, to: &Url) -> bool {
+    let upgraded = from.scheme() == "http" && to.scheme() == "https" && from.port().is_none() && to.port().is_none();
+    from.host() == to.host() && (upgraded || from.origin() == to.origin())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stay_at_their_origin_and_its_https_side() {
+        let keeps =
+            |from: &str, to: &str| keeps_credentials(&from.parse().expect("a URL"), &to.parse().expect("a URL"));
+        assert!(keeps("https://a.example/x", "https://a.example/y"));
+        assert!(keeps("http://a.example/x", "https://a.example/x"));
+        assert!(!keeps("https://a.example/x", "http://a.example/x"));
+        assert!(!keeps("https://a.example/x", "https://b.example/x"));
+        assert!(!keeps("https://a.example/x", "https://a.example:8443/x"));
+        assert!(!keeps("http://a.example:8080/x", "https://a.example/x"));
+    }
+}

@@ -1,0 +1,268 @@
+//! The mistakes in a definition that its types cannot show.
+
+use serde_json::Value;
+use url::Url;
+
+use super::parts::Part;
+use super::{Auth, Body, Expected, Http, Method, Mistake, Pagination};
+use crate::secret::SecretName;
+use crate::template;
+
+/// Headers that belong to the connection: who sets them decides where a request ends.
+const RESERVED_HEADERS: [&str; 9] =
+    ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+
+pub(super) fn definition(http: &Http) -> Result<(), Mistake> {
+    base_url(&http.base_url)?;
+    path(&http.path)?;
+    for (name, value) in &http.query {
+        value_template(&format!("query.{name}"), value)?;
+    }
+    for (name, value) in &http.headers {
+        let place = format!("headers.{name}");
+        header_name(&place, name)?;
+        text_template(&place, value)?;
+    }
+    if let Some(name) = &http.idempotency_header {
+        header_name("idempotency_header", name)?;
+    }
+    if let Some(body) = &http.body {
+        self::body(http, body)?;
+    }
+    if let Some(auth) = &http.auth {
+        self::auth(http, auth)?;
+    }
+    if let Some(pagination) = &http.pagination {
+        self::pagination(http, pagination)?;
+    }
+    if http.max_bytes == Some(0) {
+        return mistake("max_bytes", "must be at least 1");
+    }
+    Ok(())
+}
+
+fn base_url(base: &str) -> Result<(), Mistake> {
+    template::check(base).map_err(|error| Mistake::new("base_url", &error))?;
+    if !template::is_constant(base) {
+        return Ok(());
+    }
+    let url = Url::parse(base).map_err(|error| Mistake::new("base_url", &format!("`{base}` is no URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return mistake("base_url", "must begin with `https://` or `http://`");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return mistake("base_url", "credentials belong into `auth`");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return mistake("base_url", "has a query or a fragment; parameters belong into `query`");
+    }
+    Ok(())
+}
+
+fn path(path: &str) -> Result<(), Mistake> {
+    template::check(path).map_err(|error| Mistake::new("path", &error))?;
+    let literal = literal(path);
+    if !path.is_empty() && !path.starts_with(['/', '{']) {
+        return mistake("path", "must begin with `/`");
+    }
+    if literal.contains(['?', '#', '\\']) {
+        return mistake("path", "has a `?`, `#` or `\\`; parameters belong into `query`");
+    }
+    if literal.contains("//") || literal.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return mistake("path", "has a segment that is empty, `.` or `..`");
+    }
+    Ok(())
+}
+
+/// A template's own text, with a letter for each value and nothing for each statement.
+fn literal(template: &str) -> String {
+    let (mut text, mut rest) = (String::new(), template);
+    while let Some(start) = rest.find('{') {
+        let (before, tag) = rest.split_at(start);
+        text.push_str(before);
+        let (close, stands_for) = match tag.as_bytes().get(1) {
+            Some(b'{') => ("}}", "x"),
+            Some(b'%') => ("%}", ""),
+            Some(b'#') => ("#}", ""),
+            _ => ("{", "{"),
+        };
+        text.push_str(stands_for);
+        rest = tag.find(close).map_or("", |end| &tag[end + close.len()..]);
+    }
+    text + rest
+}
+
+fn body(http: &Http, body: &Body) -> Result<(), Mistake> {
+    if matches!(http.method, Method::Get | Method::Head) {
+        return mistake("body", "a GET or HEAD request has no body; say `method`");
+    }
+    match body {
+        Body::Json(value) => template::check_value(value).map_err(|error| Mistake::new("body.json", &error)),
+        Body::Form(fields) => {
+            fields.iter().try_for_each(|(name, value)| value_template(&format!("body.form.{name}"), value))
+        }
+        Body::Multipart(parts) => {
+            if http.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type")) {
+                return mistake("headers.content-type", "a multipart body sets its own content type");
+            }
+            parts.0.iter().try_for_each(|(name, part)| {
+                let place = format!("body.multipart.{name}");
+                match part {
+                    Part::Text(text) => text_template(&place, text),
+                    Part::File(file) => {
+                        text_template(&format!("{place}.file"), &file.file)?;
+                        text_template(&format!("{place}.file_name"), file.file_name.as_deref().unwrap_or_default())?;
+                        content_type(&format!("{place}.content_type"), file.content_type.as_deref())
+                    }
+                }
+            })
+        }
+        Body::Raw(raw) => {
+            content_type("body.raw.content_type", Some(&raw.content_type))?;
+            text_template("body.raw.text", &raw.text)
+        }
+        Body::File(file) => {
+            text_template("body.file.path", &file.path)?;
+            content_type("body.file.content_type", file.content_type.as_deref())
+        }
+    }
+}
+
+fn auth(http: &Http, auth: &Auth) -> Result<(), Mistake> {
+    let header = match auth {
+        Auth::Bearer(_) | Auth::OAuth2(_) => "authorization",
+        Auth::Basic(basic) => {
+            if basic.username.contains(':') && SecretName::in_reference(&basic.username).is_none() {
+                return mistake("auth.basic.username", "a user name has no `:`");
+            }
+            "authorization"
+        }
+        Auth::ApiKey(key) => match (&key.header, &key.query) {
+            (Some(header), None) => {
+                header_name("auth.api_key.header", header)?;
+                header
+            }
+            (None, Some(query)) if http.query.contains_key(query) => {
+                return mistake("auth.api_key.query", "stands in `query` too");
+            }
+            (None, Some(_)) => return Ok(()),
+            _ => return mistake("auth.api_key", "names exactly one of `header` and `query`"),
+        },
+    };
+    if let Some(twice) = http.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) {
+        return mistake(format!("headers.{twice}"), "`auth` sets this header");
+    }
+    Ok(())
+}
+
+fn pagination(http: &Http, pagination: &Pagination) -> Result<(), Mistake> {
+    if http.method != Method::Get {
+        return mistake("pagination", "needs the method GET");
+    }
+    if matches!(http.response, Expected::Text | Expected::Binary) {
+        return mistake("pagination", "needs an answer in JSON");
+    }
+    if pagination.max_pages == 0 {
+        return mistake("pagination.max_pages", "must be at least 1");
+    }
+    if let Some(items) = &pagination.max_items {
+        value_template("pagination.max_items", items)?;
+    }
+    match (&pagination.next_token, pagination.link_header) {
+        (Some(_), false) if pagination.items.is_none() => mistake("pagination", "`next_token` needs `items`"),
+        (Some(_), false) | (None, true) => Ok(()),
+        _ => mistake("pagination", "names exactly one of `next_token` and `link_header`"),
+    }
+}
+
+fn header_name(place: &str, name: &str) -> Result<(), Mistake> {
+    if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return mistake(place, format!("`{name}` is no header's name"));
+    }
+    if RESERVED_HEADERS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
+        return mistake(place, format!("`{name}` is not for definitions to set"));
+    }
+    Ok(())
+}
+
+fn content_type(place: &str, value: Option<&str>) -> Result<(), Mistake> {
+    match value {
+        Some(value) if !value.contains('/') || value.chars().any(char::is_control) => {
+            mistake(place, format!("`{value}` is no content type"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn value_template(place: &str, value: &Value) -> Result<(), Mistake> {
+    match value {
+        Value::String(text) => text_template(place, text),
+        other => template::check_value(other).map_err(|error| Mistake::new(place, &error)),
+    }
+}
+
+fn text_template(place: &str, text: &str) -> Result<(), Mistake> {
+    if text.starts_with("secret:") && template::is_constant(text) && SecretName::in_reference(text).is_none() {
+        return mistake(place, format!("`{text}` names no secret; write `secret:NAME`"));
+    }
+    template::check(text).map_err(|error| Mistake::new(place, &error))
+}
+
+fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), Mistake> {
+    Err(Mistake::new(place, &message.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Runner as _;
+    use super::*;
+    use serde_json::json;
+
+    fn place_of(changes: Value) -> Option<String> {
+        let mut definition = json!({"base_url": "https://api.example.com"});
+        let (Value::Object(definition), Value::Object(changes)) = (&mut definition, changes) else { panic!("objects") };
+        definition.extend(changes);
+        let http: Http = serde_json::from_value(Value::Object(definition.clone())).expect("it fits the types");
+        http.check().err().map(|mistake| mistake.place)
+    }
+
+    #[test]
+    fn a_mistake_names_its_place() {
+        for (changes, place) in [
+            (json!({"base_url": "ftp://a.example"}), "base_url"),
+            (json!({"base_url": "https://u:p@a.example"}), "base_url"),
+            (json!({"base_url": "https://a.example/?key=1"}), "base_url"),
+            (json!({"path": "messages"}), "path"),
+            (json!({"path": "/a/../b"}), "path"),
+            (json!({"path": "/a?b={{ c }}"}), "path"),
+            (json!({"path": "/{{ a"}), "path"),
+            (json!({"query": {"q": "{% if %}"}}), "query.q"),
+            (json!({"query": {"key": "secret:no such"}}), "query.key"),
+            (json!({"headers": {"X Y": "z"}}), "headers.X Y"),
+            (json!({"headers": {"Host": "z"}}), "headers.Host"),
+            (json!({"body": {"json": {}}}), "body"),
+            (json!({"method": "POST", "body": {"json": {"a": ["{{ b"]}}}), "body.json"),
+            (json!({"method": "POST", "body": {"multipart": {"f": {"file": "{{"}}}}), "body.multipart.f.file"),
+            (json!({"auth": {"bearer": "secret:a"}, "headers": {"authorization": "x"}}), "headers.authorization"),
+            (json!({"auth": {"api_key": {"value": "secret:a"}}}), "auth.api_key"),
+            (json!({"pagination": {}}), "pagination"),
+            (json!({"method": "POST", "pagination": {"link_header": true}}), "pagination"),
+            (json!({"pagination": {"next_token": {"query": "t", "response": "n"}}}), "pagination"),
+        ] {
+            assert_eq!(place_of(changes.clone()).as_deref(), Some(place), "{changes}");
+        }
+    }
+
+    #[test]
+    fn what_is_right_has_no_mistake() {
+        for changes in [
+            json!({}),
+            json!({"base_url": "{{ url }}"}),
+            json!({"path": "/a/{{ b }}{% if c %}/{{ c }}{% endif %}", "query": {"key": "secret:key", "n": 1}}),
+            json!({"method": "DELETE", "auth": {"basic": {"username": "u", "password": "secret:p"}}}),
+            json!({"pagination": {"link_header": true, "max_items": "{{ limit }}"}}),
+        ] {
+            assert_eq!(place_of(changes.clone()), None, "{changes}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The parts of a multipart body, in the order in which the definition names them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Names and parts, in order: some services want the file last.
+#[derive(Debug, Clone)]
+pub struct Parts(pub(super) Vec<(String, Part)>);
+
+/// A text template, or a file.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Part {
+    /// A text: a template.
+    Text(String),
+    /// A file's content.
+    File(FilePart),
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FilePart {
+    /// The path of the file: a template.
+    pub(super) file: String,
+    /// Absent: guessed from the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) content_type: Option<String>,
+    /// The name that the far side sees: a template. Absent: the file's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file_name: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrFile;
+        impl<'de> Visitor<'de> for TextOrFile {
+            type Value = Part;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or an object with `file`")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Part, E> {
+                Ok(Part::Text(text.to_owned()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Part, A::Error> {
+                FilePart::deserialize(MapAccessDeserializer::new(fields)).map(Part::File)
+            }
+        }
+        deserializer.deserialize_any(TextOrFile)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Parts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of parts")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parts, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = fields.next_entry()? {
+                    parts.push(part);
+                }
+                Ok(Parts(parts))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, part)| (name, part)))
+    }
+}
+
+impl JsonSchema for Parts {
+    fn schema_name() -> Cow<'static, str> {
+        "Parts".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        std::collections::BTreeMap::<String, Part>::json_schema(generator)
+    }
+}

@@ -1,0 +1,306 @@
+//! The request that a definition and an input make, before any secret is known.
+//!
+//! One [`Draft`] serves both the plan and the sending, so what a human is shown is what is sent.
+//! Touches nothing: secrets are names here, files are paths.
+
+use std::path::PathBuf;
+
+use reqwest::header::HeaderName;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::address::address;
+use super::parts::Part;
+use super::placement::{Pairs, Placed, encode_shown, encoded, header, pairs, scalar, with_query};
+use super::{ArrayStyle, Auth, Body, Code, Config, Expected, Failure, Http, Method, Order};
+use crate::template::{self, Scope};
+
+#[derive(Debug)]
+pub(super) enum DraftBody {
+    /// Bytes as they are sent.
+    Text(String),
+    Json(Value),
+    Form(Pairs),
+    Multipart(Vec<(String, DraftPart)>),
+    File {
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug)]
+pub(super) enum DraftPart {
+    Text(String),
+    File { path: PathBuf, content_type: String, file_name: String },
+}
+
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) method: Method,
+    /// Without the parameters in `query`.
+    pub(super) address: Url,
+    pub(super) query: Pairs,
+    pub(super) headers: Vec<(HeaderName, Placed)>,
+    pub(super) body: Option<DraftBody>,
+    /// The host depends on the input.
+    pub(super) guarded: bool,
+    pub(super) max_items: Option<u64>,
+}
+
+impl Draft {
+    /// Places the input into the definition.
+    pub(super) fn of(http: &Http, order: &Order, config: &Config) -> Result<Self, Failure> {
+        let scope = Scope::of_input(&order.input);
+        let mut headers = vec![
+            (HeaderName::from_static("user-agent"), Placed::Text(config.http.user_agent.clone())),
+            (HeaderName::from_static("accept"), Placed::Text(accepted(http.response).to_owned())),
+        ];
+        let mut query = pairs(&scope, &http.query, http.array_style)?;
+        let body = match &http.body {
+            None => None,
+            Some(body) => {
+                let (body, content_type) = draft_body(&scope, body, http.array_style)?;
+                set(&mut headers, HeaderName::from_static("content-type"), Placed::Text(content_type));
+                Some(body)
+            }
+        };
+        for (name, template) in &http.headers {
+            if let Some(value) = header(&scope, name, template)? {
+                set(&mut headers, header_name(name)?, value);
+            }
+        }
+        if let Some(name) = &http.idempotency_header {
+            set(&mut headers, header_name(name)?, Placed::Text(order.id.clone()));
+        }
+        match &http.auth {
+            None => {}
+            Some(Auth::ApiKey(key)) => {
+                let value = Placed::Secret { prefix: key.prefix.clone(), name: key.value.clone() };
+                match (&key.header, &key.query) {
+                    (Some(header), _) => set(&mut headers, header_name(header)?, value),
+                    (None, Some(parameter)) => query.push((parameter.clone(), value)),
+                    (None, None) => {}
+                }
+            }
+            Some(auth) => set(&mut headers, HeaderName::from_static("authorization"), authorization(auth)),
+        }
+        Ok(Self {
+            method: http.method,
+            address: address(http, &scope, &config.http.endpoints)?,
+            query,
+            headers,
+            body,
+            guarded: !template::is_constant(&http.base_url),
+            max_items: max_items(http, &scope)?,
+        })
+    }
+
+    /// The URL, with each secret in it as `reveal` writes it.
+    pub(super) fn url(&self, reveal: impl Fn(&Placed) -> String) -> Url {
+        with_query(self.address.clone(), &self.query, reveal)
+    }
+
+    /// The URL as a human may see it.
+    pub(super) fn shown_url(&self) -> Url {
+        self.url(encode_shown)
+    }
+
+    /// The plan.
+    pub(super) fn shown(&self) -> Value {
+        let mut headers = Map::new();
+        for (name, value) in &self.headers {
+            headers.insert(name.as_str().to_owned(), Value::String(value.shown()));
+        }
+        json!({
+            "method": self.method,
+            "url": self.shown_url().as_str(),
+            "headers": headers,
+            "body": self.body.as_ref().map_or(Value::Null, DraftBody::shown),
+        })
+    }
+}
+
+impl DraftBody {
+    fn shown(&self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.clone()),
+            Self::Json(value) => value.clone(),
+            Self::Form(pairs) => Value::String(encoded(pairs, encode_shown)),
+            Self::File { path } => json!({"file": path}),
+            Self::Multipart(parts) => parts
+                .iter()
+                .map(|(name, part)| match part {
+                    DraftPart::Text(text) => json!({"name": name, "text": text}),
+                    DraftPart::File { path, content_type, file_name } => {
+                        json!({"name": name, "file": path, "content_type": content_type, "file_name": file_name})
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+fn accepted(expected: Expected) -> &'static str {
+    match expected {
+        Expected::Json => "application/json",
+        Expected::Auto | Expected::Text | Expected::Binary => "*/*",
+    }
+}
+
+fn authorization(auth: &Auth) -> Placed {
+    match auth {
+        Auth::Bearer(name) => Placed::Secret { prefix: "Bearer ".to_owned(), name: name.clone() },
+        Auth::OAuth2(name) => Placed::Token(name.clone()),
+        Auth::Basic(basic) => Placed::Basic {
+            username: Box::new(
+                Placed::literal(&basic.username).unwrap_or_else(|| Placed::Text(basic.username.clone())),
+            ),
+            password: basic.password.clone(),
+        },
+        Auth::ApiKey(key) => Placed::Secret { prefix: key.prefix.clone(), name: key.value.clone() },
+    }
+}
+
+fn set(headers: &mut Vec<(HeaderName, Placed)>, name: HeaderName, value: Placed) {
+    headers.retain(|(known, _)| *known != name);
+    headers.push((name, value));
+}
+
+fn header_name(name: &str) -> Result<HeaderName, Failure> {
+    HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| Failure::new(Code::Rejected, format!("`{name}` is no header's name")))
+}
+
+fn draft_body(scope: &Scope, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
+    Ok(match body {
+        Body::Json(template) => {
+            let value = scope.value(template)?.unwrap_or(Value::Null);
+            (DraftBody::Json(value), "application/json".to_owned())
+        }
+        Body::Form(fields) => {
+            (DraftBody::Form(pairs(scope, fields, style)?), "application/x-www-form-urlencoded".to_owned())
+        }
+        Body::Raw(raw) => (DraftBody::Text(scope.text(&raw.text)?), raw.content_type.clone()),
+        Body::File(file) => {
+            let path = PathBuf::from(scope.text(&file.path)?);
+            let content_type = file.content_type.clone().unwrap_or_else(|| guessed(&path));
+            (DraftBody::File { path }, content_type)
+        }
+        Body::Multipart(parts) => {
+            let mut drafts = Vec::with_capacity(parts.0.len());
+            for (name, part) in &parts.0 {
+                if let Some(draft) = draft_part(scope, part)? {
+                    drafts.push((name.clone(), draft));
+                }
+            }
+            (DraftBody::Multipart(drafts), "multipart/form-data".to_owned())
+        }
+    })
+}
+
+/// `None` where the part is one reference to an absent value.
+fn draft_part(scope: &Scope, part: &Part) -> Result<Option<DraftPart>, Failure> {
+    let filled = |template: &str| -> Result<Option<String>, Failure> {
+        Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).as_ref().map(scalar))
+    };
+    let file = match part {
+        Part::Text(text) => return Ok(filled(text)?.map(DraftPart::Text)),
+        Part::File(file) => file,
+    };
+    let Some(path) = filled(&file.file)?.map(PathBuf::from) else { return Ok(None) };
+    let given = file.file_name.as_deref().map(filled).transpose()?.flatten();
+    let file_name =
+        given.unwrap_or_else(|| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()));
+    let content_type = file.content_type.clone().unwrap_or_else(|| guessed(&path));
+    Ok(Some(DraftPart::File { path, content_type, file_name }))
+}
+
+fn guessed(path: &std::path::Path) -> String {
+    mime_guess::from_path(path).first_or_octet_stream().to_string()
+}
+
+fn max_items(http: &Http, scope: &Scope) -> Result<Option<u64>, Failure> {
+    let Some(template) = http.pagination.as_ref().and_then(|pagination| pagination.max_items.as_ref()) else {
+        return Ok(None);
+    };
+    match scope.value(template)? {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => scalar(&value).trim().parse().map(Some).map_err(|_| {
+            Failure::new(Code::Rejected, format!("`pagination.max_items` is {value}, which is no number of items"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(definition: Value, input: Value) -> Result<Value, Code> {
+        plan_with(definition, input, &Config::default())
+    }
+
+    fn plan_with(definition: Value, input: Value, config: &Config) -> Result<Value, Code> {
+        let http: Http = serde_json::from_value(definition).expect("a definition");
+        let input = serde_json::from_value(input).expect("an object");
+        let order = Order { id: "task-1".to_owned(), attempt: 1, input, caller_folder: None };
+        Draft::of(&http, &order, config).map(|draft| draft.shown()).map_err(|failure| failure.code)
+    }
+
+    #[test]
+    fn the_plan_is_what_would_be_sent_with_secrets_by_their_names() {
+        let definition = json!({
+            "method": "POST", "base_url": "https://api.example.com/v1/", "path": "/things/{{ id }}",
+            "query": {"q": "{{ q }}", "n": "{{ n }}", "absent": "{{ absent }}", "key": "secret:key"},
+            "headers": {"X-Trace": "{{ trace }}", "X-None": "{{ none }}"},
+            "auth": {"bearer": "secret:token"}, "idempotency_header": "Idempotency-Key",
+            "body": {"json": {"a": "{{ n }}", "b": ["{{ absent }}"]}}
+        });
+        let input = json!({"id": "a/b", "q": "年 度", "n": 3, "trace": "secret:token"});
+        assert_eq!(
+            plan(definition, input).expect("a plan"),
+            json!({
+                "method": "POST",
+                "url": "https://api.example.com/v1/things/a%2Fb?q=%E5%B9%B4+%E5%BA%A6&n=3&key=secret:key",
+                "headers": {
+                    "user-agent": "agent-magic-tool", "accept": "*/*", "content-type": "application/json",
+                    "x-trace": "secret:token", "idempotency-key": "task-1", "authorization": "Bearer secret:token"
+                },
+                "body": {"a": 3, "b": []}
+            })
+        );
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_secret_stays_a_text() {
+        let http: Http = serde_json::from_value(json!({
+            "base_url": "https://a.example", "query": {"q": "{{ q }}"}, "headers": {"x-q": "{{ q }}"}
+        }))
+        .expect("a definition");
+        let Value::Object(input) = json!({"q": "secret:google"}) else { panic!("an object") };
+        let order = Order { id: String::new(), attempt: 1, input, caller_folder: None };
+        let draft = Draft::of(&http, &order, &Config::default()).expect("a draft");
+        assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
+        assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));
+        assert_eq!(draft.shown_url().as_str(), "https://a.example/?q=secret%3Agoogle");
+    }
+
+    #[test]
+    fn a_header_value_cannot_begin_another_header() {
+        let definition = json!({"base_url": "https://a.example", "headers": {"x-a": "{{ a }}"}});
+        assert_eq!(plan(definition, json!({"a": "b\r\nx-c: d"})), Err(Code::Rejected));
+    }
+
+    #[test]
+    fn arrays_are_written_in_the_declared_style() {
+        for (style, query) in [
+            ("repeated", "a=1&a=x%26y&flag=true"),
+            ("comma", "a=1%2Cx%26y&flag=true"),
+            ("brackets", "a%5B%5D=1&a%5B%5D=x%26y&flag=true"),
+        ] {
+            let definition = json!({
+                "base_url": "https://a.example", "array_style": style, "query": {"a": "{{ a }}", "flag": "{{ flag }}"}
+            });
+            let plan = plan(definition, json!({"a": [1, "x&y"], "flag": true})).expect("a plan");
+            assert_eq!(plan["url"], format!("https://a.example/?{query}"));
+        }
+    }
+}

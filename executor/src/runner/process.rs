@@ -1,0 +1,172 @@
+//! The process runner: one program, started without a shell.
+//!
+//! The program runs in a process group of its own, with a clean environment and its three streams;
+//! the whole group has been killed when [`Runner::perform`] returns. Every descriptor that the executor
+//! opens closes by itself when a program starts; those that it was itself started with are for whoever
+//! starts it to close. It decides nothing about confinement: what a program may touch is the operating system's and the definition's
+//! matter. `argument.rs` fills `argv`, `group.rs` lives and dies with the program, `outcome.rs`
+//! reads what it left.
+
+use std::collections::BTreeMap;
+
+use super::{
+    CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
+    Success, Value,
+};
+use crate::secret::SecretName;
+use crate::template;
+use argument::{Argument, Options};
+use invocation::Invocation;
+
+mod argument;
+mod group;
+mod invocation;
+mod outcome;
+
+/// What is kept of each of stdout and stderr where the definition names no other limit.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A program and how it is started.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// The program (a constant: an absolute path, or a name that is looked for in `PATH`), then its arguments.
+    #[schemars(length(min = 1))]
+    pub argv: Vec<Argument>,
+    /// What it reads from standard input: a template; anything but text is written as JSON. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Value>,
+    /// Its environment, beside `PATH`, `HOME`, `LANG`, `TMPDIR` and `USER`: templates, or `secret:NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The working directory, a template; relative to the caller's folder, which it is when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// What the first argument may be. Absent: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub allow: Option<Vec<String>>,
+    /// Whether a value of the input may begin with `-`, and so be an option to the program. Absent: false.
+    #[serde(default)]
+    pub allow_options: bool,
+    /// What standard output becomes. Absent: `text`.
+    #[serde(default)]
+    pub output: Output,
+    /// The most that it may print to stdout, and to stderr, before it is killed. Absent: 1 MiB.
+    #[serde(default = "max_bytes")]
+    #[schemars(range(min = 1))]
+    pub max_bytes: u64,
+    /// The exit statuses that mean success. Absent: 0 alone.
+    #[serde(default = "ok_statuses")]
+    #[schemars(length(min = 1))]
+    pub ok_statuses: Vec<u8>,
+}
+
+/// What standard output becomes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// One text, without the line ends at its end.
+    #[default]
+    Text,
+    /// The JSON document that it is.
+    Json,
+    /// An array with a text for each line.
+    Lines,
+}
+
+fn max_bytes() -> u64 {
+    MAX_BYTES
+}
+
+fn ok_statuses() -> Vec<u8> {
+    vec![0]
+}
+
+impl Runner for Process {
+    fn check(&self) -> Result<(), Mistake> {
+        self.check_argv()?;
+        if let Some(stdin) = &self.stdin {
+            template::check_value(stdin).map_err(|error| Mistake::new("stdin", &error))?;
+        }
+        for (name, value) in &self.env {
+            check_variable(name, value).map_err(|message| Mistake::new(format!("env.{name}"), &message))?;
+        }
+        if let Some(folder) = &self.folder {
+            template::check(folder).map_err(|error| Mistake::new("folder", &error))?;
+        }
+        if self.max_bytes == 0 {
+            return Err(Mistake::new("max_bytes", &"the least is 1"));
+        }
+        if self.ok_statuses.is_empty() {
+            return Err(Mistake::new("ok_statuses", &"name at least one exit status"));
+        }
+        Ok(())
+    }
+
+    fn plan(&self, order: &Order, _: &Config) -> Result<Value, Failure> {
+        Ok(Invocation::of(self, order)?.plan())
+    }
+
+    async fn perform(
+        &self,
+        order: &Order,
+        equipment: &Equipment,
+        cancel: &CancellationToken,
+    ) -> Result<Success, Failure> {
+        let invocation = Invocation::of(self, order)?;
+        if cancel.is_cancelled() {
+            return Err(Failure::new(Code::Cancelled, format!("`{}` was not started", invocation.name())));
+        }
+        let prepared = invocation.prepare(&equipment.secrets).await?;
+        let program = prepared.program.clone();
+        let ended = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
+            .await
+            .map_err(|error| invocation.cannot_start(&error))?;
+        outcome::Reading { process: self, program: &program, known: &equipment.secrets, given: &prepared.secrets }
+            .outcome(&ended)
+    }
+}
+
+impl Process {
+    fn options(&self) -> Options {
+        if self.allow_options { Options::Allowed } else { Options::Refused }
+    }
+
+    fn check_argv(&self) -> Result<(), Mistake> {
+        match self.argv.first() {
+            None => return Err(Mistake::new("argv", &"it is empty; the first element is the program")),
+            Some(Argument::Template(program)) if template::is_constant(program) => {
+                let relative = program.contains('/') && !program.starts_with('/');
+                if program.is_empty() || relative {
+                    return Err(Mistake::new("argv[0]", &"the program is an absolute path, or a name without `/`"));
+                }
+            }
+            Some(_) => return Err(Mistake::new("argv[0]", &"the program is a constant, not a template")),
+        }
+        for (index, argument) in self.argv.iter().enumerate() {
+            argument.check().map_err(|error| Mistake::new(format!("argv[{index}]"), &error))?;
+        }
+        let Some(allow) = &self.allow else { return Ok(()) };
+        if allow.is_empty() {
+            return Err(Mistake::new("allow", &"it allows nothing; leave it out to allow anything"));
+        }
+        match self.argv.get(1) {
+            None => Err(Mistake::new("allow", &"there is no first argument to allow")),
+            Some(Argument::Template(first)) if template::is_constant(first) && !allow.contains(first) => {
+                Err(Mistake::new("argv[1]", &format!("`allow` does not name `{first}`")))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn check_variable(name: &str, value: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(format!("`{name}` is no name of an environment variable"));
+    }
+    if value.starts_with("secret:") && SecretName::in_reference(value).is_none() {
+        return Err(format!("`{value}` is no reference to a secret; write `secret:NAME`"));
+    }
+    template::check(value).map_err(|error| error.to_string())
+}

@@ -1,0 +1,219 @@
+//! One element of `argv`: a template, or several of them under a condition.
+//!
+//! Each rendered value is one argument, whatever it contains; only a list spreads. And a value never
+//! becomes an option: an argument that *begins* with what a template gives must not begin with `-`,
+//! unless the constant `--` stands before it. Where an option takes a value, the definition writes
+//! both as one argument, `--author={{ author }}`. (`--end-of-options` is no such guard: not every
+//! command of git that takes it also honours it.)
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use crate::code::Code;
+use crate::runner::Failure;
+use crate::template::{self, Scope, TemplateError};
+
+/// An element of `argv`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// One argument. If it is exactly one reference: a list becomes several, an absent or null value none.
+    Template(String),
+    /// Arguments that are there only under a condition, like a flag or an option with its value.
+    When(When),
+}
+
+/// Arguments that are there only if the condition holds.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    /// An expression over the input, like `author` or `limit > 0`; an absent field does not hold.
+    #[serde(rename = "if")]
+    pub condition: String,
+    /// Templates, as in `argv`.
+    pub args: Vec<String>,
+}
+
+impl Argument {
+    pub(super) fn check(&self) -> Result<(), TemplateError> {
+        match self {
+            Self::Template(text) => template::check(text),
+            Self::When(When { condition, args }) => {
+                template::check_condition(condition)?;
+                args.iter().try_for_each(|text| template::check(text))
+            }
+        }
+    }
+}
+
+/// The arguments that `argv` becomes.
+pub(super) fn render(argv: &[Argument], scope: &Scope, options: Options) -> Result<Vec<String>, Failure> {
+    let mut arguments = Arguments { placed: Vec::with_capacity(argv.len()), options };
+    for argument in argv {
+        match argument {
+            Argument::Template(text) => arguments.place(text, scope)?,
+            Argument::When(When { condition, args }) => {
+                if scope.holds(condition)? {
+                    args.iter().try_for_each(|text| arguments.place(text, scope))?;
+                }
+            }
+        }
+    }
+    Ok(arguments.placed)
+}
+
+/// Whether a value may be an option to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Options {
+    Refused,
+    Allowed,
+}
+
+struct Arguments {
+    placed: Vec<String>,
+    options: Options,
+}
+
+impl Arguments {
+    fn place(&mut self, template: &str, scope: &Scope) -> Result<(), Failure> {
+        let guarded = self.options == Options::Refused && (template.starts_with("{{") || template.starts_with("{%"));
+        match scope.value(&Value::String(template.to_owned()))? {
+            None => {}
+            Some(Value::Array(items)) => {
+                items.into_iter().filter_map(text).try_for_each(|argument| self.push(argument, guarded))?;
+            }
+            Some(value) => text(value).into_iter().try_for_each(|argument| self.push(argument, guarded))?,
+        }
+        if template == "--" {
+            self.options = Options::Allowed;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, argument: String, guarded: bool) -> Result<(), Failure> {
+        if argument.contains('\0') {
+            let message = format!("argument {} contains a NUL byte", self.placed.len());
+            return Err(Failure::new(Code::Rejected, message).hint("no program can be given one; leave it out"));
+        }
+        if guarded && argument.starts_with('-') {
+            return Err(Failure::new(Code::Rejected, format!("`{argument}` would be an option to the program"))
+                .hint("give a value that does not begin with `-`"));
+        }
+        self.placed.push(argument);
+        Ok(())
+    }
+}
+
+/// A value as one argument; null is none, an object or a list within a list is its JSON text.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+impl<'de> Deserialize<'de> for Argument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Element;
+
+        impl<'de> de::Visitor<'de> for Element {
+            type Value = Argument;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a template, or an object with `if` and `args`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Argument, E> {
+                Ok(Argument::Template(text.to_owned()))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
+                When::deserialize(MapAccessDeserializer::new(map)).map(Argument::When)
+            }
+        }
+
+        deserializer.deserialize_any(Element)
+    }
+}
+
+impl Serialize for Argument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Template(text) => text.serialize(serializer),
+            Self::When(when) => when.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for Argument {
+    fn schema_name() -> Cow<'static, str> {
+        "Argument".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "One argument, a template; or arguments that are there only under a condition.",
+            "anyOf": [{ "type": "string" }, generator.subschema_for::<When>()]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rendered(argv: Value, input: Value) -> Vec<String> {
+        let argv: Vec<Argument> = serde_json::from_value(argv).expect("arguments");
+        let Value::Object(input) = input else { panic!("an input is an object") };
+        render(&argv, &Scope::of_input(&input), Options::Refused).expect("it renders")
+    }
+
+    #[test]
+    fn a_list_spreads_and_what_is_absent_leaves_no_trace() {
+        let argv = json!(["git", {"if": "limit", "args": ["-n", "{{ limit }}"]}, {"if": "stat", "args": ["--stat"]},
+            "--since={{ since }}", "{{ absent }}", "--", "{{ paths }}"]);
+        let input = json!({"limit": 5, "since": "a b", "paths": ["x y", "$(id)", 7, true, null, {"a": 1}]});
+        assert_eq!(
+            rendered(argv, input),
+            ["git", "-n", "5", "--since=a b", "--", "x y", "$(id)", "7", "true", r#"{"a":1}"#]
+        );
+    }
+
+    fn refused(argv: &[&str], input: Value, options: Options) -> Option<Code> {
+        let argv: Vec<_> = argv.iter().map(|text| Argument::Template((*text).to_owned())).collect();
+        let Value::Object(input) = input else { panic!("an input is an object") };
+        render(&argv, &Scope::of_input(&input), options).err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn a_nul_byte_is_refused() {
+        assert_eq!(refused(&["--", "{{ a }}"], json!({"a": "x\0y"}), Options::Allowed), Some(Code::Rejected));
+    }
+
+    #[test]
+    fn a_value_never_becomes_an_option() {
+        for input in [json!({"a": "--output=x"}), json!({"a": ["x", "-"]}), json!({"a": -5})] {
+            assert_eq!(refused(&["p", "{{ a }}"], input.clone(), Options::Refused), Some(Code::Rejected), "{input}");
+            assert_eq!(refused(&["p", "{{ a }}", "--"], input.clone(), Options::Refused), Some(Code::Rejected));
+            assert_eq!(refused(&["p", "--", "{{ a }}"], input.clone(), Options::Refused), None);
+            assert_eq!(refused(&["p", "{{ a }}"], input, Options::Allowed), None);
+        }
+        assert_eq!(refused(&["p", "--n={{ a }}"], json!({"a": "-5"}), Options::Refused), None);
+        assert_eq!(
+            refused(&["p", "{{ b }}", "{{ a }}"], json!({"a": "-x", "b": "--"}), Options::Refused),
+            Some(Code::Rejected)
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_beside_if_is_an_error() {
+        assert!(serde_json::from_value::<Argument>(json!({"if": "a", "args": [], "else": []})).is_err());
+        assert!(serde_json::from_value::<Argument>(json!(5)).is_err());
+    }
+}

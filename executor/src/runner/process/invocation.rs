@@ -1,0 +1,194 @@
+//! A filled definition: what would be started, where, and with what.
+//!
+//! Secrets stay names until [`Invocation::prepare`]; only environment variables can hold one, since
+//! arguments are there for everybody on the machine to read.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Map, Value, json};
+use tokio::process::Command;
+
+use super::{Process, argument};
+use crate::code::Code;
+use crate::runner::{Again, Failure, Order};
+use crate::secret::{Secret, SecretName, Secrets};
+use crate::template::Scope;
+
+/// What a program gets of the executor's environment: enough to find programs, the home folder and
+/// the language, and nothing that could hold a key.
+const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
+
+pub(super) struct Invocation {
+    /// The program's name first; never empty.
+    argv: Vec<String>,
+    folder: PathBuf,
+    env: Vec<(String, Setting)>,
+    stdin: Option<String>,
+}
+
+enum Setting {
+    Text(String),
+    Secret(SecretName),
+}
+
+/// Ready to be started.
+pub(super) struct Prepared {
+    pub(super) command: Command,
+    pub(super) program: PathBuf,
+    pub(super) stdin: Option<String>,
+    /// The secrets that it is given.
+    pub(super) secrets: Vec<Secret>,
+}
+
+impl Invocation {
+    pub(super) fn of(process: &Process, order: &Order) -> Result<Self, Failure> {
+        let scope = Scope::of_input(&order.input);
+        let argv = argument::render(&process.argv, &scope, process.options())?;
+        if argv.is_empty() {
+            return Err(Failure::new(Code::TemplateFailed, "`argv` became empty"));
+        }
+        if let Some(allow) = &process.allow {
+            check_allowed(argv.get(1), allow)?;
+        }
+        let base = order.caller_folder.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let folder = match &process.folder {
+            None => base,
+            Some(template) => match filled(&scope, template)? {
+                None => base,
+                Some(folder) => base.join(folder),
+            },
+        };
+        let mut env = Vec::with_capacity(process.env.len());
+        for (name, template) in &process.env {
+            if let Some(secret) = SecretName::in_reference(template) {
+                env.push((name.clone(), Setting::Secret(secret)));
+            } else if let Some(text) = filled(&scope, template)? {
+                env.push((name.clone(), Setting::Text(text)));
+            }
+        }
+        let stdin = match &process.stdin {
+            None => None,
+            Some(template) => scope.value(template)?.map(text),
+        };
+        let has_nul = folder.as_os_str().as_encoded_bytes().contains(&0)
+            || env.iter().any(|(_, setting)| matches!(setting, Setting::Text(text) if text.contains('\0')));
+        if has_nul {
+            return Err(Failure::new(Code::Rejected, "the folder or an environment variable contains a NUL byte"));
+        }
+        Ok(Self { argv, folder, env, stdin })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.argv[0]
+    }
+
+    pub(super) fn plan(&self) -> Value {
+        let env: Map<String, Value> = self
+            .env
+            .iter()
+            .map(|(name, setting)| {
+                let shown = match setting {
+                    Setting::Text(text) => text.clone(),
+                    Setting::Secret(secret) => secret.to_string(),
+                };
+                (name.clone(), Value::String(shown))
+            })
+            .collect();
+        json!({
+            "program": self.name(),
+            "argv": self.argv,
+            "folder": self.folder.to_string_lossy(),
+            "env": env,
+            "stdin": self.stdin,
+        })
+    }
+
+    /// Finds the program and resolves the secrets.
+    pub(super) async fn prepare(&self, secrets: &Secrets) -> Result<Prepared, Failure> {
+        let mut env: Vec<(OsString, OsString)> =
+            INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
+        let mut given = Vec::new();
+        for (name, setting) in &self.env {
+            let value = match setting {
+                Setting::Text(text) => text.clone(),
+                Setting::Secret(secret) => {
+                    let secret = secrets.get(secret).await?;
+                    let value = secret.expose().to_owned();
+                    given.push(secret);
+                    value
+                }
+            };
+            env.retain(|(known, _)| known != OsStr::new(name));
+            env.push((name.into(), value.into()));
+        }
+        let search = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+        let program = self.find(search.unwrap_or_default())?;
+        if !self.folder.is_dir() {
+            return Err(Failure::new(Code::NotFound, format!("there is no folder `{}`", self.folder.display()))
+                .hint("it would be the working directory; name a folder that exists"));
+        }
+        let mut command = Command::new(&program);
+        command
+            .args(&self.argv[1..])
+            .env_clear()
+            .envs(env)
+            .current_dir(&self.folder)
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(Prepared { command, program, stdin: self.stdin.clone(), secrets: given })
+    }
+
+    fn find(&self, search: &OsStr) -> Result<PathBuf, Failure> {
+        let name = Path::new(self.name());
+        if name.is_absolute() {
+            return Ok(name.to_owned());
+        }
+        let mut candidates = env::split_paths(search).filter(|folder| folder.is_absolute()).map(|dir| dir.join(name));
+        candidates.find(|candidate| is_program(candidate)).ok_or_else(|| {
+            let message = format!("there is no program `{}` in PATH", name.display());
+            Failure::new(Code::CannotStart, message)
+                .hint("a human installs it, or starts the executor with a PATH that leads to it")
+        })
+    }
+
+    pub(super) fn cannot_start(&self, error: &io::Error) -> Failure {
+        let failure = Failure::new(Code::CannotStart, format!("`{}` could not be started: {error}", self.name()));
+        match error.kind() {
+            io::ErrorKind::ArgumentListTooLong => failure.hint("the arguments are longer than the system allows"),
+            // No process to be had, or the program's file is just being replaced.
+            io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.again(Again::Later),
+            _ => failure,
+        }
+    }
+}
+
+fn check_allowed(first: Option<&String>, allow: &[String]) -> Result<(), Failure> {
+    let message = match first {
+        Some(first) if allow.contains(first) => return Ok(()),
+        Some(first) => format!("`{first}` is not allowed as the first argument"),
+        None => "the first argument is missing".to_owned(),
+    };
+    Err(Failure::new(Code::NotAllowed, message).hint(format!("allowed are: `{}`", allow.join("`, `"))))
+}
+
+/// A template as text; `None` where it is one reference to something absent.
+fn filled(scope: &Scope, template: &str) -> Result<Option<String>, Failure> {
+    Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).map(text))
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}

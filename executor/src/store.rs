@@ -1,0 +1,176 @@
+//! The store: the one durable truth about tasks.
+//!
+//! Says *what*; `store/sqlite.rs` and `store/memory.rs` say *how*. The contract leaves no room for
+//! one engine's habits: every move is compare-and-set, fenced by state and attempt; nothing keeps
+//! a transaction open between calls; no clock is read but the times that are given.
+
+use jiff::Timestamp;
+
+use crate::task::{End, State, Step, Task, TaskId};
+
+pub mod memory;
+pub mod sqlite;
+
+/// One change of the record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A new task, in the state [`State::Accepted`].
+    Accept(Box<Task>),
+    Move(Box<Move>),
+}
+
+/// One step of one task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Move {
+    pub id: TaskId,
+    pub step: Step,
+    /// The fence: the task must be in this state, at this attempt.
+    pub from: State,
+    pub attempt: u32,
+    pub to: State,
+    pub attempt_after: u32,
+    pub not_before: Option<Timestamp>,
+    pub at: Timestamp,
+    pub end: Option<End>,
+}
+
+/// One recorded step, for the story of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub at: Timestamp,
+    pub step: Step,
+    pub attempt: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk, the database, the file system.
+    #[error("the store failed")]
+    Engine(#[source] rusqlite::Error),
+    #[error("the store's folder could not be prepared")]
+    Folder(#[source] std::io::Error),
+    /// Somebody else moved the task first.
+    #[error("task {id} is no longer {from} at attempt {attempt}")]
+    Fenced { id: TaskId, from: State, attempt: u32 },
+    #[error("task {0} stands in the store already")]
+    Known(TaskId),
+    #[error("the store's record of a task cannot be understood: {0}")]
+    Malformed(String),
+    #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
+    Newer { found: i64, known: i64 },
+}
+
+/// The contract of a store.
+pub trait Store: Send {
+    /// Makes all `changes` durable, or none of them. Durable means: they survive a loss of power
+    /// that happens right after this returns. On an error nothing was changed, and the same
+    /// changes may be tried again.
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Every task that has not ended, oldest first.
+    fn open_tasks(&self) -> Result<Vec<Task>, StoreError>;
+
+    fn task(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
+
+    /// The task that a caller asked for under this key.
+    fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
+
+    /// The tasks that ended at or after `since`, oldest first.
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError>;
+
+    /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
+    fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError>;
+
+    /// Forgets tasks that ended before `before`; returns their ids.
+    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError>;
+}
+
+#[cfg(test)]
+pub(crate) mod contract {
+    //! What every store must do; each implementation's tests run it.
+
+    use super::*;
+    use crate::code::Code;
+    use crate::subtool::EffectClass;
+    use crate::task::{Caller, ErrorBody, Outcome};
+
+    pub(crate) fn task(key: Option<&str>) -> Task {
+        let serde_json::Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64})
+        else {
+            unreachable!()
+        };
+        Task {
+            id: TaskId::new(),
+            tool: "gmail_search_messages".parse().expect("a name"),
+            input,
+            definition_hash: "abc".to_owned(),
+            effect: EffectClass::Once,
+            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()) },
+            idempotency_key: key.map(str::to_owned),
+            created_at: Timestamp::from_second(1_700_000_000).expect("a time"),
+            state: State::Accepted,
+            attempt: 0,
+            not_before: None,
+            end: None,
+        }
+    }
+
+    fn step(task: &Task, step: Step, end: Option<End>) -> (Change, Task) {
+        let mut after = task.clone();
+        after.state = task.state.after(step).expect("a legal step");
+        after.attempt += u32::from(step == Step::Start);
+        after.end.clone_from(&end);
+        let change = Change::Move(Box::new(Move {
+            id: task.id,
+            step,
+            from: task.state,
+            attempt: task.attempt,
+            to: after.state,
+            attempt_after: after.attempt,
+            not_before: None,
+            at: task.created_at,
+            end,
+        }));
+        (change, after)
+    }
+
+    pub(crate) fn holds(store: &mut dyn Store) {
+        let accepted = task(Some("k"));
+        let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
+        let (start, running) = step(&queued, Step::Start, None);
+        store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start.clone()]).expect("committed");
+        assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&running));
+        assert_eq!(store.task_by_key(1000, "k").expect("read").as_ref(), Some(&running));
+        assert_eq!(store.task_by_key(1001, "k").expect("read"), None, "keys are each caller's own");
+
+        let other = task(None);
+        let refused = store.commit(&[Change::Accept(Box::new(other.clone())), start]);
+        assert!(matches!(refused, Err(StoreError::Fenced { .. })), "a step taken twice is fenced");
+        assert_eq!(store.task(other.id).expect("read"), None, "all changes are made, or none");
+        let again = store.commit(&[Change::Accept(Box::new(accepted))]);
+        assert!(matches!(again, Err(StoreError::Known(_))));
+
+        let end = End {
+            at: running.created_at,
+            outcome: Outcome::Error(ErrorBody::new(Code::ApiError, "no").hint("try")),
+            meta: serde_json::Map::new(),
+        };
+        let (fail, failed) = step(&running, Step::Fail, Some(end));
+        store.commit(&[fail]).expect("committed");
+        assert_eq!(store.open_tasks().expect("read"), []);
+        assert_eq!(store.task(failed.id).expect("read").as_ref(), Some(&failed));
+        assert_eq!(store.ended_since(failed.created_at).expect("read"), std::slice::from_ref(&failed));
+
+        let replayed = store
+            .story(failed.id)
+            .expect("read")
+            .into_iter()
+            .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
+        assert_eq!(replayed, Ok(State::Failed), "the story replays to the state");
+
+        let later = Timestamp::from_second(1_700_000_001).expect("a time");
+        assert_eq!(store.forget(failed.created_at).expect("forgotten"), []);
+        assert_eq!(store.forget(later).expect("forgotten"), [failed.id]);
+        assert_eq!(store.task(failed.id).expect("read"), None);
+    }
+}

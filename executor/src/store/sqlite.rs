@@ -1,0 +1,238 @@
+//! The store in one SQLite file: write-ahead log, `synchronous=FULL`, one transaction for each commit.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Change, Move, Recorded, Store, StoreError};
+use crate::task::{Task, TaskId};
+
+/// The schema that this version writes; kept in the file's `user_version`.
+const SCHEMA: i64 = 1;
+
+#[derive(Debug)]
+pub struct SqliteStore {
+    connection: Connection,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store at `path`, creating it and its folder (mode 0700) if they are not there.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(StoreError::Folder)?;
+        }
+        let connection = Connection::open(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found > SCHEMA {
+            return Err(StoreError::Newer { found, known: SCHEMA });
+        }
+        if found == 0 {
+            connection.execute_batch(include_str!("../../migrations/1.sql"))?;
+        }
+        Ok(Self { connection })
+    }
+
+    fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM tasks WHERE {condition}");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let rows = statement.query_map(parameters, columns)?;
+        rows.map(|row| task(row?)).collect()
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for change in changes {
+            match change {
+                Change::Accept(task) => accept(&transaction, task)?,
+                Change::Move(step) => move_on(&transaction, step)?,
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn open_tasks(&self) -> Result<Vec<Task>, StoreError> {
+        self.tasks("finished_at IS NULL ORDER BY id", [])
+    }
+
+    fn task(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        Ok(self.tasks("id = ?1", [id.to_string()])?.pop())
+    }
+
+    fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError> {
+        Ok(self.tasks("uid = ?1 AND idempotency_key = ?2", params![uid, key])?.pop())
+    }
+
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
+        self.tasks("finished_at >= ?1 ORDER BY finished_at", [since.as_microsecond()])
+    }
+
+    fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
+        let rows = statement.query_map([id.to_string()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, u32>(2)?))
+        })?;
+        rows.map(|row| {
+            let (at, step, attempt) = row?;
+            Ok(Recorded { at: time(at)?, step: word(&step)?, attempt })
+        })
+        .collect()
+    }
+
+    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
+        let transaction = self.connection.transaction()?;
+        let ids: Vec<String> = transaction
+            .prepare_cached("DELETE FROM tasks WHERE finished_at < ?1 RETURNING id")?
+            .query_map([before.as_microsecond()], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        transaction.commit()?;
+        ids.into_iter().map(|id| id.parse().map_err(|_| StoreError::Malformed(id))).collect()
+    }
+}
+
+fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> {
+    let inserted = transaction
+        .prepare_cached(
+            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
+                                state, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            task.id.to_string(),
+            task.tool.as_str(),
+            json(&task.input)?,
+            task.definition_hash,
+            json(&task.effect)?,
+            task.caller.uid,
+            json(&task.caller)?,
+            task.idempotency_key,
+            task.created_at.as_microsecond(),
+            task.state.as_str(),
+        ])?;
+    if inserted == 1 { Ok(()) } else { Err(StoreError::Known(task.id)) }
+}
+
+fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError> {
+    let id = step.id.to_string();
+    let moved = transaction
+        .prepare_cached(
+            "UPDATE tasks SET state = ?4, attempt = ?5, not_before = ?6, finished_at = ?7, end = ?8
+             WHERE id = ?1 AND state = ?2 AND attempt = ?3",
+        )?
+        .execute(params![
+            id,
+            step.from.as_str(),
+            step.attempt,
+            step.to.as_str(),
+            step.attempt_after,
+            step.not_before.map(Timestamp::as_microsecond),
+            step.end.as_ref().map(|end| end.at.as_microsecond()),
+            step.end.as_ref().map(json).transpose()?,
+        ])?;
+    if moved != 1 {
+        return Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt });
+    }
+    transaction
+        .prepare_cached("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![id, step.at.as_microsecond(), json(&step.step)?, step.attempt_after])?;
+    Ok(())
+}
+
+const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
+                       not_before, end";
+
+type Columns =
+    (String, String, String, String, String, String, Option<String>, i64, String, u32, Option<i64>, Option<String>);
+
+fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+    row.try_into()
+}
+
+fn task(columns: Columns) -> Result<Task, StoreError> {
+    let (id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, later, end) =
+        columns;
+    Ok(Task {
+        id: id.parse().map_err(|_| StoreError::Malformed(id))?,
+        tool: tool.parse().map_err(|_| StoreError::Malformed(tool))?,
+        input: word(&input)?,
+        definition_hash,
+        effect: word(&effect)?,
+        caller: word(&caller)?,
+        idempotency_key,
+        created_at: time(created_at)?,
+        state: state.parse().map_err(StoreError::Malformed)?,
+        attempt,
+        not_before: later.map(time).transpose()?,
+        end: end.as_deref().map(word).transpose()?,
+    })
+}
+
+fn json(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Malformed(error.to_string()))
+}
+
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Malformed(error.to_string()))
+}
+
+fn time(microseconds: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(microseconds).map_err(|error| StoreError::Malformed(error.to_string()))
+}
+
+/// Whether a row is there at all; for the doctor.
+pub fn is_readable(path: &Path) -> Result<bool, StoreError> {
+    let connection = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let answer: Option<String> = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;
+    Ok(answer.as_deref() == Some("ok"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_keeps_the_stores_contract() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = SqliteStore::open(&folder.path().join("tasks.db")).expect("it opens");
+        super::super::contract::holds(&mut store);
+    }
+
+    #[test]
+    fn what_was_committed_is_there_after_it_was_opened_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let task = super::super::contract::task(None);
+        SqliteStore::open(&path)
+            .and_then(|mut store| store.commit(&[Change::Accept(Box::new(task.clone()))]))
+            .expect("committed");
+        assert_eq!(SqliteStore::open(&path).and_then(|store| store.open_tasks()).expect("read"), [task]);
+    }
+
+    #[test]
+    fn a_newer_store_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
+        assert!(matches!(SqliteStore::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    }
+}

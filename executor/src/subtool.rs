@@ -1,0 +1,232 @@
+//! A subtool's definition: the types of discovery JSON, and nothing that runs.
+//!
+//! Only `description` and `input` are ever shown to a model; the rest is the developer's. Loading,
+//! merging `$defaults` and finding mistakes is `catalog.rs`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
+
+use crate::duration::Span;
+use crate::runner::Run;
+
+/// A subtool's name: 1 to 64 of `a-z A-Z 0-9 _ -`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubtoolName(String);
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
+pub struct InvalidName(String);
+
+impl SubtoolName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SubtoolName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let fits = (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidName(text.to_owned())) }
+    }
+}
+
+impl fmt::Display for SubtoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for SubtoolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for SubtoolName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for SubtoolName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl JsonSchema for SubtoolName {
+    fn schema_name() -> Cow<'static, str> {
+        "SubtoolName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$" })
+    }
+}
+
+/// One subtool.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Subtool")]
+pub struct Definition {
+    /// What it does, in the words of the one who looks for it. Shown to the model.
+    pub description: String,
+    /// JSON Schema of the input (draft 2020-12 unless its `$schema` says otherwise). Shown to the model.
+    pub input: Map<String, Value>,
+    /// Claims about its effects, as in MCP.
+    #[serde(default)]
+    pub annotations: Annotations,
+    /// How it is performed: exactly one runner.
+    pub run: Run,
+    /// Whether a human must say yes. Absent: decided by policy from the annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<Confirm>,
+    /// How long one attempt may take. Absent: the configured default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How often a failed attempt is repeated, if repeating it is harmless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
+    /// At most `calls` runs in any window of the length `per`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// How many of its tasks may run at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<u32>,
+    /// Subtools that are used together with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<SubtoolName>,
+    /// Privileges that the caller needs, like `mail:send`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Only for callers with administrative access.
+    #[serde(default)]
+    pub admin: bool,
+    /// A subtool that is not enabled is neither listed nor run.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// JSON Schema of the data that it returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Map<String, Value>>,
+    /// What becomes of the runner's data before it is a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultShape>,
+    /// Words to find it and to group it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Inputs to learn it from; each is checked against `input`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// MCP's tool annotations. What is not declared counts as the most harmful case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Annotations {
+    /// It changes nothing.
+    #[serde(default)]
+    pub read_only_hint: bool,
+    /// What it changes may be lost. Absent: true, unless it is read-only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive_hint: Option<bool>,
+    /// Doing it twice with the same input is the same as doing it once.
+    #[serde(default)]
+    pub idempotent_hint: bool,
+    /// It reaches beyond this machine. Absent: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_world_hint: Option<bool>,
+}
+
+/// What repeating a subtool may do; it follows from the annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// It changes nothing: repeat it freely.
+    Read,
+    /// It changes something, the same however often.
+    Idempotent,
+    /// Never repeat it unless it surely did not happen.
+    Once,
+}
+
+impl EffectClass {
+    pub fn repeatable(self) -> bool {
+        match self {
+            Self::Read | Self::Idempotent => true,
+            Self::Once => false,
+        }
+    }
+}
+
+impl Annotations {
+    pub fn effect_class(self) -> EffectClass {
+        match self {
+            Self { read_only_hint: true, .. } => EffectClass::Read,
+            Self { idempotent_hint: true, .. } => EffectClass::Idempotent,
+            _ => EffectClass::Once,
+        }
+    }
+}
+
+/// `"never"`, `"always"`, or `{"when": "<expression over input and caller>"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Confirm {
+    Never,
+    Always,
+    When(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retries {
+    /// How many times after the first.
+    #[schemars(range(max = 10))]
+    pub times: u32,
+    /// The pause before the first repetition; it doubles each time. Absent: `500ms`.
+    #[serde(default = "first_pause")]
+    pub backoff: Span,
+}
+
+fn first_pause() -> Span {
+    Span::from_millis(500)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimit {
+    #[schemars(range(min = 1))]
+    pub calls: u32,
+    pub per: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResultShape {
+    /// A jq expression over the runner's data, like `.messages // []`.
+    pub select: String,
+}
+
+/// An input that works.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    pub input: Map<String, Value>,
+    /// What it shows, for a reader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

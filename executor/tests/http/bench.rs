@@ -1,0 +1,145 @@
+//! What a test needs to perform a definition: equipment in a folder of its own, orders, packs.
+
+use std::path::{Path, PathBuf};
+
+use executor::config::Config;
+use executor::runner::{Data, Equipment, Failure, Order, Run, Success, http::Clients};
+use executor::secret::Secrets;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) equipment: Equipment,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = Config::default();
+        change(&mut config);
+        let equipment = Equipment {
+            secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
+            http: Clients::new(&config).expect("clients"),
+            spool: folder.path().join("spool"),
+            config,
+        };
+        Self { equipment, folder }
+    }
+
+    /// Stores a secret and gives the bench back.
+    pub(crate) fn secret(self, name: &str, value: &str) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    pub(crate) fn set(&self, name: &str, value: &str) {
+        self.equipment.secrets.set(&name.parse().expect("a name"), value).expect("it is stored");
+    }
+
+    pub(crate) async fn stored(&self, name: &str) -> String {
+        let secret = self.equipment.secrets.get(&name.parse().expect("a name")).await.expect("it is set");
+        secret.expose().to_owned()
+    }
+
+    pub(crate) async fn run(&self, definition: Value, input: Value) -> Result<Success, Failure> {
+        self.run_until(definition, input, &CancellationToken::new()).await
+    }
+
+    pub(crate) async fn run_until(
+        &self,
+        definition: Value,
+        input: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Success, Failure> {
+        let run = run_of(json!({ "http": definition }));
+        run.perform(&self.order(input), &self.equipment, cancel).await
+    }
+
+    pub(crate) fn order(&self, input: Value) -> Order {
+        Order {
+            id: "01997f5e-order".to_owned(),
+            attempt: 1,
+            input: serde_json::from_value(input).expect("an object"),
+            caller_folder: Some(self.folder.path().to_owned()),
+        }
+    }
+
+    /// What lies in the spool.
+    pub(crate) fn spooled(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.equipment.spool).map(Iterator::collect::<Result<Vec<_>, _>>);
+        entries.map_or_else(
+            |_| Vec::new(),
+            |entries| entries.expect("it can be read").into_iter().map(|entry| entry.path()).collect(),
+        )
+    }
+}
+
+pub(crate) fn run_of(run: Value) -> Run {
+    let run: Run = serde_json::from_value(run).expect("a definition");
+    run.check().expect("no mistake");
+    run
+}
+
+/// The JSON of a success.
+pub(crate) fn json_of(outcome: Result<Success, Failure>) -> Value {
+    match outcome.expect("it succeeds").data {
+        Data::Json(value) => value,
+        Data::File { path, .. } => panic!("a file: {}", path.display()),
+    }
+}
+
+/// The subtools of a shipped pack, with `$defaults` merged under each; packs that are not for the
+/// http runner have definitions of their own.
+pub(crate) fn pack(name: &str) -> Map<String, Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subtools").join(name);
+    let text = std::fs::read_to_string(path).expect("the pack is there");
+    let mut pack: Map<String, Value> = serde_json::from_str(&text).expect("the pack is JSON");
+    let defaults = pack.remove("$defaults").unwrap_or_else(|| json!({}));
+    pack.retain(|key, _| !key.starts_with('$'));
+    for subtool in pack.values_mut() {
+        // Another runner than that of the defaults takes nothing of theirs.
+        let mut defaults = defaults.clone();
+        if let (Some(own), Some(Value::Object(shared))) = (subtool["run"].as_object(), defaults.get_mut("run")) {
+            shared.retain(|kind, _| own.contains_key(kind));
+        }
+        merge(&mut defaults, subtool);
+        *subtool = defaults;
+    }
+    pack
+}
+
+fn merge(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
+}
+
+/// `value` through the jq expression `select`.
+pub(crate) fn selected(value: &Value, select: &str) -> Value {
+    use jaq_core::load::{Arena, File, Loader};
+    use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
+    use jaq_json::{Val, read};
+
+    let text = value.to_string();
+    let input = read::parse_single(text.as_bytes()).expect("JSON");
+    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
+    let arena = Arena::default();
+    let modules = Loader::new(definitions).load(&arena, File { code: select, path: () }).expect("it parses");
+    let filter = Compiler::default().with_funs(functions).compile(modules).expect("it compiles");
+    let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
+    let mut outputs = filter.id.run((context, input)).map(unwrap_valr);
+    let output = outputs.next().expect("an output").expect("no error");
+    serde_json::from_str(&output.to_string()).expect("JSON")
+}

@@ -1,0 +1,73 @@
+//! Redirects: followed for reading, and never with a secret to another host.
+
+use executor::code::Code;
+use executor::runner::Effect;
+use serde_json::json;
+
+use crate::bench::{Bench, json_of};
+use crate::server::{Reply, Server};
+
+fn to(location: &str, status: u16) -> Reply {
+    Reply::new(status, &[&format!("location: {location}")], "")
+}
+
+#[tokio::test]
+async fn a_redirect_within_the_origin_keeps_the_credentials() {
+    let server = Server::new(|request, _| match request.target.as_str() {
+        "/a" => to("/b", 302),
+        _ => Reply::json(200, &json!("here")),
+    });
+    let (server, bench) = (server.await, Bench::new().secret("token", "t0ken-value"));
+    let definition = json!({"base_url": server.url(), "path": "/a", "auth": {"bearer": "secret:token"}});
+    let success = bench.run(definition, json!({})).await.expect("it succeeds");
+    assert_eq!(success.meta.get("final_url"), Some(&json!(format!("{}/b", server.url()))));
+    assert_eq!(server.received()[1].header("authorization"), Some("Bearer t0ken-value"));
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_origin_takes_no_secret_along() {
+    let other = Server::new(|_, _| Reply::json(200, &json!("there"))).await;
+    let target = format!("{}/x", other.url());
+    let server = Server::new(move |_, _| to(&target, 307)).await;
+    let bench = Bench::with(|config| config.http.private_hosts = vec![other.host.clone()])
+        .secret("token", "t0ken-value")
+        .secret("key", "k3y-value");
+    let definition = json!({
+        "base_url": server.url(), "query": {"key": "secret:key"}, "headers": {"X-Key": "secret:key", "X-Plain": "p"},
+        "auth": {"bearer": "secret:token"}
+    });
+    assert_eq!(json_of(bench.run(definition, json!({})).await), json!("there"));
+    let received = other.only();
+    assert_eq!((received.target.as_str(), received.header("x-plain")), ("/x", Some("p")));
+    assert_eq!((received.header("authorization"), received.header("x-key")), (None, None));
+}
+
+#[tokio::test]
+async fn a_redirect_leads_to_no_private_address_of_another_origin() {
+    let inner = Server::new(|_, _| Reply::json(200, &json!("inside"))).await;
+    let target = inner.url();
+    let server = Server::new(move |_, _| to(&target, 302)).await;
+    let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("refused");
+    assert_eq!(failure.code, Code::ForbiddenAddress);
+    assert!(inner.received().is_empty());
+}
+
+#[tokio::test]
+async fn redirects_without_end_are_given_up() {
+    let server = Server::new(|_, number| to(&format!("/{number}"), 301)).await;
+    let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("no end");
+    assert_eq!(failure.code, Code::BadResponse);
+    assert_eq!(server.received().len(), 6);
+}
+
+#[tokio::test]
+async fn a_change_is_never_sent_to_where_it_is_redirected() {
+    for (status, effect) in [(303, Effect::Possible), (307, Effect::None)] {
+        let server = Server::new(move |_, _| to("/elsewhere", status)).await;
+        let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
+        let failure = Bench::new().run(definition, json!({})).await.expect_err("not followed");
+        assert_eq!((failure.code, failure.effect), (Code::ApiError, effect));
+        assert!(failure.message.contains("/elsewhere"), "{}", failure.message);
+        assert_eq!(server.received().len(), 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! What is sent, byte by byte.
+
+use executor::code::Code;
+use serde_json::json;
+
+use crate::bench::{Bench, run_of};
+use crate::server::{Reply, Server};
+
+async fn echo() -> Server {
+    Server::new(|_, _| Reply::new(204, &[], "")).await
+}
+
+#[tokio::test]
+async fn a_request_carries_what_the_plan_says() {
+    let server = echo().await;
+    let bench = Bench::new().secret("key", "k3y&value+1").secret("token", "t0ken-value");
+    let definition = json!({
+        "method": "PUT", "base_url": server.url(), "path": "/a/{{ id }}",
+        "query": {"tags": "{{ tags }}", "key": "secret:key", "q": "{{ q }}"}, "array_style": "brackets",
+        "headers": {"X-Note": "{{ note }}"}, "auth": {"bearer": "secret:token"},
+        "idempotency_header": "Idempotency-Key", "body": {"json": {"n": "{{ n }}", "text": "a{{ n }}"}}
+    });
+    let input = json!({"id": "é/1", "tags": ["x", "y z"], "q": "secret:token", "n": 5, "note": "über"});
+    let order = bench.order(input.clone());
+    let plan = run_of(json!({"http": definition})).plan(&order, &bench.equipment.config).expect("a plan");
+    bench.run(definition, input).await.expect("it succeeds");
+    let sent = server.only();
+    assert_eq!(sent.method, "PUT");
+    assert_eq!(sent.target, "/a/%C3%A9%2F1?tags%5B%5D=x&tags%5B%5D=y+z&key=k3y%26value%2B1&q=secret%3Atoken");
+    assert_eq!(plan["url"], format!("{}{}", server.url(), sent.target.replace("k3y%26value%2B1", "secret:key")));
+    assert_eq!(sent.text(), plan["body"].to_string());
+    assert_eq!(sent.header("authorization"), Some("Bearer t0ken-value"));
+    assert_eq!(plan["headers"]["authorization"], "Bearer secret:token");
+    for name in ["x-note", "idempotency-key", "content-type", "user-agent", "accept"] {
+        assert_eq!(plan["headers"][name].as_str(), sent.header(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn forms_are_encoded_and_may_hold_secrets() {
+    let server = echo().await;
+    let bench = Bench::new().secret("pin", "p&n=123");
+    let definition = json!({
+        "method": "POST", "base_url": server.url(), "array_style": "comma",
+        "body": {"form": {"text": "{{ text }}", "ids": "{{ ids }}", "none": "{{ none }}", "pin": "secret:pin"}}
+    });
+    bench.run(definition, json!({"text": "a b&c", "ids": [1, 2]})).await.expect("it succeeds");
+    let sent = server.only();
+    assert_eq!(sent.text(), "text=a+b%26c&ids=1%2C2&pin=p%26n%3D123");
+    assert_eq!(sent.header("content-type"), Some("application/x-www-form-urlencoded"));
+}
+
+#[tokio::test]
+async fn a_multipart_body_carries_texts_and_files_in_order() {
+    let server = echo().await;
+    let bench = Bench::new();
+    std::fs::write(bench.folder.path().join("报告.csv"), "a,b\r\n1,2").expect("written");
+    let definition = json!({
+        "method": "POST", "base_url": server.url(),
+        "body": {"multipart": {
+            "zeta": "{{ title }}", "absent": "{{ absent }}",
+            "file": {"file": "{{ path }}"}, "named": {"file": "{{ path }}", "content_type": "text/x-report", "file_name": "r.txt"}
+        }}
+    });
+    bench.run(definition, json!({"title": "x\r\n--y", "path": "报告.csv"})).await.expect("it succeeds");
+    let sent = server.only();
+    let content_type = sent.header("content-type").expect("a content type").to_owned();
+    let boundary = content_type.strip_prefix("multipart/form-data; boundary=").expect("its boundary");
+    let text = sent.text();
+    let parts: Vec<&str> = text.split(&format!("--{boundary}")).collect();
+    assert_eq!(parts.len(), 5, "{text}");
+    assert_eq!(parts[1], "\r\nContent-Disposition: form-data; name=\"zeta\"\r\n\r\nx\r\n--y\r\n");
+    assert!(parts[2].contains("name=\"file\"") && parts[2].contains("text/csv"), "{}", parts[2]);
+    assert!(parts[2].ends_with("\r\n\r\na,b\r\n1,2\r\n"), "{}", parts[2]);
+    assert!(parts[3].contains("filename=\"r.txt\"") && parts[3].contains("text/x-report"), "{}", parts[3]);
+    assert_eq!(parts[4], "--\r\n");
+}
+
+#[tokio::test]
+async fn a_raw_text_and_a_file_are_sent_as_they_are() {
+    let server = echo().await;
+    let bench = Bench::new();
+    std::fs::write(bench.folder.path().join("photo.jpg"), [0xff, 0xd8, 0x00]).expect("written");
+    let raw = json!({"content_type": "application/graphql", "text": "{ me(id: \"{{ id }}\") }"});
+    let definition = json!({"method": "POST", "base_url": server.url(), "body": {"raw": raw}});
+    bench.run(definition, json!({"id": "7"})).await.expect("it succeeds");
+    let definition = json!({"method": "PUT", "base_url": server.url(), "body": {"file": {"path": "{{ p }}"}}});
+    bench.run(definition.clone(), json!({"p": "photo.jpg"})).await.expect("it succeeds");
+    let sent = server.received();
+    assert_eq!(
+        (sent[0].text().as_str(), sent[0].header("content-type")),
+        ("{ me(id: \"7\") }", Some("application/graphql"))
+    );
+    assert_eq!((sent[1].body.as_slice(), sent[1].header("content-length")), ([0xff, 0xd8, 0x00].as_slice(), Some("3")));
+    assert_eq!(sent[1].header("content-type"), Some("image/jpeg"));
+    let outside = bench.run(definition, json!({"p": "/etc/hostname"})).await.expect_err("outside");
+    assert_eq!(outside.code, Code::OutsideRoots);
+    assert_eq!(server.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_never_holds_a_secret_that_the_far_side_echoes() {
+    let server = Server::new(|request, _| {
+        let told = json!({"message": format!("bad: {} {}", request.target, request.header("authorization").unwrap_or("")), "echo": [request.target]});
+        Reply::json(400, &told)
+    });
+    let (server, bench) = (server.await, Bench::new().secret("key", "k3y/with=odd").secret("pass", "pa55word"));
+    let definition = json!({
+        "base_url": server.url(), "query": {"key": "secret:key"},
+        "auth": {"basic": {"username": "ann", "password": "secret:pass"}}
+    });
+    let failure = bench.run(definition, json!({})).await.expect_err("an error");
+    assert_eq!(server.only().header("authorization"), Some("Basic YW5uOnBhNTV3b3Jk"));
+    let shown = format!("{failure:?} {:?}", bench.equipment);
+    for secret in ["k3y", "pa55word", "YW5uOnBhNTV3b3Jk"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_set_is_named_and_nothing_is_sent() {
+    let server = echo().await;
+    let definition =
+        json!({"base_url": server.url(), "auth": {"api_key": {"header": "X-Key", "value": "secret:absent"}}});
+    let failure = Bench::new().run(definition, json!({})).await.expect_err("no secret");
+    assert_eq!(failure.code, Code::SecretMissing);
+    assert!(failure.hint.is_some_and(|hint| hint.contains("secret set absent")));
+    assert!(server.received().is_empty());
+}

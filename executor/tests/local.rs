@@ -1,0 +1,137 @@
+//! The runners that work on this machine, with real programs, files and repositories; and the packs
+//! that use them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use executor::config::Config;
+use executor::runner::{Data, Equipment, Failure, Order, Run, Success};
+use executor::secret::Secrets;
+use executor::subtool::Definition;
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+#[path = "local/files.rs"]
+mod files;
+#[path = "local/git.rs"]
+mod git;
+#[path = "local/group.rs"]
+mod group;
+#[path = "local/packs.rs"]
+mod packs;
+#[path = "local/process.rs"]
+mod process;
+#[path = "local/roots.rs"]
+mod roots;
+
+/// Longer than anything here takes on a busy machine; a test that waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder for the caller, one beside it that no root covers, and what runners need.
+struct World {
+    folder: TempDir,
+    equipment: Equipment,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["home", "outside", "spool"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a new folder");
+        }
+        let config = Config::default();
+        let equipment = Equipment {
+            secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
+            config,
+            http: executor::runner::http::Clients::default(),
+            spool: folder.path().join("spool"),
+        };
+        Self { folder, equipment }
+    }
+
+    /// The caller's folder, the only root.
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.folder.path().join("outside")
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.home().join(path);
+        std::fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("folders");
+        std::fs::write(path, text).expect("a written file");
+    }
+
+    fn order(&self, input: Value) -> Order {
+        Order { id: "task".to_owned(), attempt: 1, input: object(input), caller_folder: Some(self.home()) }
+    }
+
+    async fn perform(&self, run: &Value, input: Value) -> Result<Success, Failure> {
+        self.perform_until(run, input, &CancellationToken::new()).await
+    }
+
+    async fn perform_until(&self, run: &Value, input: Value, cancel: &CancellationToken) -> Result<Success, Failure> {
+        let run = runner(run);
+        run.check().expect("a definition without mistakes");
+        let order = self.order(input);
+        let performed = run.perform(&order, &self.equipment, cancel);
+        tokio::time::timeout(PATIENCE, performed).await.expect("it ends in time")
+    }
+
+    async fn data(&self, run: &Value, input: Value) -> Value {
+        json_of(self.perform(run, input).await.expect("it succeeds"))
+    }
+
+    async fn failure(&self, run: &Value, input: Value) -> Failure {
+        self.perform(run, input).await.expect_err("it fails")
+    }
+}
+
+fn runner(run: &Value) -> Run {
+    serde_json::from_value(run.clone()).expect("a runner")
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    let Value::Object(object) = value else { panic!("{value} is no object") };
+    object
+}
+
+fn json_of(success: Success) -> Value {
+    match success.data {
+        Data::Json(value) => value,
+        Data::File { path, .. } => panic!("{} is no JSON", path.display()),
+    }
+}
+
+/// The subtools of a shipped pack.
+fn pack(name: &str) -> Vec<(String, Definition)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../subtools/{name}.json"));
+    let text = std::fs::read_to_string(path).expect("a shipped pack");
+    let fields: Map<String, Value> = serde_json::from_str(&text).expect("it is JSON");
+    let subtools = fields.into_iter().filter(|(key, _)| !key.starts_with('$'));
+    subtools
+        .map(|(name, value)| {
+            let definition = serde_path_to_error::deserialize(value).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, definition)
+        })
+        .collect()
+}
+
+/// How a shipped subtool is performed.
+fn shipped(pack_name: &str, subtool: &str) -> Value {
+    let found = pack(pack_name).into_iter().find(|(name, _)| name == subtool);
+    let (_, definition) = found.expect("a subtool of the pack");
+    serde_json::to_value(definition.run).expect("it is JSON")
+}
+
+/// Waits until `condition` holds; panics when it takes too long.
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(tokio::time::Instant::now() < deadline, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

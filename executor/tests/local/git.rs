@@ -1,0 +1,304 @@
+//! The git pack on a real repository: what it returns, and that nothing makes it do more than read.
+
+use std::path::Path;
+use std::process::Command;
+
+use executor::code::Code;
+use executor::runner::Failure;
+use serde_json::{Value, json};
+
+use crate::packs::selected;
+use crate::{World, shipped};
+
+/// Runs git as a person would, without this machine's own configuration.
+fn git(folder: &Path, arguments: &[&str]) {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .expect("git is there");
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn commit(world: &World, message: &str, author: &str) {
+    let home = world.home();
+    git(&home, &["add", "--all"]);
+    let author = format!("--author={author} <{author}@example.org>");
+    git(
+        &home,
+        &["-c", "user.name=C", "-c", "user.email=c@example.org", "commit", "--quiet", "--message", message, &author],
+    );
+}
+
+/// Two commits, and a change in the working tree.
+fn repository() -> World {
+    let world = World::new();
+    git(&world.home(), &["init", "--quiet", "--initial-branch=main"]);
+    world.write("poem.txt", "roses\n");
+    world.write("sub/other.txt", "x\n");
+    commit(&world, "Plant roses", "Ann");
+    world.write("poem.txt", "roses\nviolets\n");
+    world.write("年度报告.md", "2024\n");
+    commit(&world, "Plant violets\n\nBecause of blue.", "Ben");
+    world.write("poem.txt", "roses\nviolets\nsugar\n");
+    world
+}
+
+async fn run(world: &World, subtool: &str, input: Value) -> Value {
+    selected("git", subtool, world.data(&shipped("git", subtool), input).await)
+}
+
+async fn refusal(world: &World, subtool: &str, input: Value) -> Failure {
+    world.failure(&shipped("git", subtool), input).await
+}
+
+#[tokio::test]
+async fn status_names_the_branch_and_each_change() {
+    let world = repository();
+    world.write("new/a.txt", "");
+    world.write("staged.txt", "");
+    git(&world.home(), &["add", "staged.txt"]);
+    let changes = |new: &str| {
+        json!([
+            {"staged": " ", "unstaged": "M", "path": "poem.txt"},
+            {"staged": "A", "unstaged": " ", "path": "staged.txt"},
+            {"staged": "?", "unstaged": "?", "path": new},
+        ])
+    };
+    let status = run(&world, "git_status", json!({})).await;
+    assert_eq!(status, json!({"branch": "main", "clean": false, "changes": changes("new/")}));
+    let status = run(&world, "git_status", json!({"untracked": "all", "repository": "sub"})).await;
+    assert_eq!(status["changes"], changes("new/a.txt"));
+}
+
+#[tokio::test]
+async fn a_clean_repository_is_clean() {
+    let world = repository();
+    git(&world.home(), &["checkout", "--quiet", "."]);
+    let status = run(&world, "git_status", json!({})).await;
+    assert_eq!(status, json!({"branch": "main", "clean": true, "changes": []}));
+}
+
+#[tokio::test]
+async fn log_lists_commits_newest_first_and_filters_them() {
+    let world = repository();
+    let log = run(&world, "git_log", json!({})).await;
+    let subjects = |log: &Value| -> Vec<String> {
+        let commits = log.as_array().into_iter().flatten();
+        commits.filter_map(|commit| commit["subject"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(subjects(&log), ["Plant violets", "Plant roses"]);
+    assert_eq!(log[0]["author"], "Ben");
+    assert!(log[0]["commit"].as_str().is_some_and(|hash| hash.len() >= 7), "{log}");
+    assert!(log[0]["date"].as_str().is_some_and(|date| date.contains('T')), "{log}");
+    for (input, expected) in [
+        (json!({"limit": 1}), "Plant violets"),
+        (json!({"author": "ann"}), "Plant roses"),
+        (json!({"message": "because"}), "Plant violets"),
+        (json!({"paths": ["sub"]}), "Plant roses"),
+        (json!({"revision": "HEAD~1"}), "Plant roses"),
+        (json!({"revision": "HEAD~1..HEAD"}), "Plant violets"),
+    ] {
+        assert_eq!(subjects(&run(&world, "git_log", input.clone()).await), [expected], "{input}");
+    }
+    assert_eq!(run(&world, "git_log", json!({"until": "2000-01-01"})).await, json!([]));
+}
+
+#[tokio::test]
+async fn diff_shows_what_changed() {
+    let world = repository();
+    let text = |value: Value| value.as_str().map(str::to_owned).expect("a text");
+    let diff = text(run(&world, "git_diff", json!({})).await);
+    assert!(diff.starts_with("diff --git a/poem.txt b/poem.txt\n") && diff.ends_with("\n violets\n+sugar"), "{diff}");
+    assert!(!text(run(&world, "git_diff", json!({"context": 0})).await).contains("\n violets"));
+    assert_eq!(run(&world, "git_diff", json!({"staged": true})).await, "");
+    assert_eq!(run(&world, "git_diff", json!({"paths": ["sub"]})).await, "");
+    let diff = text(run(&world, "git_diff", json!({"revision": "HEAD~1"})).await);
+    assert!(diff.contains("+violets\n+sugar") && diff.contains("b/年度报告.md"), "{diff}");
+    let diff = text(run(&world, "git_diff", json!({"revision": "HEAD~1..HEAD", "stat": true, "context": 5})).await);
+    assert!(diff.contains("2 files changed") && !diff.contains("+violets"), "{diff}");
+}
+
+#[tokio::test]
+async fn show_gives_a_commit_or_a_file_of_it() {
+    let world = repository();
+    let text = |value: Value| value.as_str().map(str::to_owned).expect("a text");
+    let shown = text(run(&world, "git_show", json!({})).await);
+    assert!(
+        shown.contains("Author: Ben") && shown.contains("Because of blue.") && shown.contains("+violets"),
+        "{shown}"
+    );
+    assert_eq!(run(&world, "git_show", json!({"revision": "HEAD~1:poem.txt"})).await, "roses");
+    let shown = text(run(&world, "git_show", json!({"revision": "HEAD", "stat": true, "paths": ["poem.txt"]})).await);
+    assert!(shown.contains("1 file changed") && !shown.contains("+violets"), "{shown}");
+    let failure = refusal(&world, "git_show", json!({"revision": "nonesuch"})).await;
+    assert_eq!(failure.code, Code::ProcessFailed);
+    assert!(failure.message.contains("nonesuch"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn blame_names_who_changed_a_line() {
+    let world = repository();
+    let lines = |value: &Value| value.as_str().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+    let blamed = lines(&run(&world, "git_blame", json!({"path": "poem.txt"})).await);
+    assert_eq!(blamed.len(), 3);
+    assert!(
+        blamed[0].contains("(Ann") && blamed[1].contains("(Ben") && blamed[2].starts_with("00000000"),
+        "{blamed:?}"
+    );
+    assert_eq!(lines(&run(&world, "git_blame", json!({"path": "poem.txt", "start": 2, "end": 2})).await).len(), 1);
+    assert_eq!(lines(&run(&world, "git_blame", json!({"path": "poem.txt", "start": 2})).await).len(), 2);
+    assert_eq!(lines(&run(&world, "git_blame", json!({"path": "poem.txt", "revision": "HEAD~1"})).await).len(), 1);
+}
+
+/// The schema refuses these too; here the runner is alone.
+#[tokio::test]
+async fn a_revision_or_a_path_never_becomes_an_option() {
+    let world = repository();
+    let target = world.outside().join("pwned");
+    let before = std::fs::read_dir(world.home()).expect("a folder").count();
+    let attacks = [
+        format!("--output={}", target.display()),
+        "--no-index".into(),
+        "--ext-diff".into(),
+        "-Ofoo".into(),
+        "--".into(),
+    ];
+    for attack in &attacks {
+        for subtool in ["git_log", "git_diff", "git_show", "git_blame"] {
+            let inputs = [
+                json!({"revision": attack, "path": "poem.txt"}),
+                json!({"revision": attack, "path": attack, "paths": [attack, "poem.txt"]}),
+            ];
+            for input in inputs {
+                let failure = refusal(&world, subtool, input.clone()).await;
+                assert_eq!(failure.code, Code::Rejected, "{subtool} {input}");
+            }
+            // As a path it is one, which does not exist.
+            let input = json!({"path": attack, "paths": [attack]});
+            let said = format!("{:?}", world.perform(&shipped("git", subtool), input).await);
+            assert!(!said.contains("roses\\n"), "{subtool} {attack}: {said}");
+        }
+    }
+    assert!(!target.exists());
+    assert_eq!(std::fs::read_dir(world.home()).expect("a folder").count(), before);
+}
+
+#[tokio::test]
+async fn no_file_outside_the_repository_is_read() {
+    let world = repository();
+    let secret = world.outside().join("secret.txt");
+    std::fs::write(&secret, "nobody may read this\n").expect("a file");
+    let secret = secret.to_string_lossy().into_owned();
+    std::fs::create_dir(world.home().join("plain")).expect("a folder");
+    // `git diff` with exactly two paths, one of them outside, compares them like `diff`: the pack always
+    // names three more, the repository's own folder as excluded, which changes nothing else.
+    for paths in [json!(["poem.txt", secret]), json!([secret, "poem.txt"]), json!([secret]), json!([secret, secret])] {
+        for subtool in ["git_diff", "git_log", "git_show"] {
+            let said = format!("{:?}", refusal(&world, subtool, json!({"paths": paths})).await);
+            assert!(!said.contains("nobody may read"), "{subtool}: {said}");
+        }
+    }
+    let outside = world.outside().to_string_lossy().into_owned();
+    std::fs::write(world.outside().join("b.txt"), "other\n").expect("a file");
+    let input = json!({"repository": outside, "paths": ["secret.txt", "b.txt"]});
+    let failure = refusal(&world, "git_diff", input).await;
+    assert!(!format!("{failure:?}").contains("nobody may read"), "{failure:?}");
+    let failure = refusal(&world, "git_blame", json!({"path": secret})).await;
+    assert_eq!(failure.code, Code::ProcessFailed);
+}
+
+/// Puts a commit on top that claims to be signed, so that a signature would be checked.
+fn pretend_signature(world: &World) {
+    let ask = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(world.home()).output().expect("git is there");
+        String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
+    };
+    let (tree, parent) = (ask(&["rev-parse", "HEAD^{tree}"]), ask(&["rev-parse", "HEAD"]));
+    let person = "C <c@example.org> 1700000000 +0000";
+    let signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n aGVsbG8=\n -----END PGP SIGNATURE-----";
+    let text = format!("tree {tree}\nparent {parent}\nauthor {person}\ncommitter {person}\n{signature}\n\nSigned\n");
+    world.write("signed", text);
+    let hash = ask(&["hash-object", "-t", "commit", "-w", "signed"]);
+    std::fs::remove_file(world.home().join("signed")).expect("it is not needed any more");
+    git(&world.home(), &["update-ref", "HEAD", &hash]);
+}
+
+/// A repository's own configuration can name programs; none of these is run.
+#[tokio::test]
+async fn no_program_that_the_repository_names_is_run() {
+    let world = repository();
+    pretend_signature(&world);
+    let marker = world.outside().join("ran");
+    let evil = world.home().join(".git/evil");
+    let script = format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat \"$1\" 2>/dev/null\nexit 0\n", marker.display());
+    std::fs::write(&evil, script).expect("a program");
+    std::fs::create_dir_all(world.home().join(".git/hooks")).expect("a folder");
+    let evil = evil.to_string_lossy().into_owned();
+    std::fs::copy(&evil, world.home().join(".git/hooks/post-index-change")).expect("a hook");
+    for path in [evil.as_str(), &format!("{}/.git/hooks/post-index-change", world.home().display())] {
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, executable).expect("executable");
+    }
+    for key in [
+        "core.fsmonitor",
+        "core.pager",
+        "pager.log",
+        "pager.diff",
+        "diff.external",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "gpg.program",
+        "core.sshCommand",
+        "core.editor",
+        "alias.status",
+        "credential.helper",
+    ] {
+        git(&world.home(), &["config", key, &evil]);
+    }
+    git(&world.home(), &["config", "log.showSignature", "true"]);
+    git(&world.home(), &["config", "diff.submodule", "diff"]);
+    world.write(".gitattributes", "*.txt diff=evil\n");
+    world.write("staged.txt", "s\n");
+    if marker.exists() {
+        std::fs::remove_file(&marker).expect("what the preparations ran is forgotten");
+    }
+    for (subtool, input) in [
+        ("git_status", json!({})),
+        ("git_log", json!({})),
+        ("git_diff", json!({})),
+        ("git_diff", json!({"revision": "HEAD~1"})),
+        ("git_show", json!({})),
+        ("git_blame", json!({"path": "poem.txt"})),
+    ] {
+        run(&world, subtool, input).await;
+        let ran = std::fs::read_to_string(&marker).unwrap_or_default();
+        assert_eq!(ran, "", "{subtool} ran a program");
+    }
+}
+
+#[tokio::test]
+async fn reading_writes_nothing_not_even_the_index() {
+    let world = repository();
+    let index = || std::fs::read(world.home().join(".git/index")).expect("an index");
+    // The same content with another time: git would like to remember that it looked.
+    let other = std::fs::File::options().write(true).open(world.home().join("sub/other.txt")).expect("a file");
+    other.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("another time");
+    let before = index();
+    for subtool in ["git_status", "git_diff", "git_log", "git_show"] {
+        run(&world, subtool, json!({})).await;
+        assert!(index() == before, "{subtool} wrote the index");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_no_repository_is_a_clear_failure() {
+    let world = World::new();
+    for subtool in ["git_status", "git_log", "git_show", "git_diff"] {
+        let failure = refusal(&world, subtool, json!({})).await;
+        assert_eq!(failure.code, Code::ProcessFailed);
+        assert!(failure.message.to_lowercase().contains("not a git repository"), "{}", failure.message);
+    }
+}

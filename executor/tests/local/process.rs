@@ -1,0 +1,206 @@
+//! Programs: what they are given, and what their end means.
+
+use executor::code::Code;
+use executor::runner::{Again, Effect, Runner as _, process::Process};
+use serde_json::{Value, json};
+
+use crate::{World, json_of, runner};
+
+#[tokio::test]
+async fn lists_spread_and_absent_values_leave_no_trace() {
+    let world = World::new();
+    let run = json!({"process": {"argv": [
+        "printf", "[%s]", {"if": "limit", "args": ["-n", "{{ limit }}"]}, "--max={{ max }}", "--", "{{ paths }}", "{{ absent }}"
+    ]}});
+    let input = json!({"max": 5, "paths": ["a b", "$(id)", "-x", 7, true]});
+    assert_eq!(world.data(&run, input).await, "[--max=5][--][a b][$(id)][-x][7][true]");
+}
+
+#[tokio::test]
+async fn a_value_never_becomes_an_option_unless_the_definition_allows_it() {
+    let world = World::new();
+    let argv = json!(["echo", "{{ what }}"]);
+    let failure = world.failure(&json!({"process": {"argv": argv}}), json!({"what": "-n"})).await;
+    assert_eq!((failure.code, failure.effect), (Code::Rejected, Effect::None));
+    let run = json!({"process": {"argv": argv, "allow_options": true}});
+    assert_eq!(world.data(&run, json!({"what": ["-n", "-e"]})).await, "");
+}
+
+#[tokio::test]
+async fn only_allowed_first_arguments_are_run() {
+    let world = World::new();
+    let run = json!({"process": {"argv": ["echo", "{{ command }}"], "allow": ["status", "list"]}});
+    assert_eq!(world.data(&run, json!({"command": ["status", "now"]})).await, "status now");
+    for command in [json!("remove"), json!(["remove", "status"]), json!([])] {
+        let failure = world.failure(&run, json!({"command": command})).await;
+        assert_eq!((failure.code, failure.effect), (Code::NotAllowed, Effect::None));
+        assert_eq!(failure.hint.as_deref(), Some("allowed are: `status`, `list`"));
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_clean() {
+    let world = World::new();
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "the canary: a variable of this test's own");
+    let run = json!({"process": {"argv": ["env"], "output": "lines", "env": {"GIVEN": "<{{ value }}>", "ABSENT": "{{ absent }}"}}});
+    let lines = world.data(&run, json!({"value": "a b"})).await;
+    let lines: Vec<&str> = lines.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert!(lines.contains(&"GIVEN=<a b>"), "{lines:?}");
+    for line in lines {
+        let name = line.split('=').next().unwrap_or_default();
+        assert!(["PATH", "HOME", "LANG", "TMPDIR", "USER", "GIVEN"].contains(&name), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_reaches_the_program_and_nobody_else() {
+    let world = World::new();
+    world.equipment.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
+    let script = r#"[ "$TOKEN" = hunter2-hunter2 ] && echo "it is $TOKEN, not $TEXT"; echo "$TOKEN" >&2; exit $1"#;
+    let run = json!({"process": {
+        "argv": ["sh", "-c", script, "sh", "{{ status }}"],
+        "env": {"TOKEN": "secret:token", "TEXT": "{{ text }}"}
+    }});
+    let input = |status: u8| json!({"status": status, "text": "secret:token"});
+    let success = world.perform(&run, input(0)).await.expect("it succeeds");
+    assert_eq!(success.meta["stderr"], "[secret:token]\n");
+    assert_eq!(json_of(success), "it is [secret:token], not secret:token");
+    let failure = world.failure(&run, input(1)).await;
+    assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
+    let plan = runner(&run).plan(&world.order(input(0)), &world.equipment.config).expect("a plan");
+    assert_eq!(plan["env"], json!({"TEXT": "secret:token", "TOKEN": "secret:token"}));
+}
+
+#[tokio::test]
+async fn a_secret_cut_in_half_by_the_limit_is_not_shown() {
+    let world = World::new();
+    world.equipment.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
+    let run = json!({"process": {
+        "argv": ["sh", "-c", "printf 'it is %s' $TOKEN; sleep 300"], "env": {"TOKEN": "secret:token"}, "max_bytes": 12
+    }});
+    let failure = world.failure(&run, json!({})).await;
+    assert_eq!((failure.code, &failure.details["stdout"]), (Code::ResponseTooLarge, &json!("it is ")));
+}
+
+#[tokio::test]
+async fn a_missing_secret_or_program_or_folder_starts_nothing() {
+    let world = World::new();
+    let cases = [
+        (json!({"argv": ["echo"], "env": {"TOKEN": "secret:unset"}}), Code::SecretMissing),
+        (json!({"argv": ["no-such-program-anywhere"]}), Code::CannotStart),
+        (json!({"argv": ["/etc/passwd"]}), Code::CannotStart),
+        (json!({"argv": ["echo"], "folder": "not/there"}), Code::NotFound),
+        (json!({"argv": ["echo", "{{ nul }}"]}), Code::Rejected),
+        (json!({"argv": ["echo", "a{{ absent }}"]}), Code::TemplateFailed),
+    ];
+    for (process, code) in cases {
+        let failure = world.failure(&json!({"process": process}), json!({"nul": "a\0b"})).await;
+        assert_eq!((failure.code, failure.effect, failure.again), (code, Effect::None, Again::Never), "{process}");
+    }
+}
+
+#[tokio::test]
+async fn colours_are_stripped_and_bad_utf_8_is_replaced() {
+    let world = World::new();
+    let run = json!({"process": {"argv": ["printf", r"\033[1;31mred\033[0m\tand \303\244 \377\n\n"]}});
+    assert_eq!(world.data(&run, json!({})).await, "red\tand ä \u{fffd}");
+}
+
+#[tokio::test]
+async fn output_is_text_lines_or_json() {
+    let world = World::new();
+    let run = |output: &str| json!({"process": {"argv": ["printf", "{{ text }}"], "output": output}});
+    assert_eq!(world.data(&run("lines"), json!({"text": r"a\n\nb\n"})).await, json!(["a", "", "b"]));
+    assert_eq!(world.data(&run("json"), json!({"text": r#"{"a": [1]}\n"#})).await, json!({"a": [1]}));
+    let failure = world.failure(&run("json"), json!({"text": "oops"})).await;
+    assert_eq!((failure.code, failure.effect), (Code::BadResponse, Effect::Possible));
+    assert_eq!(failure.details["stdout"], "oops");
+}
+
+#[tokio::test]
+async fn stdin_that_is_no_text_is_written_as_json() {
+    let world = World::new();
+    let run =
+        json!({"process": {"argv": ["cat"], "stdin": {"limit": "{{ limit }}", "q": "{{ q }}"}, "output": "json"}});
+    assert_eq!(world.data(&run, json!({"limit": 3})).await, json!({"limit": 3}));
+    let run = json!({"process": {"argv": ["cat"]}});
+    assert_eq!(world.data(&run, json!({})).await, "", "without one it is empty, and ends at once");
+}
+
+#[tokio::test]
+async fn a_failing_program_says_why() {
+    let world = World::new();
+    let script = "echo so far; echo one >&2; echo 'fatal: no such thing' >&2; exit 3";
+    let mut run = json!({"process": {"argv": ["sh", "-c", script]}});
+    let failure = world.failure(&run, json!({})).await;
+    assert_eq!((failure.code, failure.effect), (Code::ProcessFailed, Effect::Possible));
+    assert_eq!(failure.message, "`sh` ended with status 3: one; fatal: no such thing");
+    assert_eq!(
+        Value::Object(failure.details),
+        json!({"exit_code": 3, "stdout": "so far\n", "stderr": "one\nfatal: no such thing\n"})
+    );
+
+    run["process"]["ok_statuses"] = json!([0, 3]);
+    let success = world.perform(&run, json!({})).await.expect("3 is fine here");
+    assert_eq!(success.meta["exit_code"], 3);
+    assert_eq!(json_of(success), "so far");
+
+    let failure = world.failure(&json!({"process": {"argv": ["sh", "-c", "kill -KILL $$"]}}), json!({})).await;
+    assert_eq!(
+        (failure.message.as_str(), &failure.details["signal"]),
+        ("`sh` ended with signal SIGKILL", &json!("SIGKILL"))
+    );
+}
+
+#[tokio::test]
+async fn it_works_in_the_callers_folder_or_in_one_from_there() {
+    let world = World::new();
+    world.write("sub/file", "");
+    let home = world.home().canonicalize().expect("it is there");
+    let run = json!({"process": {"argv": ["pwd"], "folder": "{{ folder }}"}});
+    let shown = |path: &std::path::Path| Value::from(path.to_string_lossy());
+    assert_eq!(world.data(&run, json!({})).await, shown(&home));
+    assert_eq!(world.data(&run, json!({"folder": "sub"})).await, shown(&home.join("sub")));
+    assert_eq!(world.data(&run, json!({"folder": "/"})).await, "/");
+}
+
+#[test]
+fn the_plan_is_what_would_be_started() {
+    let world = World::new();
+    let run = runner(&json!({"process": {
+        "argv": ["git", "log", "{{ paths }}"], "env": {"A": "{{ a }}"}, "stdin": ["{{ a }}"], "folder": "x"
+    }}));
+    let plan = run.plan(&world.order(json!({"paths": ["p", "q"], "a": 1})), &world.equipment.config).expect("a plan");
+    assert_eq!(
+        plan,
+        json!({"program": "git", "argv": ["git", "log", "p", "q"], "folder": world.home().join("x").to_string_lossy(),
+            "env": {"A": "1"}, "stdin": "[1]"})
+    );
+}
+
+#[test]
+fn mistakes_in_a_definition_are_found_and_placed() {
+    let cases = [
+        (json!({"argv": []}), "argv"),
+        (json!({"argv": ["{{ program }}"]}), "argv[0]"),
+        (json!({"argv": [{"if": "a", "args": ["x"]}]}), "argv[0]"),
+        (json!({"argv": ["./tool"]}), "argv[0]"),
+        (json!({"argv": ["a", "{{ b"]}), "argv[1]"),
+        (json!({"argv": ["a", {"if": "b ==", "args": []}]}), "argv[1]"),
+        (json!({"argv": ["a", "b"], "allow": []}), "allow"),
+        (json!({"argv": ["a"], "allow": ["b"]}), "allow"),
+        (json!({"argv": ["a", "c"], "allow": ["b"]}), "argv[1]"),
+        (json!({"argv": ["a"], "stdin": {"x": "{% if %}"}}), "stdin"),
+        (json!({"argv": ["a"], "env": {"A=B": "x"}}), "env.A=B"),
+        (json!({"argv": ["a"], "env": {"A": "secret:not a name"}}), "env.A"),
+        (json!({"argv": ["a"], "folder": "{{ }}"}), "folder"),
+        (json!({"argv": ["a"], "max_bytes": 0}), "max_bytes"),
+        (json!({"argv": ["a"], "ok_statuses": []}), "ok_statuses"),
+    ];
+    for (definition, place) in cases {
+        let process: Process = serde_json::from_value(definition.clone()).expect("the types cannot tell");
+        let mistake = process.check().expect_err("a mistake");
+        assert_eq!(mistake.place, place, "{definition}: {}", mistake.message);
+    }
+    assert!(serde_json::from_value::<Process>(json!({"argv": ["a"], "shell": true})).is_err());
+}
