@@ -1,1 +1,19 @@
-fn main() {}
+//! The program: the command line, and the executor that it starts when none is there.
+//!
+//! Words in, one request out, one answer printed. Decides nothing about tasks.
+
+use std::process::ExitCode;
+
+mod cli;
+mod commands;
+mod error;
+mod handover;
+mod launch;
+mod output;
+mod patience;
+mod result;
+mod sandbox;
+
+fn main() -> ExitCode {
+    cli::main()
+}

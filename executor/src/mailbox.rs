@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::task::TaskId;
 
 pub mod presence;
+mod reading;
 pub mod request;
 pub mod result;
 

@@ -41,8 +41,25 @@ impl Places {
             config: base("XDG_CONFIG_HOME", ".config")?,
             state: base("XDG_STATE_HOME", ".local/state")?,
             cache: base("XDG_CACHE_HOME", ".cache")?,
-            subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS"),
+            subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS").map(|paths| absolute(&paths)),
         })
+    }
+
+    /// The environment with which a process in another folder finds the same places.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut environment = vec![("AGENT_MAGIC_TOOL_DIR", self.mailbox.clone().into_os_string())];
+        environment.extend(self.subtools.clone().map(|paths| ("AGENT_MAGIC_TOOL_SUBTOOLS", paths)));
+        environment
+    }
+
+    /// What the caller calls itself, from `AGENT_MAGIC_TOOL_SESSION`: tasks of one session wait in one line.
+    pub fn session(&self) -> Option<String> {
+        std::env::var("AGENT_MAGIC_TOOL_SESSION").ok().filter(|session| !session.is_empty())
+    }
+
+    /// The first of these environment variables that is set to something.
+    pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
+        variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
     }
 
     pub fn config_file(&self) -> PathBuf {
@@ -84,6 +101,13 @@ impl Places {
     pub fn data(&self) -> PathBuf {
         self.executor().join("data")
     }
+}
+
+/// Each of the paths joined by `:`, from the root.
+fn absolute(paths: &OsString) -> OsString {
+    let each = std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty());
+    let absolute = each.map(|path| std::path::absolute(&path).unwrap_or(path));
+    std::env::join_paths(absolute).unwrap_or_else(|_| paths.clone())
 }
 
 fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, Homeless> {

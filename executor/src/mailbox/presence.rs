@@ -37,7 +37,7 @@ impl Mailbox {
         self.root().join("executor.lock")
     }
 
-    fn identity_file(&self) -> PathBuf {
+    pub(super) fn identity_file(&self) -> PathBuf {
         self.root().join("executor.json")
     }
 

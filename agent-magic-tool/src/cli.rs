@@ -1,0 +1,177 @@
+//! The words of the command line, and the way from them to a command.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use executor::code::Exit;
+use executor::places::Places;
+
+use crate::commands::{
+    cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, run, secret, tasks, wait,
+};
+use crate::error::Error;
+use crate::output::Output;
+
+/// What a language model reads first, and a person too.
+const HOW_TO: &str = "\
+How to use it:
+  1. Find a subtool:   agent-magic-tool list tools --query=\"search mail\"
+     prints JSON: {\"NAME\": {\"description\": ..., \"input\": {JSON Schema}}}
+  2. Run it:           agent-magic-tool run NAME --input='{\"key\": \"value\"}'
+     returns at once: {\"id\": ..., \"status\": \"pending\", \"result_file\": ...}
+  3. Get the result:   agent-magic-tool wait ID
+     blocks until the task has ended and prints its result. Do not poll.
+Quick tasks in one step: agent-magic-tool run NAME --input='...' --wait
+Input with quotes in it: agent-magic-tool run NAME --input=- <<'EOF'
+                         {\"text\": \"it's any JSON\"}
+                         EOF";
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 done or accepted, 1 the subtool failed, 2 wrong usage or input, 3 not found,
+4 waiting for a human's yes, 5 refused, 6 still pending, 7 no executor, 70 our bug.
+Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.";
+
+/// One shell command that gives an AI agent any number of tools.
+#[derive(Debug, Parser)]
+#[command(name = "agent-magic-tool", version, before_help = HOW_TO, after_help = EXIT_STATUS, max_term_width = 100)]
+#[command(disable_help_subcommand = true, subcommand_required = false)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find subtools: their names, descriptions and input schemas, best first
+    List(list::Args),
+    /// Delegate a task to a subtool; returns at once with the path of its result file
+    Run(run::Args),
+    /// Block until tasks have ended, and print their results
+    Wait(wait::Args),
+    /// Print a result, or a part of a large one
+    Read(read::Args),
+    /// What is under way and what has ended, newest first
+    Tasks(tasks::Args),
+    /// Stop a task
+    Cancel(cancel::Args),
+    /// Everything about one subtool: how it is performed, effects, dependencies, privileges
+    Inspect(inspect::Args),
+    /// Check discovery JSON: what was left out, and what is hard to find or easy to misuse
+    Lint(lint::Args),
+    /// Check this installation, and say where everything lies
+    Doctor(doctor::Args),
+    /// The secrets that subtools use; values are read from standard input, never from arguments
+    #[command(subcommand)]
+    Secret(secret::Command),
+    /// The process that performs tasks; it starts and stops by itself
+    #[command(subcommand)]
+    Executor(daemon::Command),
+    /// Show the whole story on this machine, without any account
+    Demo(demo::Args),
+    /// Print a shell's completion script
+    Completions(completions::Args),
+    /// Print the manual page
+    Man(man::Args),
+}
+
+/// What every command is given.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) places: Places,
+    pub(crate) output: Output,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let output = Output::new();
+    let exit = match Cli::try_parse() {
+        Ok(cli) => act(cli, output),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), &output),
+            _ => failed(&usage(&error), &output),
+        },
+    };
+    ExitCode::from(exit as u8)
+}
+
+fn act(cli: Cli, output: Output) -> Exit {
+    let Some(command) = cli.command else {
+        return told(output.text(&format!("{}\n", Cli::command().render_help())), &output);
+    };
+    let context = match Places::from_env() {
+        Ok(places) => Context { places, output },
+        Err(error) => return failed(&error.into(), &output),
+    };
+    let done = match command {
+        Command::List(args) => list::run(&args, &context),
+        Command::Run(args) => run::run(args, &context),
+        Command::Wait(args) => wait::run(&args, &context),
+        Command::Read(args) => read::run(&args, &context),
+        Command::Tasks(args) => tasks::run(&args, &context),
+        Command::Cancel(args) => cancel::run(&args, &context),
+        Command::Inspect(args) => inspect::run(&args, &context),
+        Command::Lint(args) => lint::run(&args, &context),
+        Command::Doctor(args) => doctor::run(&args, &context),
+        Command::Secret(command) => secret::run(command, &context),
+        Command::Executor(command) => daemon::run(&command, &context),
+        Command::Demo(args) => demo::run(&args, &context),
+        Command::Completions(args) => completions::run(&args, &context),
+        Command::Man(args) => man::run(&args, &context),
+    };
+    done.unwrap_or_else(|error| failed(&error, &context.output))
+}
+
+fn told(printed: Result<(), Error>, output: &Output) -> Exit {
+    match printed {
+        Ok(()) => Exit::Ok,
+        Err(error) => failed(&error, output),
+    }
+}
+
+fn failed(error: &Error, output: &Output) -> Exit {
+    output.error(error);
+    error.exit()
+}
+
+/// clap's words in our form.
+fn usage(error: &clap::Error) -> Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    // What is missing stands on the lines that follow.
+    let missing = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(names)) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            format!(" {}", names.join(" "))
+        }
+        _ => String::new(),
+    };
+    let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
+    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && words_of_json();
+    let hint = match suggested {
+        _ if broken_quotes => run::PIPE_IT.to_owned(),
+        Some(suggested) => format!("did you mean `{suggested}`?"),
+        None => {
+            let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).map(str::to_owned);
+            usage.unwrap_or_else(|| "see: agent-magic-tool --help".to_owned())
+        }
+    };
+    Error::usage(format!("{message}{missing}")).hint(hint)
+}
+
+/// Whether the arguments look like JSON that a shell cut into pieces.
+fn words_of_json() -> bool {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    words.iter().filter_map(|word| word.to_str()).any(|word| word.contains('{') && !word.ends_with('}'))
+}
+
+/// For completions and the manual page.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}

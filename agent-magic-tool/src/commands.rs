@@ -1,0 +1,16 @@
+//! The commands, one file each: its arguments and what it does with them.
+
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod executor;
+pub(crate) mod inspect;
+pub(crate) mod lint;
+pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod read;
+pub(crate) mod run;
+pub(crate) mod secret;
+pub(crate) mod tasks;
+pub(crate) mod wait;

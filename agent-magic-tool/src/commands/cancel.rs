@@ -1,0 +1,40 @@
+//! `cancel`: asks the executor to stop a task.
+
+use executor::code::Exit;
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask};
+use serde_json::json;
+
+use crate::cli::Context;
+use crate::error::Error;
+use crate::handover::{self, Reply};
+use crate::result;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The task: its id, or the path of its result file
+    #[arg(value_name = "ID|FILE")]
+    task: String,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let id = result::task_of(&args.task, &mailbox)?;
+    match handover::ask(&context.places, &mailbox, Ask::Cancel { id })? {
+        Reply::Answer(Answer::Cancelling { id, state }) => {
+            let message = if state.is_final() {
+                "it was cancelled before it started"
+            } else {
+                "it is being stopped; its result file will say what had happened by then"
+            };
+            context
+                .output
+                .json(&json!({"id": id, "state": state, "message": message, "result_file": mailbox.result_file(id)}))?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => {
+            Err(Error::internal("the executor answered a cancel with something else"))
+        }
+    }
+}

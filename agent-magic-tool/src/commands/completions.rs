@@ -1,0 +1,19 @@
+//! `completions`: a shell's completion script, made from the same words as `--help`.
+
+use clap_complete::Shell;
+use executor::code::Exit;
+
+use crate::cli::{self, Context};
+use crate::error::Error;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut cli::definition(), "agent-magic-tool", &mut script);
+    context.output.text(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Ok)
+}

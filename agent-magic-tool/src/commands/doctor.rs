@@ -1,0 +1,158 @@
+//! `doctor`: whether this installation works, and where everything lies.
+
+use std::collections::BTreeSet;
+
+use executor::catalog::Catalog;
+use executor::code::Exit;
+use executor::config::{self, Config};
+use executor::mailbox::Mailbox;
+use executor::secret::SecretName;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::Context;
+use crate::error::{Error, chain};
+use crate::sandbox;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print every setting with its default, as a file to start from
+    #[arg(long)]
+    settings: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    found: Vec<String>,
+}
+
+impl Check {
+    fn good(name: &'static str, message: impl Into<String>) -> Self {
+        Self { name, ok: true, message: message.into(), hint: None, found: Vec::new() }
+    }
+
+    fn bad(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, ok: false, message: message.into(), hint: Some(hint.into()), found: Vec::new() }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    if args.settings {
+        context.output.text(config::DEFAULTS)?;
+        return Ok(Exit::Ok);
+    }
+    let places = &context.places;
+    let mut checks = Vec::new();
+    let config = match places.read_config() {
+        Ok(config) => {
+            checks.push(Check::good("config", format!("`{}` and the defaults", places.config_file().display())));
+            config
+        }
+        Err(error) => {
+            let hint = "every setting and its default: agent-magic-tool doctor --settings";
+            checks.push(Check::bad("config", chain(&error), hint));
+            Config::default()
+        }
+    };
+    let mailbox = match Mailbox::open(&places.mailbox) {
+        Ok(mailbox) => {
+            checks.push(Check::good("mailbox", format!("`{}`", places.mailbox.display())));
+            Some(mailbox)
+        }
+        Err(error) => {
+            let error = Error::from(error);
+            checks.push(Check::bad("mailbox", &error.body().message, error.body().hint.clone().unwrap_or_default()));
+            None
+        }
+    };
+    checks.push(executor(mailbox.as_ref(), context));
+    let catalog = Catalog::load(&places.sources(&config));
+    checks.push(definitions(&catalog));
+    checks.push(secrets(&catalog, &config, context));
+    let ok = checks.iter().all(|check| check.ok);
+    context.output.json(&json!({
+        "ok": ok,
+        "version": env!("CARGO_PKG_VERSION"),
+        "checks": checks,
+        "places": {
+            "mailbox": places.mailbox,
+            "config_file": places.config_file(),
+            "subtools": places.sources(&config).folders(),
+            "state": places.state,
+            "store": places.store(),
+            "log": places.log(),
+            "cache": places.cache,
+        },
+    }))?;
+    Ok(if ok { Exit::Ok } else { Exit::Failed })
+}
+
+fn executor(mailbox: Option<&Mailbox>, context: &Context) -> Check {
+    const NAME: &str = "executor";
+    match mailbox.and_then(|mailbox| mailbox.executor().ok().flatten()) {
+        Some(pid) => {
+            let version = mailbox.and_then(Mailbox::identity).map(|identity| identity.version).unwrap_or_default();
+            Check::good(NAME, format!("process {pid}, version {version}"))
+        }
+        None => match sandbox::obstacle(&context.places) {
+            None => Check::good(NAME, "none runs; the next task starts one"),
+            Some(obstacle) => Check::bad(
+                NAME,
+                format!("none runs, and one cannot be started here: {obstacle}"),
+                "outside of the sandbox, start it with: agent-magic-tool executor start",
+            ),
+        },
+    }
+}
+
+fn definitions(catalog: &Catalog) -> Check {
+    let count = catalog.subtools().count();
+    let problems = catalog.problems();
+    if problems.is_empty() {
+        return Check::good("subtools", format!("{count} loaded"));
+    }
+    let message = format!("{count} loaded, {} left out", problems.len());
+    let found = problems.iter().map(ToString::to_string).collect();
+    Check { found, ..Check::bad("subtools", message, "agent-magic-tool lint") }
+}
+
+/// Secrets that a definition names and that have no value: its subtools will fail.
+fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
+    const NAME: &str = "secrets";
+    let set: BTreeSet<String> = match context.places.secrets(config).names() {
+        Ok(names) => names.into_iter().map(|(name, _)| name).collect(),
+        Err(error) => {
+            let error = Error::from(error);
+            return Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default());
+        }
+    };
+    let mut wanted = BTreeSet::new();
+    for subtool in catalog.subtools() {
+        let definition = serde_json::to_value(&subtool.definition.run).expect("a definition was JSON before");
+        references(&definition, &mut wanted);
+    }
+    let missing: Vec<_> = wanted.into_iter().filter(|name| !set.contains(name)).collect();
+    if missing.is_empty() {
+        return Check::good(NAME, format!("{} set", set.len()));
+    }
+    // Nobody needs every pack that ships: it is told, and is no fault.
+    let message =
+        format!("{} set; not set, so that the subtools which use them fail: {}", set.len(), missing.join(", "));
+    Check { hint: Some("agent-magic-tool secret set NAME".to_owned()), ..Check::good(NAME, message) }
+}
+
+fn references(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => names.extend(SecretName::in_reference(text).map(|name| name.as_str().to_owned())),
+        Value::Array(items) => items.iter().for_each(|item| references(item, names)),
+        Value::Object(fields) => fields.values().for_each(|field| references(field, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

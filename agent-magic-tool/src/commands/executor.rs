@@ -1,0 +1,147 @@
+//! `executor`: the daemon, for the humans who look after it.
+
+use std::os::unix::process::CommandExt as _;
+use std::time::{Duration, Instant};
+
+use executor::code::{Code, Exit};
+use executor::daemon::{self, Ended};
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask};
+use executor::{detach, log};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::cli::Context;
+use crate::error::{Error, chain};
+use crate::handover::{self, Reply};
+use crate::launch::{self, Launch};
+use crate::patience::Patience;
+
+/// A new executor is in office by then, or something is wrong.
+const STARTED_WITHIN: Duration = Duration::from_secs(10);
+/// Beyond the grace of its tasks.
+const STOPPED_WITHIN: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Start it in the background, if it does not run
+    Start,
+    /// Let running tasks finish for a moment, then stop it; what is open goes on when it starts again
+    Stop,
+    /// Who it is, and how many tasks are open
+    Status,
+    /// Run it here, in the foreground, with its log on standard error
+    Run {
+        #[arg(long, hide = true)]
+        detached: bool,
+    },
+}
+
+pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
+    match command {
+        Command::Start => start(context),
+        Command::Stop => stop(context),
+        Command::Status => status(context),
+        Command::Run { detached } => serve(*detached, context),
+    }
+}
+
+fn start(context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mut launch = Launch::new(&context.places, &mailbox);
+    let mut patience = Patience::new(LONGEST_PAUSE);
+    while !launch.ensure()? {
+        if patience.waited() > STARTED_WITHIN {
+            return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {STARTED_WITHIN:?}"))
+                .hint("start it by hand and look what it says: agent-magic-tool executor run"));
+        }
+        patience.pause(None);
+    }
+    context.output.json(&ask_status(&mailbox, context)?)?;
+    Ok(Exit::Ok)
+}
+
+fn status(context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    if executor_of(&mailbox)?.is_none() {
+        context.output.json(&json!({"running": false, "mailbox": mailbox.root()}))?;
+        return Ok(Exit::NoExecutor);
+    }
+    context.output.json(&ask_status(&mailbox, context)?)?;
+    Ok(Exit::Ok)
+}
+
+fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
+    match handover::ask(&context.places, mailbox, Ask::Status)? {
+        Reply::Answer(Answer::Status(mut status)) => {
+            if let Some(status) = status.as_object_mut() {
+                status.shift_insert(0, "running".to_owned(), true.into());
+                status.insert("log".to_owned(), context.places.log().display().to_string().into());
+            }
+            Ok(status)
+        }
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => {
+            Err(Error::internal("the executor answered a question about itself with something else"))
+        }
+    }
+}
+
+fn executor_of(mailbox: &Mailbox) -> Result<Option<u32>, Error> {
+    mailbox.executor().map_err(|error| Error::io("the executor's lock cannot be read", &error))
+}
+
+fn stop(context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let Some(pid) = executor_of(&mailbox)? else {
+        context.output.json(&json!({"stopped": false, "mailbox": mailbox.root()}))?;
+        context.output.note("no executor runs");
+        return Ok(Exit::Ok);
+    };
+    let Ok(target @ 1..) = i32::try_from(pid) else {
+        return Err(Error::new(Code::NoExecutor, "the executor runs where its process id cannot be seen from here")
+            .hint("stop it from outside of this sandbox"));
+    };
+    kill(Pid::from_raw(target), Signal::SIGTERM)
+        .map_err(|error| Error::new(Code::NoExecutor, format!("process {pid} cannot be told to stop: {error}")))?;
+    let deadline = Instant::now() + context.places.read_config()?.executor.grace.get() + STOPPED_WITHIN;
+    let mut patience = Patience::new(LONGEST_PAUSE);
+    while executor_of(&mailbox)? == Some(pid) {
+        if Instant::now() > deadline {
+            return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
+                .hint(format!("look at its log: {}", context.places.log().display())));
+        }
+        patience.pause(Some(deadline));
+    }
+    context.output.json(&json!({"stopped": true, "pid": pid, "mailbox": mailbox.root()}))?;
+    Ok(Exit::Ok)
+}
+
+fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
+    if detached {
+        detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
+    }
+    let places = &context.places;
+    let config = places.read_config()?;
+    let log_file = places.log();
+    let to = if detached { log::To::File(&log_file) } else { log::To::Stderr };
+    log::start(to, &config.executor.log).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
+    let program = launch::program();
+    let ended = daemon::run(places).map_err(|error| {
+        Error::new(Code::NoExecutor, chain(&error)).hint(format!("its log: {}", log_file.display()))
+    })?;
+    match ended {
+        Ended::NotNeeded if !detached => {
+            Err(Error::new(Code::NoExecutor, "another executor has this mailbox")
+                .hint("agent-magic-tool executor status"))
+        }
+        Ended::Upgraded => {
+            let program = program.map_err(|error| Error::io("the new program cannot be found", &error))?;
+            let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+            Err(Error::io("the new program cannot be started", &error))
+        }
+        Ended::NotNeeded | Ended::Idle | Ended::Asked => Ok(Exit::Ok),
+    }
+}

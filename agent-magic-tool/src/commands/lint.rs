@@ -1,0 +1,32 @@
+//! `lint`: what is wrong with discovery JSON, and what could be better.
+
+use std::path::PathBuf;
+
+use executor::catalog::lint::{Level, lint};
+use executor::catalog::{Catalog, Sources};
+use executor::code::Exit;
+
+use crate::cli::Context;
+use crate::error::Error;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files or folders of discovery JSON, beside the shipped packs [default: the whole search path]
+    paths: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    let config = context.places.read_config()?;
+    let sources = if args.paths.is_empty() {
+        context.places.sources(&config)
+    } else {
+        let named = std::env::join_paths(&args.paths)
+            .map_err(|error| Error::usage(format!("the paths cannot be joined: {error}")))?;
+        Sources::new(&config, &context.places.config, Some(&named))
+    };
+    let findings = lint(&Catalog::load(&sources));
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    context.output.json(&findings)?;
+    context.output.note(&format!("{errors} errors, {} warnings", findings.len() - errors));
+    Ok(if errors == 0 { Exit::Ok } else { Exit::Usage })
+}

@@ -1,0 +1,173 @@
+//! `run`: delegates a task, and returns as soon as its result file is there.
+
+use std::io::Read as _;
+use std::time::Instant;
+
+use executor::code::{Code, Exit};
+use executor::duration::Span;
+use executor::json;
+use executor::mailbox::request::{Answer, Ask, Run};
+use executor::mailbox::{LARGEST_REQUEST, Mailbox};
+use executor::task::TaskId;
+use serde_json::{Map, Value};
+
+use crate::cli::Context;
+use crate::error::Error;
+use crate::handover::{self, Reply};
+use crate::launch::Launch;
+use crate::result::{self, ResultFile, Until};
+
+/// How JSON passes a shell unharmed.
+pub(crate) const PIPE_IT: &str = "the shell took quotes away; pass the JSON on standard input, where it is left alone: \
+agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The subtool, as `list` names it
+    name: String,
+    /// The input as a JSON object, `@FILE` to read it from a file, or `-` from standard input
+    #[arg(long, short, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// Single fields: `key=text` (read as the type that the schema names) or `key:=JSON`
+    #[arg(value_name = "KEY=VALUE")]
+    fields: Vec<String>,
+    /// Wait up to this long [60s if no duration is given], and print the final result if it came
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
+    wait: Option<Span>,
+    /// Check everything and show what would be sent, with secrets masked; nothing is done
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    /// The same key and input is the same task, however often it is run
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+    let input = match &args.input {
+        Some(given) => read_input(given, &args.name)?,
+        None => Map::new(),
+    };
+    let mut request =
+        Run { tool: args.name, input, words: Map::new(), idempotency_key: args.idempotency_key, dry_run: args.dry_run };
+    for field in &args.fields {
+        read_field(field, &mut request)?;
+    }
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    match handover::ask(&context.places, &mailbox, Ask::Run(request))? {
+        Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
+        Reply::Answer(Answer::SameAs(id)) => {
+            context.output.note("the same was run before under this key; this is that task");
+            if args.wait.is_some() {
+                return accepted(id, args.wait, &mailbox, context);
+            }
+            context.output.json(&ResultFile::read(&mailbox, id)?.answer(&mailbox))?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Plan(plan)) => {
+            context.output.json(&plan)?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Answer(Answer::Cancelling { .. } | Answer::Status(_)) => {
+            Err(Error::internal("the executor answered a run with something else"))
+        }
+    }
+}
+
+fn accepted(id: TaskId, wait: Option<Span>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
+    let Some(wait) = wait else {
+        context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox))?;
+        return Ok(Exit::Ok);
+    };
+    let mut launch = Launch::new(&context.places, mailbox);
+    let deadline = Instant::now() + wait.get();
+    let files = result::wait_for(&[id], mailbox, Until::All, Some(deadline), || launch.ensure().map(drop))?;
+    let file = files.first().ok_or_else(|| Error::internal("one task was awaited, and none came back"))?;
+    context.output.json(&file.answer(mailbox))?;
+    Ok(file.exit())
+}
+
+/// What was accepted, and where its result will be: the placeholder, though a quick task may have
+/// ended by now. The same words every time are easier to rely on.
+fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
+    let mut receipt = Map::new();
+    receipt.insert("tool".to_owned(), file.field("tool").clone());
+    receipt.insert("input".to_owned(), file.field("input").clone());
+    receipt.insert("id".to_owned(), file.id.to_string().into());
+    receipt.insert("status".to_owned(), "pending".into());
+    receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
+    receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
+    Value::Object(receipt)
+}
+
+fn read_input(given: &str, name: &str) -> Result<Map<String, Value>, Error> {
+    let text = match (given, given.strip_prefix('@')) {
+        ("-", _) => {
+            limited(std::io::stdin().lock()).map_err(|error| Error::io("standard input cannot be read", &error))?
+        }
+        (_, Some(path)) => std::fs::File::open(path)
+            .and_then(limited)
+            .map_err(|error| Error::new(Code::NotFound, format!("the input file `{path}` cannot be read: {error}")))?,
+        _ => given.as_bytes().to_vec(),
+    };
+    if text.len() as u64 > LARGEST_REQUEST {
+        return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {LARGEST_REQUEST} bytes"))
+            .hint("put large data into a file and pass its path"));
+    }
+    match json::parse(&text) {
+        Ok(Value::Object(input)) => Ok(input),
+        Ok(_) => Err(Error::new(Code::InvalidJson, "the input must be a JSON object")
+            .hint(format!("see its fields: agent-magic-tool inspect {name}"))),
+        Err(error) => {
+            let wrong = Error::new(Code::InvalidJson, format!("the input is not valid JSON: {error}"))
+                .detail("line", error.line)
+                .detail("column", error.column);
+            let text = String::from_utf8_lossy(&text);
+            Err(if given != "-" && lost_its_quotes(&text) {
+                wrong.hint(PIPE_IT.replace("NAME", name))
+            } else {
+                wrong.hint("an object in double quotes, like {\"key\": \"value\"}")
+            })
+        }
+    }
+}
+
+/// One byte more than the limit tells that there is more.
+fn limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    source.take(LARGEST_REQUEST + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// `{key: value}`, `'{...}'`, `{\"key\"...}` or half an object: what is left when a shell has been at it.
+fn lost_its_quotes(text: &str) -> bool {
+    let text = text.trim();
+    let inner = text.trim_start_matches(['\'', '{', ' ']);
+    text.starts_with('\'')
+        || (text.starts_with('{') && (inner.starts_with('\\') || !inner.starts_with(['"', '}'])))
+        || (text.starts_with('{') && !text.ends_with('}'))
+}
+
+fn read_field(field: &str, request: &mut Run) -> Result<(), Error> {
+    let Some((key, text)) = field.split_once('=') else {
+        let hint = if field.contains(['{', '}', '"', ':']) {
+            PIPE_IT.replace("NAME", &request.tool)
+        } else {
+            "write fields as key=text or key:=JSON, or all at once with --input".to_owned()
+        };
+        return Err(Error::usage(format!("`{field}` is no `key=value`")).hint(hint));
+    };
+    match key.strip_suffix(':') {
+        Some(key) => {
+            let value = json::parse(text.as_bytes()).map_err(|error| {
+                Error::new(Code::InvalidJson, format!("the value of `{key}` is not valid JSON: {error}"))
+                    .hint(format!("for plain text write: {key}=TEXT"))
+            })?;
+            request.input.insert(key.to_owned(), value);
+        }
+        None => {
+            request.words.insert(key.to_owned(), text.into());
+        }
+    }
+    Ok(())
+}

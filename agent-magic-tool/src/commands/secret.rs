@@ -1,0 +1,74 @@
+//! `secret`: what subtools authenticate with. Values come from standard input and are never printed.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::os::fd::AsFd as _;
+
+use executor::code::Exit;
+use executor::secret::SecretName;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use serde_json::json;
+
+use crate::cli::Context;
+use crate::error::Error;
+
+/// No key is this large.
+const LARGEST: u64 = 64 << 10;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Store a value, read from standard input
+    Set { name: SecretName },
+    /// The names, and where their values come from
+    List,
+    /// Remove a stored value
+    Rm { name: SecretName },
+}
+
+pub(crate) fn run(command: Command, context: &Context) -> Result<Exit, Error> {
+    let secrets = context.places.secrets(&context.places.read_config()?);
+    match command {
+        Command::Set { name } => {
+            let value = read_value(&name, context)?;
+            secrets.set(&name, &value)?;
+            context.output.json(&json!({"name": name.as_str(), "stored": true}))?;
+        }
+        Command::List => {
+            let names: Vec<_> =
+                secrets.names()?.into_iter().map(|(name, from)| json!({"name": name, "from": from})).collect();
+            context.output.json(&names)?;
+        }
+        Command::Rm { name } => {
+            let removed = secrets.remove(&name)?;
+            context.output.json(&json!({"name": name.as_str(), "removed": removed}))?;
+            return Ok(if removed { Exit::Ok } else { Exit::NotFound });
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn read_value(name: &SecretName, context: &Context) -> Result<String, Error> {
+    let stdin = std::io::stdin();
+    let unreadable = |error| Error::io("standard input cannot be read", &error);
+    let mut value = String::new();
+    if stdin.is_terminal() {
+        context.output.prompt(&format!("value of {}: ", name.as_str()));
+        let before = tcgetattr(stdin.as_fd()).map_err(|error| unreadable(error.into()))?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(stdin.as_fd(), SetArg::TCSAFLUSH, &silent).map_err(|error| unreadable(error.into()))?;
+        let read = stdin.read_line(&mut value);
+        let restored = tcsetattr(stdin.as_fd(), SetArg::TCSAFLUSH, &before);
+        context.output.prompt("\n");
+        read.and(restored.map_err(Into::into)).map_err(unreadable)?;
+    } else {
+        stdin.lock().take(LARGEST).read_to_string(&mut value).map_err(unreadable)?;
+    }
+    let value = value.trim_end_matches(['\r', '\n']);
+    if value.is_empty() {
+        return Err(Error::usage("the value is empty").hint(format!(
+            "pass it on standard input: printf %s \"$TOKEN\" | agent-magic-tool secret set {}",
+            name.as_str()
+        )));
+    }
+    Ok(value.to_owned())
+}

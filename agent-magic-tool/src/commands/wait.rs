@@ -1,0 +1,53 @@
+//! `wait`: blocks until tasks have ended.
+
+use std::time::Instant;
+
+use executor::code::Exit;
+use executor::duration::Span;
+use executor::mailbox::Mailbox;
+use serde_json::Value;
+
+use crate::cli::Context;
+use crate::error::Error;
+use crate::launch::Launch;
+use crate::result::{self, ResultFile, Until};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tasks: ids, or paths of result files
+    #[arg(value_name = "ID|FILE", required = true)]
+    tasks: Vec<String>,
+    /// Return when the first of them has ended, with its result alone
+    #[arg(long)]
+    any: bool,
+    /// Give up after this long; the tasks go on
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let ids = args.tasks.iter().map(|word| result::task_of(word, &mailbox)).collect::<Result<Vec<_>, _>>()?;
+    let until = if args.any { Until::Any } else { Until::All };
+    let deadline = args.timeout.map(|timeout| Instant::now() + timeout.get());
+    let mut launch = Launch::new(&context.places, &mailbox);
+    let mut files = result::wait_for(&ids, &mailbox, until, deadline, || launch.ensure().map(drop))?;
+    if args.any
+        && let Some(first) = files.iter().position(ResultFile::is_final)
+    {
+        files = vec![files.swap_remove(first)];
+    }
+    let answers: Vec<_> = files.iter().map(|file| file.answer(&mailbox)).collect();
+    match <[Value; 1]>::try_from(answers) {
+        Ok([answer]) => context.output.json(&answer)?,
+        Err(answers) => context.output.json(&answers)?,
+    }
+    Ok(worst(&files))
+}
+
+/// Of several: what is still open before what was refused or failed, before what is done.
+fn worst(files: &[ResultFile]) -> Exit {
+    let exits = || files.iter().map(ResultFile::exit);
+    let order = [Exit::Pending, Exit::AwaitingConfirmation, Exit::Failed, Exit::Refused];
+    order.into_iter().find(|exit| exits().any(|found| found == *exit)).unwrap_or(Exit::Ok)
+}

@@ -1,0 +1,86 @@
+//! The hand-over: one request into the mailbox, one answer out of it.
+
+use std::time::{Duration, Instant};
+
+use executor::code::Code;
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask, Request, VERSION};
+use executor::places::Places;
+use executor::task::TaskId;
+
+use crate::error::Error;
+use crate::launch::Launch;
+use crate::patience::Patience;
+
+/// An executor that has not taken a request by then is none.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// One that took it answers as soon as its disk allows.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+/// How often the executor's lock is looked at while its answer is awaited.
+const LOOK_FOR_EXECUTOR: Duration = Duration::from_millis(20);
+/// A starting executor is seen this soon.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// Accepted: this task's result file is there.
+    Accepted(TaskId),
+    Answer(Answer),
+}
+
+/// Asks the executor, starting one if none is there.
+///
+/// On an error nothing is left behind, but for the one that says that the request was taken.
+pub(crate) fn ask(places: &Places, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
+    let id = TaskId::new();
+    let request = Request { v: VERSION, ask, session: places.session(), folder: std::env::current_dir().ok() };
+    mailbox.post(id, &request).map_err(|error| {
+        Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
+            .hint("it must be writable from where you are: agent-magic-tool doctor")
+    })?;
+    let reply = wait_for(id, places, mailbox);
+    if reply.is_err() {
+        mailbox.withdraw(id);
+    }
+    reply
+}
+
+fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {
+    let mut launch = Launch::new(places, mailbox);
+    let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut look_for_executor = Instant::now();
+    let result_file = mailbox.result_file(id);
+    loop {
+        if result_file.exists() {
+            return Ok(Reply::Accepted(id));
+        }
+        let answer =
+            mailbox.collect_answer(id).map_err(|error| Error::io("the executor's answer cannot be read", &error))?;
+        if let Some(bytes) = answer {
+            let answer = serde_json::from_slice(&bytes).map_err(|error| {
+                Error::new(Code::NoExecutor, format!("the executor's answer cannot be understood: {error}"))
+                    .hint("the command and the executor differ: agent-magic-tool executor stop")
+            })?;
+            return Ok(Reply::Answer(answer));
+        }
+        if Instant::now() >= look_for_executor {
+            launch.ensure()?;
+            look_for_executor = Instant::now() + LOOK_FOR_EXECUTOR;
+        }
+        let waited = patience.waited();
+        if waited > TAKEN_WITHIN && mailbox.withdraw(id) {
+            return Err(Error::new(Code::NoExecutor, format!("no executor took the request within {TAKEN_WITHIN:?}"))
+                .hint("nothing was done; look what is wrong: agent-magic-tool doctor"));
+        }
+        if waited > ANSWERED_WITHIN {
+            return Err(Error::new(
+                Code::NoExecutor,
+                format!("the executor did not answer within {ANSWERED_WITHIN:?}"),
+            )
+            .hint("it has the request, and may have accepted it: agent-magic-tool tasks")
+            .detail("id", id.to_string()));
+        }
+        patience.pause(None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Sees to it that an executor is there: starts one, detached, when none is.
+//!
+//! The kernel's lock on the mailbox tells whether there is one; a second lock lets one caller at a
+//! time start it. Whatever the race, the executor itself makes sure that it is alone.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use executor::code::Code;
+use executor::mailbox::Mailbox;
+use executor::places::Places;
+use executor::task::ErrorBody;
+use nix::fcntl::Flock;
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::sandbox;
+
+/// One caller's effort to have an executor.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    places: &'a Places,
+    mailbox: &'a Mailbox,
+    /// Held until the executor is in office, so that nobody else starts one meanwhile.
+    guard: Option<Flock<File>>,
+    started: Option<Started>,
+}
+
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    /// What it says if it cannot start.
+    words: File,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn new(places: &'a Places, mailbox: &'a Mailbox) -> Self {
+        Self { places, mailbox, guard: None, started: None }
+    }
+
+    /// Whether an executor is in office; if not, one is on its way when this returns.
+    pub(crate) fn ensure(&mut self) -> Result<bool, Error> {
+        if self.in_office()? {
+            self.guard = None;
+            return Ok(true);
+        }
+        if let Some(started) = &mut self.started {
+            match started.child.try_wait() {
+                Ok(None) => return Ok(false),
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) => return Err(started.failure(&status.to_string())),
+                Err(error) => return Err(started.failure(&error.to_string())),
+            }
+        }
+        if self.guard.is_none() {
+            self.guard =
+                self.mailbox.start_guard().map_err(|error| Error::io("the start lock cannot be had", &error))?;
+        }
+        // Another caller may have started one while we took the guard.
+        if self.guard.is_some() && !self.in_office()? {
+            self.started = Some(self.start()?);
+        }
+        Ok(false)
+    }
+
+    fn in_office(&self) -> Result<bool, Error> {
+        let found = self.mailbox.executor().map_err(|error| Error::io("the executor's lock cannot be read", &error))?;
+        Ok(found.is_some())
+    }
+
+    fn start(&self) -> Result<Started, Error> {
+        if let Some(obstacle) = sandbox::obstacle(self.places) {
+            let mailbox = self.places.mailbox.display();
+            return Err(Error::new(Code::NoExecutor, format!("no executor runs, and one cannot be started here: {obstacle}"))
+                .hint(format!("outside of the sandbox, a human starts it with: AGENT_MAGIC_TOOL_DIR={mailbox} agent-magic-tool executor start")));
+        }
+        let cannot = |error| {
+            Error::new(Code::NoExecutor, format!("the executor could not be started: {error}"))
+                .hint("start it by hand and look what it says: agent-magic-tool executor run")
+        };
+        let program = program().map_err(cannot)?;
+        let words = tempfile::tempfile().map_err(cannot)?;
+        let child = Command::new(program)
+            .args(["executor", "run", "--detached"])
+            .envs(self.places.environment())
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(words.try_clone().map_err(cannot)?)
+            .spawn()
+            .map_err(cannot)?;
+        Ok(Started { child, words })
+    }
+}
+
+impl Started {
+    /// The executor's own error, which it wrote where we can read it.
+    fn failure(&mut self, status: &str) -> Error {
+        #[derive(Deserialize)]
+        struct Printed {
+            error: ErrorBody,
+        }
+        let mut words = String::new();
+        let read = self.words.rewind().and_then(|()| self.words.read_to_string(&mut words));
+        match words.lines().rev().find_map(|line| serde_json::from_str::<Printed>(line).ok()) {
+            Some(Printed { error }) => {
+                let message = format!("the executor could not start: {}", error.message);
+                Error::from(ErrorBody { message, code: Code::NoExecutor, ..error })
+            }
+            None => {
+                let words = if read.is_ok() { words.trim() } else { "" };
+                Error::new(Code::NoExecutor, format!("the executor ended while it started ({status}): {words}"))
+                    .hint("start it by hand and look what it says: agent-magic-tool executor run")
+            }
+        }
+    }
+}
+
+/// This very program; the file at its path if it was replaced meanwhile.
+pub(crate) fn program() -> std::io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
+}
+
+/// Starts an executor if one went away without finishing what it had; tells nobody if it cannot.
+pub(crate) fn revive(places: &Places, mailbox: &Mailbox) {
+    if mailbox.has_unfinished_business() {
+        drop(Launch::new(places, mailbox).ensure());
+    }
+}

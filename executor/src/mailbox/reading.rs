@@ -1,0 +1,53 @@
+//! The mailbox as a caller reads it: result files that can be trusted, and whether work was left.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+use super::{Mailbox, is_proper};
+use crate::task::TaskId;
+
+impl Mailbox {
+    /// The text of a task's result file. One that is a link, or that somebody else could have
+    /// written, is refused.
+    pub fn read_result(&self, id: TaskId) -> io::Result<Vec<u8>> {
+        read_trusted(&self.result_file(id))
+    }
+
+    /// The data beside a task's result file; refused like [`Mailbox::read_result`].
+    pub fn read_data(&self, id: TaskId, extension: &str) -> io::Result<Vec<u8>> {
+        read_trusted(&self.data_file(id, extension))
+    }
+
+    /// The tasks that have a result file, newest first.
+    pub fn tasks(&self) -> io::Result<Vec<TaskId>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(self.results())? {
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix("result-")?.strip_suffix(".json"));
+            ids.extend(id.and_then(|id| id.parse::<TaskId>().ok()));
+        }
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(ids)
+    }
+
+    /// Whether an executor went away and left something to do: only one that has nothing open
+    /// takes its identity with it.
+    pub fn has_unfinished_business(&self) -> bool {
+        self.identity_file().exists() && matches!(self.executor(), Ok(None))
+    }
+}
+
+fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    if !is_proper(&file.metadata()?) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no plain file of this user alone"));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
