@@ -15,7 +15,7 @@ use crate::patience::Patience;
 /// An executor that has not taken a request by then is none.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// One that took it answers as soon as its disk allows.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+const ANSWERED_WITHIN: Duration = Duration::from_mins(1);
 /// How often the executor's lock is looked at while its answer is awaited.
 const LOOK_FOR_EXECUTOR: Duration = Duration::from_millis(20);
 /// A starting executor is seen this soon.

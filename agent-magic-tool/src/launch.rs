@@ -104,17 +104,13 @@ impl Started {
         }
         let mut words = String::new();
         let read = self.words.rewind().and_then(|()| self.words.read_to_string(&mut words));
-        match words.lines().rev().find_map(|line| serde_json::from_str::<Printed>(line).ok()) {
-            Some(Printed { error }) => {
-                let message = format!("the executor could not start: {}", error.message);
-                Error::from(ErrorBody { message, code: Code::NoExecutor, ..error })
-            }
-            None => {
-                let words = if read.is_ok() { words.trim() } else { "" };
-                Error::new(Code::NoExecutor, format!("the executor ended while it started ({status}): {words}"))
-                    .hint("start it by hand and look what it says: agent-magic-tool executor run")
-            }
+        if let Some(Printed { error }) = words.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
+            let message = format!("the executor could not start: {}", error.message);
+            return ErrorBody { message, code: Code::NoExecutor, ..error }.into();
         }
+        let words = if read.is_ok() { words.trim() } else { "" };
+        Error::new(Code::NoExecutor, format!("the executor ended while it started ({status}): {words}"))
+            .hint("start it by hand and look what it says: agent-magic-tool executor run")
     }
 }
 

@@ -157,7 +157,11 @@ impl Watch {
     fn on(mailbox: &Mailbox) -> Option<Self> {
         // One event waiting is as good as many.
         let (sender, events) = std::sync::mpsc::sync_channel(1);
-        let mut watcher = notify::recommended_watcher(move |_| drop(sender.try_send(()))).ok()?;
+        let mut watcher = notify::recommended_watcher(move |_| {
+            // Full is as good as sent, and a receiver that is gone needs nothing.
+            if sender.try_send(()).is_ok() {}
+        })
+        .ok()?;
         watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive).ok()?;
         Some(Self { events, _watcher: watcher })
     }

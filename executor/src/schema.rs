@@ -69,6 +69,8 @@ impl InputSchema {
         }
         match crate::json::parse(text.as_bytes()) {
             Ok(value) if kinds.iter().any(|kind| is_of(kind, &value)) => value,
+            // One item of a list, as in `to=ann`.
+            _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
             _ => Value::String(text.to_owned()),
         }
     }
@@ -188,6 +190,7 @@ mod tests {
             "properties": {
                 "query": {"type": "string"},
                 "limit": {"type": "integer", "minimum": 1, "default": 10},
+                "to": {"type": "array", "items": {"type": "string"}},
                 "flags": {"type": "object", "properties": {"unread": {"type": "boolean", "default": false}}}
             },
             "required": ["query"],
@@ -217,6 +220,8 @@ mod tests {
         assert_eq!(schema.read_word("limit", "many"), json!("many"));
         assert_eq!(schema.read_word("query", "5"), json!("5"));
         assert_eq!(schema.read_word("flags", "{\"unread\": true}"), json!({"unread": true}));
+        assert_eq!(schema.read_word("to", "ann"), json!(["ann"]));
+        assert_eq!(schema.read_word("to", "[\"ann\"]"), json!(["ann"]));
     }
 
     #[test]

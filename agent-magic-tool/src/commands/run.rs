@@ -166,7 +166,14 @@ fn read_field(field: &str, request: &mut Run) -> Result<(), Error> {
             request.input.insert(key.to_owned(), value);
         }
         None => {
-            request.words.insert(key.to_owned(), text.into());
+            // What stands more than once is a list.
+            match request.words.get_mut(key) {
+                None => {
+                    request.words.insert(key.to_owned(), text.into());
+                }
+                Some(Value::Array(texts)) => texts.push(text.into()),
+                Some(first) => *first = Value::Array(vec![first.take(), text.into()]),
+            }
         }
     }
     Ok(())

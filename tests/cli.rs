@@ -1,0 +1,8 @@
+//! The commands as their callers see them: standard output, standard error, exit status.
+
+mod inspect;
+mod lint;
+mod list;
+mod run;
+mod secret;
+mod wait;

@@ -1,0 +1,50 @@
+//! `lint` and `doctor`: for the developer of a subtool, and for whoever looks after the installation.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::World;
+
+#[test]
+fn the_shipped_packs_are_clean() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["lint"]), @"");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_file_subtool_and_place() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("own.json", &json!({
+        "unknown_key": {"description": "Has a key that there is not.", "input": {}, "runn": {}},
+        "short": {"description": "Too short.", "input": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"]},
+            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}
+    }));
+    assert_snapshot!(world.run(&["lint"]), @"");
+}
+
+#[test]
+fn a_healthy_installation_is_said_to_be_one() {
+    let world = World::new();
+    let ran = world.run(&["doctor"]);
+    assert_eq!((ran.exit, &ran.json()["ok"]), (0, &json!(true)), "{ran}");
+}
+
+#[test]
+fn what_is_wrong_with_an_installation_is_told_with_a_hint() {
+    let world = World::new();
+    world.configure("[executor]\nconcurency = 3\n");
+    let ran = world.run(&["doctor"]);
+    assert_eq!(ran.exit, 1, "{ran}");
+    let config = ran.json()["checks"][0].clone();
+    assert_eq!((&config["name"], &config["ok"]), (&json!("config"), &json!(false)));
+    assert!(config["message"].as_str().is_some_and(|message| message.contains("concurency")), "{config}");
+}
+
+#[test]
+fn every_setting_is_documented() {
+    let world = World::new();
+    let settings = world.run(&["doctor", "--settings"]).stdout;
+    world.configure(&settings);
+    assert_eq!(world.run(&["doctor"]).exit, 0, "the defaults are a valid configuration");
+}

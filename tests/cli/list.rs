@@ -1,0 +1,115 @@
+//! `list`: one JSON object of what a model needs, best first.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::World;
+
+fn mail() -> serde_json::Value {
+    let subtool = |description: &str| {
+        json!({
+            "description": description,
+            "input": {"type": "object", "properties": {"search_query": {"type": "string", "description": "The search query string."}}, "required": ["search_query"]},
+            "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["echo", "{{ search_query }}"]}}
+        })
+    };
+    json!({"mail_search": subtool("Searches for messages in the mail."), "report_zh": subtool("查找年度报告和月度报告。")})
+}
+
+#[test]
+fn a_query_gives_names_descriptions_and_schemas_and_nothing_else() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("mail.json", &mail());
+    assert_snapshot!(world.run(&["list", "tools", "--query=mail"]), @"");
+}
+
+#[test]
+fn chinese_words_find_chinese_descriptions() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("mail.json", &mail());
+    assert_snapshot!(world.run(&["list", "tools", "--query=年度报告", "--format=names"]), @"");
+}
+
+#[test]
+fn what_nothing_matches_is_an_empty_object() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @"");
+}
+
+#[test]
+fn beyond_the_limit_it_says_what_was_left_out() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @"");
+}
+
+#[test]
+fn function_calling_wants_its_own_shape() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("mail.json", &mail());
+    assert_snapshot!(world.run(&["list", "--query=mail", "--format=openai"]), @"");
+}
+
+#[test]
+fn people_may_want_a_table() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"");
+}
+
+#[test]
+fn anything_but_tools_is_a_query_that_was_meant() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["list", "gmail"]), @"");
+}
+
+#[test]
+fn one_bad_file_hides_nothing_and_is_told() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("mail.json", &mail());
+    std::fs::write(world.subtools().join("broken.json"), "{\"x\": ").expect("written");
+    assert_snapshot!(world.run(&["list", "--format=names"]), @"");
+}
+
+#[test]
+fn an_edited_added_or_removed_file_counts_at_the_next_command() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let names = || world.run(&["list", "--format=names"]).json();
+    assert_eq!(names(), json!([]));
+    world.define("mail.json", &mail());
+    assert_eq!(names(), json!(["mail_search", "report_zh"]));
+    let mut edited = mail();
+    edited["mail_search"]["description"] = "Finds letters.".into();
+    world.define("mail.json", &edited);
+    assert_eq!(world.run(&["list", "--query=letters", "--format=names"]).json(), json!(["mail_search"]));
+    std::fs::remove_file(world.subtools().join("mail.json")).expect("removed");
+    assert_eq!(names(), json!([]));
+}
+
+#[test]
+fn only_what_the_caller_may_use_is_listed_or_run() {
+    let world = World::new();
+    world.configure("[access]\nallow = [\"git_*\", \"files_*\"]\ndeny = [\"git_show\"]\n");
+    let listed = world.run(&["list", "--format=names", "--limit=100"]).json().to_string();
+    assert!(listed.contains("git_log") && !listed.contains("git_show") && !listed.contains("gmail"), "{listed}");
+    let ran = world.run(&["run", "git_show"]);
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{ran}");
+}
+
+#[test]
+fn an_empty_schema_stays_an_object() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define(
+        "noop.json",
+        &json!({"noop": {"description": "Does nothing at all.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}}),
+    );
+    assert_snapshot!(world.run(&["list"]), @"");
+    let ran = world.run(&["run", "noop", "--wait"]);
+    assert_eq!((ran.exit, &ran.json()["input"]), (0, &json!({})), "{ran}");
+}

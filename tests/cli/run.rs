@@ -1,0 +1,234 @@
+//! `run`: a task is delegated at once, or refused with what repairs the call.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn echo(world: &World) {
+    world.define(
+        "echo.json",
+        &json!({
+            "echo": {
+                "description": "Says it again.",
+                "input": {"type": "object", "required": ["text"], "additionalProperties": false, "properties": {
+                    "text": {"type": "string"},
+                    "times": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
+                    "loud": {"type": "boolean"},
+                    "to": {"type": "array", "items": {"type": "string"}}
+                }},
+                "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}
+            },
+            "touch": {
+                "description": "Writes one more line, which is a change.",
+                "input": {"type": "object"},
+                "run": {"process": {"argv": ["sh", "-c", "echo x >> touched"], "folder": "."}}
+            }
+        }),
+    );
+}
+
+/// What a refused run must not leave: a task, a placeholder, a request.
+fn nothing_is_left(world: &World) {
+    for folder in ["inbox", "results", "taken", "answers"] {
+        let left: Vec<_> = fs::read_dir(world.mailbox().join(folder)).expect("a folder").flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn it_returns_the_input_as_accepted_and_where_the_result_will_be() {
+    let world = World::new();
+    echo(&world);
+    let ran = world.run(&["run", "echo", r#"--input={"text": "年度报告"}"#]);
+    assert_snapshot!(ran, @"");
+    let id = ran.json()["id"].as_str().expect("an id").to_owned();
+    assert_snapshot!(world.run(&["wait", &id]), @"");
+    assert_eq!(world.result_file(&id)["data"], "年度报告");
+}
+
+#[test]
+fn the_first_state_of_the_file_is_the_placeholder() {
+    let world = World::new();
+    world.define(
+        "slow.json",
+        &json!({"slow": {"description": "Takes a minute.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "60"]}}}}),
+    );
+    let id = world.start("slow", &json!({}));
+    let file = world.result_file(&id);
+    assert_eq!(file["status"], "pending");
+    assert_eq!(file["message"], "The tool execution has been delegated to the agent.");
+    assert_eq!(file["next"], format!("agent-magic-tool wait {id}"));
+}
+
+#[test]
+fn waited_for_it_prints_the_final_result() {
+    let world = World::new();
+    echo(&world);
+    assert_snapshot!(world.run(&["run", "echo", "text=hello", "--wait"]), @"");
+}
+
+#[test]
+fn input_comes_from_words_files_and_standard_input() {
+    let world = World::new();
+    echo(&world);
+    fs::write(world.folder().join("in.json"), r#"{"text": "from a file"}"#).expect("written");
+    let input = |arguments: &[&str]| {
+        let arguments: Vec<_> = [&["run", "echo"], arguments].concat();
+        let ran = world.run_with(&arguments, r#"{"text": "it's \"any\" JSON"}"#);
+        assert_eq!(ran.exit, 0, "{ran}");
+        ran.json()["input"].clone()
+    };
+    assert_eq!(input(&["--input=@in.json"]), json!({"text": "from a file", "times": 1}));
+    assert_eq!(input(&["--input", "-"]), json!({"text": "it's \"any\" JSON", "times": 1}));
+    assert_eq!(input(&["text=5", "times=5"]), json!({"text": "5", "times": 5}));
+    assert_eq!(input(&["text=a=b", "loud:=true"]), json!({"text": "a=b", "loud": true, "times": 1}));
+    assert_eq!(input(&["--input", r#"{"text": "a"}"#, "text=b"]), json!({"text": "b", "times": 1}));
+    assert_eq!(input(&["text=a", "to=ann"]), json!({"text": "a", "to": ["ann"], "times": 1}));
+    assert_eq!(input(&["text=a", "to=ann", "to=bob"]), json!({"text": "a", "to": ["ann", "bob"], "times": 1}));
+}
+
+#[test]
+fn large_whole_numbers_stay_exact() {
+    let world = World::new();
+    world.define("id.json", &json!({"id": {"description": "Says a number again.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ n }}"], "output": "json"}}}}));
+    let ran = world.run(&["run", "id", "--input", r#"{"n": 9007199254740993}"#, "--wait"]);
+    assert_eq!(ran.json()["data"], json!(9_007_199_254_740_993_u64), "{ran}");
+}
+
+#[test]
+fn a_name_that_is_nearly_right_is_found() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["run", "gmial_search_mesages"]), @"");
+    assert_snapshot!(world.run(&["run", "search_files"]), @"");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn all_mistakes_in_an_input_are_told_at_once() {
+    let world = World::new();
+    echo(&world);
+    assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @"");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn json_that_a_shell_has_damaged_is_recognized() {
+    let world = World::new();
+    echo(&world);
+    assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @"");
+    for damaged in [r#"{\"text\": \"x\"}"#, "'{\"text\": \"x\"}'", r#"{"text": "x"#] {
+        let error = world.run(&["run", "echo", "--input", damaged]).error();
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--input=-")), "{damaged}: {error}");
+    }
+    // `--input={"text": "hello world"}` without quotes around it arrives in pieces.
+    assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @"");
+}
+
+#[test]
+fn ambiguous_json_is_refused() {
+    let world = World::new();
+    echo(&world);
+    for wrong in [
+        r#"{"text": "a", "text": "b"}"#,
+        r#"{"text": "a", "n": 123456789012345678901234567890}"#,
+        "[]",
+        "null",
+        "",
+        "7",
+    ] {
+        let ran = world.run(&["run", "echo", "--input", wrong]);
+        assert_eq!((ran.exit, ran.stdout.as_str()), (2, ""), "{wrong}: {ran}");
+        assert_eq!(ran.error()["code"], "invalid-json", "{wrong}");
+    }
+    let deep = format!("{{\"text\": {}1{}}}", "[".repeat(100), "]".repeat(100));
+    assert_eq!(world.run(&["run", "echo", "--input", &deep]).error()["code"], "invalid-json");
+}
+
+#[test]
+fn a_megabyte_is_the_limit() {
+    let world = World::new();
+    echo(&world);
+    let large = json!({"text": "x".repeat(1 << 20)}).to_string();
+    let ran = world.run_with(&["run", "echo", "--input=-"], &large);
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (2, Some("request-too-large")), "{ran}");
+    let fits = json!({"text": "x".repeat((1 << 20) - 4096)}).to_string();
+    assert_eq!(world.run_with(&["run", "echo", "--input=-"], &fits).exit, 0);
+}
+
+#[test]
+fn wrong_usage_says_how_to_go_on() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["run"]), @"");
+    assert_snapshot!(world.run(&["rum", "x"]), @"");
+    assert_snapshot!(world.run(&["run", "echo", "--imput={}"]), @"");
+    assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @"");
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
+    let world = World::new();
+    let sent = r#"{"to": ["ann@example.com"], "subject": "hi", "body": "hello"}"#;
+    let ran = world.run(&[
+        "run",
+        "gmail_search_messages",
+        "--input",
+        r#"{"search_query": "年度报告", "label": "work"}"#,
+        "--dry-run",
+    ]);
+    assert_snapshot!(ran, @"");
+    let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run"]);
+    assert_eq!(ran.exit, 0, "{ran}");
+    assert!(ran.json()["confirmation"].is_string(), "{ran}");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn what_changes_something_is_not_done_unasked() {
+    let world = World::new();
+    echo(&world);
+    assert_snapshot!(world.run(&["run", "touch"]), @"");
+    nothing_is_left(&world);
+    assert!(!world.folder().join("touched").exists());
+}
+
+#[test]
+fn an_idempotency_key_makes_it_the_same_task() {
+    let world = World::new();
+    echo(&world);
+    let run = |text: &str| world.run(&["run", "echo", &format!("text={text}"), "--idempotency-key=k1"]);
+    let first = run("a");
+    let again = run("a");
+    assert_eq!(first.json()["id"], again.json()["id"], "{again}");
+    let other = run("b");
+    assert_snapshot!(other, @"");
+    let waited = world.run(&["run", "echo", "text=a", "--idempotency-key=k1", "--wait"]);
+    assert_eq!((waited.exit, &waited.json()["data"]), (0, &Value::from("a")), "{waited}");
+}
+
+#[test]
+fn a_rate_limit_names_its_window() {
+    let world = World::new();
+    world.define("rare.json", &json!({"rare": {"description": "May be used twice an hour.", "input": {},
+        "annotations": {"readOnlyHint": true}, "rate_limit": {"calls": 2, "per": "1h"}, "run": {"process": {"argv": ["true"]}}}}));
+    for _ in 0..2 {
+        assert_eq!(world.run(&["run", "rare"]).exit, 0);
+    }
+    let ran = world.run(&["run", "rare"]);
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("rate-limited")), "{ran}");
+    assert_eq!(ran.error()["message"], "`rare` allows 2 calls per 1h");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let world = World::new();
+    let script =
+        format!("'{}' list --limit=100 | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", crate::world::PROGRAM);
+    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    assert_eq!(ran.stdout.trim(), "0", "{ran}");
+}

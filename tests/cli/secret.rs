@@ -1,0 +1,27 @@
+//! `secret`: values go in and never come out.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use insta::assert_snapshot;
+
+use crate::world::World;
+
+#[test]
+fn a_value_is_stored_listed_by_name_and_removed() {
+    let world = World::new();
+    assert_snapshot!(world.run_with(&["secret", "set", "github"], "hunter2-hunter2\n"), @"");
+    assert_snapshot!(world.run(&["secret", "list"]), @"");
+    let file = world.state().join("secrets/github");
+    assert_eq!(fs::read_to_string(&file).expect("stored"), "hunter2-hunter2");
+    assert_eq!(fs::metadata(&file).expect("stored").permissions().mode() & 0o777, 0o600);
+    assert_snapshot!(world.run(&["secret", "rm", "github"]), @"");
+    assert_snapshot!(world.run(&["secret", "rm", "github"]), @"");
+}
+
+#[test]
+fn an_empty_value_and_a_path_for_a_name_are_refused() {
+    let world = World::new();
+    assert_snapshot!(world.run_with(&["secret", "set", "github"], "\n"), @"");
+    assert_eq!(world.run_with(&["secret", "set", "../x"], "y").exit, 2);
+}

@@ -1,0 +1,156 @@
+//! `wait`, `read`, `tasks` and `cancel`: from the placeholder to the end.
+
+use std::time::Instant;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+fn world() -> World {
+    let world = World::new();
+    let sleep = json!({"description": "Takes its time.", "input": {"type": "object", "properties": {"s": {"type": "number"}}, "required": ["s"]},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "{{ s }}"]}}});
+    let numbers = json!({"description": "Counts from one.", "input": {"type": "object", "properties": {"to": {"type": "integer"}}},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["seq", "1", "{{ to }}"], "output": "lines"}}});
+    let fail = json!({"description": "Fails and says why.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sh", "-c", "echo sorry >&2; exit 3"]}}});
+    world.define("some.json", &json!({"sleep": sleep, "numbers": numbers, "fail": fail}));
+    world
+}
+
+#[test]
+fn running_out_of_time_is_no_error() {
+    let world = world();
+    let id = world.start("sleep", &json!({"s": 60}));
+    let ran = world.run(&["wait", &id, "--timeout=100ms"]);
+    assert_eq!(
+        (ran.exit, ran.json()["status"].as_str(), ran.json()["state"].as_str()),
+        (6, Some("pending"), Some("running")),
+        "{ran}"
+    );
+    let ran = world.run(&["run", "sleep", "s=60", "--wait=50ms"]);
+    assert_eq!(ran.exit, 6, "{ran}");
+}
+
+#[test]
+fn a_failed_task_says_what_happened() {
+    let world = world();
+    let id = world.start("fail", &json!({}));
+    assert_snapshot!(world.run(&["wait", &id]), @"");
+}
+
+#[test]
+fn several_are_waited_for_together_and_any_takes_the_first() {
+    let world = world();
+    let slow = world.start("sleep", &json!({"s": 60}));
+    let quick = world.start("sleep", &json!({"s": 0}));
+    let any = world.run(&["wait", &slow, &quick, "--any"]);
+    assert_eq!((any.exit, any.json()["id"].as_str()), (0, Some(quick.as_str())), "{any}");
+    let third = world.start("sleep", &json!({"s": 0.01}));
+    let both = world.run(&["wait", &third, &quick]);
+    let ids: Vec<_> = both.json().as_array().expect("several").iter().map(|file| file["id"].clone()).collect();
+    assert_eq!((both.exit, ids), (0, vec![Value::from(third), Value::from(quick)]), "{both}");
+}
+
+#[test]
+fn the_path_of_the_result_file_is_as_good_as_the_id() {
+    let world = world();
+    let id = world.start("sleep", &json!({"s": 0}));
+    let path = world.mailbox().join(format!("results/result-{id}.json"));
+    assert_eq!(world.run(&["wait", &path.display().to_string()]).exit, 0);
+    assert_eq!(world.run(&["read", &format!("result-{id}.json")]).exit, 0);
+    let elsewhere = world.folder().join(format!("result-{id}.json"));
+    std::fs::copy(&path, &elsewhere).expect("copied");
+    let ran = world.run(&["read", &elsewhere.display().to_string()]);
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("not-found")), "{ran}");
+}
+
+#[test]
+fn an_unknown_task_is_told_at_once() {
+    let world = world();
+    assert_snapshot!(world.run(&["wait", "01a1fce914ce72a8be531d1bffc6ef06"]), @"");
+    assert_snapshot!(world.run(&["read", "../../etc/passwd"]), @"");
+    assert_snapshot!(world.run(&["cancel", "01a1fce914ce72a8be531d1bffc6ef06"]), @"");
+}
+
+#[test]
+fn a_forged_result_is_refused() {
+    let world = world();
+    let id = world.start("sleep", &json!({"s": 0}));
+    world.run(&["wait", &id]);
+    let path = world.mailbox().join(format!("results/result-{id}.json"));
+    let elsewhere = world.folder().join("forged");
+    std::fs::rename(&path, &elsewhere).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
+    assert_ne!(world.run(&["read", &id]).exit, 0);
+}
+
+#[test]
+fn a_part_of_the_data_is_read() {
+    let world = world();
+    let id = world.start("numbers", &json!({"to": 40_000}));
+    let whole = world.run(&["wait", &id]).json();
+    assert_eq!(whole["data"], Value::Null);
+    assert!(whole["_meta"]["data_file"].is_string() && whole["_meta"]["preview"].is_string(), "{whole}");
+    let read = |arguments: &[&str]| world.run(&[&["read", id.as_str()], arguments].concat());
+    assert_eq!(read(&["--jq", ".[41]"]).json(), "42");
+    assert_eq!(read(&["--jq", ".[0], .[1]"]).json(), json!(["1", "2"]));
+    assert_eq!(read(&["--jq", "length"]).json(), 40_000);
+    assert_eq!(read(&["--bytes", "0-9"]).json()["text"], "[\"1\",\"2\",\"");
+    assert_eq!(read(&["--lines", "2-3"]).json()["text"], "  \"1\",\n  \"2\",");
+    let misled = read(&["--jq", ".data[0]"]);
+    assert_ne!(misled.exit, 70, "{misled}");
+    assert_snapshot!(read(&["--jq", ".["]), @"");
+    assert_snapshot!(read(&["--bytes", "9-1"]), @"");
+}
+
+#[test]
+fn tasks_lists_what_is_open_and_what_ended() {
+    let world = world();
+    let slow = world.start("sleep", &json!({"s": 60}));
+    let quick = world.start("fail", &json!({}));
+    world.run(&["wait", &quick]);
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let ran = world.run(&[&["tasks"], arguments].concat());
+        assert_eq!(ran.exit, 0, "{ran}");
+        ran.json()
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|task| task["id"].as_str().expect("an id").to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&[]), [quick.clone(), slow.clone()]);
+    assert_eq!(ids(&["--state=pending"]), std::slice::from_ref(&slow));
+    assert_eq!(ids(&["--state=failed"]), [quick]);
+    assert!(ids(&["--state=succeeded"]).is_empty());
+    assert_eq!(world.run(&["tasks", "--state=done"]).exit, 2);
+}
+
+#[test]
+fn a_running_task_is_cancelled_and_says_so() {
+    let world = world();
+    let started = Instant::now();
+    let id = world.start("sleep", &json!({"s": 600}));
+    until("it runs", || world.result_file(&id)["state"] == "running");
+    let ran = world.run(&["cancel", &id]);
+    assert_eq!(ran.exit, 0, "{ran}");
+    let ended = world.run(&["wait", &id]);
+    assert_eq!((ended.exit, ended.json()["status"].as_str()), (1, Some("cancelled")), "{ended}");
+    assert!(started.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn a_task_beyond_its_timeout_is_stopped() {
+    let world = world();
+    world.define(
+        "long.json",
+        &json!({"long": {"description": "Takes too long.", "input": {}, "timeout": "100ms",
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sh", "-c", "echo begun; sleep 60"]}}}}),
+    );
+    let ended = world.result_of("long", &json!({}));
+    assert_eq!(ended["status"], "timed_out", "{ended}");
+    assert_eq!(ended["error"]["message"], "it took longer than 100ms");
+    assert!(ended["error"]["details"].to_string().contains("begun"), "{ended}");
+}

@@ -1,0 +1,4 @@
+//! What the executor promises, one file for each promise.
+
+mod gmail;
+mod handover;

@@ -1,0 +1,170 @@
+//! The hand-over: a placeholder at once, one executor whatever the race, and it needs nobody to stay.
+
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::thread;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::world::{World, is_alive, until};
+
+fn sleeper(world: &World, seconds: &str) {
+    world.define("slow.json", &json!({"slow": {"description": "Takes its time and then says so.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sh", "-c", format!("sleep {seconds}; echo done")]}}}}));
+}
+
+#[test]
+fn a_cold_start_by_fifty_at_once_gives_one_executor_and_fifty_results() {
+    let world = World::new();
+    let ids: Vec<String> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| world.start("files_list", &json!({})))).collect();
+        callers.into_iter().map(|caller| caller.join().expect("a caller")).collect()
+    });
+    let executors: std::collections::BTreeSet<_> = (0..5).map(|_| world.executor().expect("an executor")).collect();
+    assert_eq!(executors.len(), 1);
+    for id in ids {
+        assert_eq!(world.run(&["wait", &id]).json()["status"], "succeeded");
+    }
+    let log = std::fs::read_to_string(world.log()).expect("a log");
+    assert_eq!(log.matches("\"executor started\"").count(), 1, "{log}");
+}
+
+#[test]
+fn a_result_becomes_final_though_the_caller_was_killed_with_its_whole_group() {
+    let world = World::new();
+    sleeper(&world, "2");
+    // A harness: its own process group, pipes that are closed and the group killed once `run` returned.
+    let script = format!("'{}' run slow; sleep 600", crate::world::PROGRAM);
+    let mut command = world.within("sh", &["-c", &script]);
+    let mut harness = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(harness.stdout.take().expect("a pipe"));
+    std::io::BufRead::read_line(&mut stdout, &mut line).expect("an answer");
+    let group = Pid::from_raw(i32::try_from(harness.id()).expect("a process id"));
+    killpg(group, Signal::SIGKILL).expect("killed");
+    // Nobody holds the other end: a harness that waits for its pipes to close gets on.
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("the pipe is closed");
+    harness.stderr.take().expect("a pipe").read_to_string(&mut rest).expect("the pipe is closed");
+    harness.wait().expect("it ended");
+    let receipt: Value = serde_json::from_str(&line).expect("a receipt");
+    let id = receipt["id"].as_str().expect("an id");
+    assert_eq!(world.result_file(id)["status"], "pending");
+    let ended = world.run(&["wait", id]).json();
+    assert_eq!((&ended["status"], &ended["data"]), (&json!("succeeded"), &json!("done\n")), "{ended}");
+}
+
+#[test]
+fn the_executor_inherits_nothing_and_lives_on_its_own() {
+    let world = World::new();
+    // A descriptor that a careless harness lets through.
+    let script = format!("exec 9</dev/null; '{}' executor start", crate::world::PROGRAM);
+    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    assert_eq!(ran.exit, 0, "{ran}");
+    let pid = world.executor().expect("an executor");
+    let proc = |what: &str| format!("/proc/{pid}/{what}");
+    assert_eq!(std::fs::read_link(proc("cwd")).expect("a folder"), std::path::Path::new("/"));
+    let stat = std::fs::read_to_string(proc("stat")).expect("its state");
+    let session = stat.rsplit(')').next().expect("fields").split_whitespace().nth(3).expect("a session");
+    assert_eq!(session, pid.to_string(), "it leads its own session");
+    for entry in std::fs::read_dir(proc("fd")).expect("descriptors").flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default().display().to_string();
+        let number: i32 = entry.file_name().to_str().and_then(|name| name.parse().ok()).expect("a number");
+        if number <= 2 {
+            assert_eq!(target, "/dev/null", "descriptor {number}");
+        }
+        assert!(!target.starts_with("pipe:"), "descriptor {number} is {target}");
+        assert!(number <= 2 || target != "/dev/null", "descriptor {number} is {target}");
+    }
+}
+
+#[test]
+fn it_stops_by_itself_when_idle_and_the_next_task_starts_another() {
+    let world = World::new();
+    world.configure("[executor]\nidle = \"200ms\"\n");
+    let first = {
+        let ran = world.run(&["executor", "start"]);
+        assert_eq!(ran.exit, 0, "{ran}");
+        let pid = ran.json()["pid"].as_i64().expect("a process id");
+        Pid::from_raw(i32::try_from(pid).expect("a process id"))
+    };
+    until("the idle executor has stopped", || !is_alive(first));
+    assert_eq!(world.run(&["executor", "status"]).exit, 7);
+    assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
+}
+
+#[test]
+fn a_stop_lets_running_tasks_finish_and_loses_none() {
+    let world = World::new();
+    sleeper(&world, "0.5");
+    let running: Vec<_> = (0..4).map(|_| world.start("slow", &json!({}))).collect();
+    let ran = world.run(&["executor", "stop"]);
+    assert_eq!((ran.exit, &ran.json()["stopped"]), (0, &json!(true)), "{ran}");
+    for id in &running {
+        assert_eq!(world.run(&["wait", id]).json()["status"], "succeeded");
+    }
+}
+
+#[test]
+fn a_stop_interrupts_what_outlasts_its_grace_and_goes_on_with_it_later() {
+    let world = World::new();
+    world.configure("[executor]\ngrace = \"100ms\"\n");
+    let flag = world.folder().join("flag");
+    world.define("slow.json", &json!({"slow": {"description": "Sleeps at its first attempt only.", "input": {},
+        "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["sh", "-c", format!("test -e {0} && exit 0; touch {0}; sleep 600", flag.display())]}}}}));
+    let id = world.start("slow", &json!({}));
+    until("it runs", || flag.exists());
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    assert_eq!(world.result_file(&id)["status"], "pending");
+    let ended = world.run(&["wait", &id]).json();
+    assert_eq!((&ended["status"], &ended["_meta"]["attempts"]), (&json!("succeeded"), &json!(2)), "{ended}");
+}
+
+#[test]
+fn a_mailbox_works_under_any_umask() {
+    for umask in ["000", "077", "022"] {
+        let world = World::new();
+        let script = format!("umask {umask}; exec '{}' run files_list --wait", crate::world::PROGRAM);
+        let ran = world.ran(&world.within("sh", &["-c", &script]).output().expect("a shell"));
+        assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "umask {umask}: {ran}");
+        for folder in ["", "inbox", "results", "answers", "taken"] {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(world.mailbox().join(folder)).expect("a folder").permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "umask {umask}: `{folder}`");
+        }
+    }
+}
+
+#[test]
+fn an_executor_that_cannot_start_says_why_and_nothing_is_left() {
+    let world = World::new();
+    world.configure("[executor]\nidle = \"never\"\n");
+    let ran = world.run(&["run", "files_list"]);
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{ran}");
+    assert!(ran.stderr.contains("config.toml") && ran.stderr.contains("never"), "{ran}");
+    assert!(std::fs::read_dir(world.mailbox().join("inbox")).expect("a folder").next().is_none());
+}
+
+#[test]
+fn a_replaced_program_takes_over() {
+    let world = World::new();
+    let program = world.folder().join("agent-magic-tool");
+    std::fs::copy(crate::world::PROGRAM, &program).expect("copied");
+    let start = world.within(&program, &["executor", "start"]).output().expect("it starts");
+    let pid = world.ran(&start).json()["pid"].as_i64().expect("a process id");
+    // As a package manager does it: another file under the same name.
+    let next = world.folder().join("next");
+    std::fs::copy(crate::world::PROGRAM, &next).expect("copied");
+    std::fs::rename(&next, &program).expect("replaced");
+    assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
+    until("the new program is in office", || {
+        let status = world.run(&["executor", "status"]).json();
+        let now = std::fs::read_link(format!("/proc/{pid}/exe"));
+        status["pid"].as_i64() == Some(pid) && now.is_ok_and(|now| now == program)
+    });
+    assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
+}

@@ -1,0 +1,7 @@
+//! The end-to-end tests: everything goes through the binary, as its users would.
+//!
+//! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs` keeps the house.
+
+mod cli;
+mod executor;
+mod world;

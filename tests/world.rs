@@ -1,0 +1,283 @@
+//! A world of its own for each test: home, mailbox, definitions, and an empty environment.
+//!
+//! Nothing of the machine's own installation is seen or touched. The executor that a command
+//! started there is stopped when the world ends.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
+
+/// Far more than anything takes on a busy machine; only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    root: TempDir,
+}
+
+/// What one command did.
+#[derive(Debug, Clone)]
+pub(crate) struct Ran {
+    pub(crate) exit: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    masks: Vec<(String, &'static str)>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("amt-").tempdir().expect("a folder for the world");
+        let world = Self { root };
+        for folder in [world.home(), world.folder(), world.subtools()] {
+            fs::create_dir_all(folder).expect("made");
+        }
+        world
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
+    /// Where commands are called from.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    pub(crate) fn mailbox(&self) -> PathBuf {
+        self.root.path().join("mailbox")
+    }
+
+    pub(crate) fn config_folder(&self) -> PathBuf {
+        self.home().join(".config/agent-magic-tool")
+    }
+
+    pub(crate) fn subtools(&self) -> PathBuf {
+        self.config_folder().join("subtools")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.home().join(".local/state/agent-magic-tool")
+    }
+
+    /// What the executor of this world logs.
+    pub(crate) fn log(&self) -> PathBuf {
+        let executors = fs::read_dir(self.state().join("executors")).expect("an executor was here");
+        let folder = executors.flatten().next().expect("an executor was here").path();
+        folder.join("executor.log")
+    }
+
+    /// Drops in a file of discovery JSON.
+    pub(crate) fn define(&self, file: &str, definitions: &Value) {
+        fs::write(self.subtools().join(file), definitions.to_string()).expect("written");
+    }
+
+    /// Sets the configuration.
+    pub(crate) fn configure(&self, toml: &str) {
+        fs::write(self.config_folder().join("config.toml"), toml).expect("written");
+    }
+
+    /// The program with `arguments`, in this world and with nothing else.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.within(PROGRAM, arguments)
+    }
+
+    /// Any program with this world's environment.
+    pub(crate) fn within(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.home())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("AGENT_MAGIC_TOOL_DIR", self.mailbox())
+            .current_dir(self.folder())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.ran(&self.command(arguments).output().expect("the program starts"))
+    }
+
+    /// Runs the program with `text` on its standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], text: &str) -> Ran {
+        use std::io::Write as _;
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(text.as_bytes()).expect("written");
+        drop(stdin);
+        self.ran(&child.wait_with_output().expect("the program ends"))
+    }
+
+    pub(crate) fn ran(&self, output: &Output) -> Ran {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("the program prints UTF-8");
+        Ran {
+            exit: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            masks: vec![
+                (self.mailbox().display().to_string(), "MAILBOX"),
+                (self.config_folder().display().to_string(), "CONFIG"),
+                (self.root.path().display().to_string(), "WORLD"),
+                (env!("CARGO_PKG_VERSION").to_owned(), "VERSION"),
+            ],
+        }
+    }
+
+    /// Runs `run` and waits for its result.
+    pub(crate) fn result_of(&self, tool: &str, input: &Value) -> Value {
+        let id = self.start(tool, input);
+        self.run(&["wait", &id]).json()
+    }
+
+    /// Runs `run`; the id of the task.
+    pub(crate) fn start(&self, tool: &str, input: &Value) -> String {
+        let ran = self.run(&["run", tool, "--input", &input.to_string()]);
+        assert_eq!(ran.exit, 0, "{ran}");
+        ran.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The result file of a task, as it is now.
+    pub(crate) fn result_file(&self, id: &str) -> Value {
+        let path = self.mailbox().join(format!("results/result-{id}.json"));
+        let text = fs::read_to_string(&path).expect("the result file is there");
+        serde_json::from_str(&text).expect("a result file is whole")
+    }
+
+    /// The process id of the executor, if one runs.
+    pub(crate) fn executor(&self) -> Option<Pid> {
+        let status = self.run(&["executor", "status"]);
+        let pid = status.json()["pid"].as_i64()?;
+        Some(Pid::from_raw(i32::try_from(pid).expect("a process id")))
+    }
+
+    /// Ends the executor without a word; `None` if there was none.
+    pub(crate) fn kill_executor(&self) -> Option<Pid> {
+        let pid = self.executor()?;
+        // Gone by itself is gone as well.
+        drop(kill(pid, Signal::SIGKILL));
+        until("the executor is gone", || !is_alive(pid));
+        Some(pid)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Every executor of this world: a test may have left one that no lock tells of.
+        for pid in executors_in(self.root.path()) {
+            drop(kill(pid, Signal::SIGKILL));
+        }
+    }
+}
+
+/// The processes whose environment names a mailbox below `root`.
+fn executors_in(root: &Path) -> Vec<Pid> {
+    let mark = format!("AGENT_MAGIC_TOOL_DIR={}", root.display()).into_bytes();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark)
+    })
+    .filter(|pid| *pid != i32::try_from(std::process::id()).expect("a process id"))
+    .map(Pid::from_raw)
+    .collect()
+}
+
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    // A zombie has ended, though nobody has asked how.
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = state.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// Waits until `holds`; fails the test if it never does.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never came true that {what}");
+        pause();
+    }
+}
+
+/// Between two looks at a condition.
+#[expect(clippy::disallowed_methods, reason = "the one place where tests wait, for a condition and with a deadline")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(2));
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in: {self}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        let last = self.stderr.lines().last().unwrap_or_default();
+        let error: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error} in: {self}"));
+        error["error"].clone()
+    }
+}
+
+/// A transcript with everything that differs from run to run masked.
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masked = |text: &str| {
+            let text = self.masks.iter().fold(text.to_owned(), |text, (what, mask)| text.replace(what, mask));
+            mask_values(&text)
+        };
+        writeln!(f, "exit: {}", self.exit)?;
+        for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !text.is_empty() {
+                writeln!(f, "--- {name}\n{}", masked(text).trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ids, times and durations, wherever they stand.
+fn mask_values(text: &str) -> String {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+        masked.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let end =
+            rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.'))).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        masked.push_str(&mask_word(word, &masked));
+        rest = after;
+    }
+    masked.push_str(rest);
+    masked
+}
+
+fn mask_word(word: &str, before: &str) -> String {
+    let is_id = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if before.ends_with("\"duration_ms\":") || before.ends_with("\"duration_ms\": ") {
+        return "N".to_owned();
+    }
+    if word.len() >= 20 && word.as_bytes()[4] == b'-' && word.ends_with('Z') && word.contains('T') {
+        return "TIME".to_owned();
+    }
+    let parts: Vec<_> = word
+        .split('-')
+        .map(|part| part.split('.').map(|p| if is_id(p) { "ID" } else { p }).collect::<Vec<_>>().join("."))
+        .collect();
+    parts.join("-")
+}
