@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema::InputSchema;
 use crate::subtool::{Definition, SubtoolName};
 
+pub mod format;
 pub mod lint;
 pub mod listing;
 mod load;

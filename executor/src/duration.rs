@@ -76,7 +76,11 @@ impl JsonSchema for Span {
         json_schema!({
             "type": "string",
             "description": "A duration: `500ms`, `30s`, `5m`, `1h 30m`.",
-            "pattern": "^\\s*([0-9.]+\\s*(ns|us|ms|s|m|h)\\s*)+$"
+            // Longer than zero; from hours down to nanoseconds; a fraction only of hours, minutes or seconds.
+            "pattern": r"^(?=.*[1-9])([0-9.]+ ?h ?)?([0-9.]+ ?m ?)?([0-9.]+ ?s ?)?([0-9]+ ?ms ?)?([0-9]+ ?us ?)?([0-9]+ ?ns)?$",
+            // Shown by editors that know it instead of the pattern.
+            "patternErrorMessage": "Write a duration like `500ms`, `30s`, `5m` or `1h 30m`.",
+            "examples": ["30s"]
         })
     }
 }

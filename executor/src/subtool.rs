@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::duration::Span;
 use crate::runner::Run;
@@ -76,11 +76,12 @@ impl JsonSchema for SubtoolName {
 /// One subtool.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "Subtool")]
 pub struct Definition {
     /// What it does, in the words of the one who looks for it. Shown to the model.
+    #[schemars(regex(pattern = r"\S"))]
     pub description: String,
     /// JSON Schema of the input (draft 2020-12 unless its `$schema` says otherwise). Shown to the model.
+    #[schemars(schema_with = "input_schema")]
     pub input: Map<String, Value>,
     /// Claims about its effects, as in MCP.
     #[serde(default)]
@@ -108,6 +109,7 @@ pub struct Definition {
     pub depends_on: Vec<SubtoolName>,
     /// Privileges that the caller needs, like `mail:send`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["mail:send"])]
     pub requires: Vec<String>,
     /// Only for callers with administrative access.
     #[serde(default)]
@@ -117,6 +119,7 @@ pub struct Definition {
     pub enabled: bool,
     /// JSON Schema of the data that it returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "output_schema")]
     pub output: Option<Map<String, Value>>,
     /// What becomes of the runner's data before it is a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,6 +134,28 @@ pub struct Definition {
 
 fn yes() -> bool {
     true
+}
+
+fn input_schema(_: &mut SchemaGenerator) -> Schema {
+    let mut schema = json_schema_of("object");
+    schema.insert("properties".to_owned(), json!({ "type": { "const": "object" } }));
+    schema
+        .insert("examples".to_owned(), json!([{ "type": "object", "properties": {}, "additionalProperties": false }]));
+    schema
+}
+
+fn output_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema_of(["object", "null"])
+}
+
+/// A JSON Schema, checked by draft 7's own: the newest that editors know in full, and no stricter
+/// than its successors.
+fn json_schema_of(kind: impl Serialize) -> Schema {
+    json_schema!({
+        "type": kind,
+        "if": { "type": "object", "not": { "required": ["$schema"] } },
+        "then": { "$ref": "http://json-schema.org/draft-07/schema#" }
+    })
 }
 
 /// MCP's tool annotations. What is not declared counts as the most harmful case.
@@ -186,11 +211,15 @@ impl Annotations {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
+    /// It runs without being asked about.
     Never,
+    /// A human must say yes to every run.
     Always,
+    /// A human must say yes where this expression over `input` and `caller` holds, like `input.to | length > 1`.
     When(String),
 }
 
+/// Repetitions of an attempt that failed in a way that another one may mend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retries {
@@ -206,14 +235,18 @@ fn first_pause() -> Span {
     Span::from_millis(500)
 }
 
+/// A limit on how often it may run; calls beyond it are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
+    /// How many runs.
     #[schemars(range(min = 1))]
     pub calls: u32,
+    /// In any window of this length, like `1m`.
     pub per: Span,
 }
 
+/// What becomes of the runner's data.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResultShape {
@@ -225,6 +258,7 @@ pub struct ResultShape {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
+    /// As a caller would give it; it must fit the subtool's `input`.
     pub input: Map<String, Value>,
     /// What it shows, for a reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,9 +39,11 @@ pub struct Http {
     #[serde(default)]
     pub method: Method,
     /// Where the API lives, like `https://api.example.com/v1`; a template. A host that depends on the input reaches no private address.
+    #[schemars(regex(pattern = r"^https?://|\{[{%]"))]
     pub base_url: String,
     /// Appended to the base URL; a template whose values are percent-encoded.
     #[serde(default)]
+    #[schemars(regex(pattern = r"^($|[/{])"), example = "/repos/{{ owner }}/{{ repo }}")]
     pub path: String,
     /// The query's parameters: JSON templates. `secret:NAME` stands for a secret.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -73,6 +75,7 @@ pub struct Http {
     pub max_bytes: Option<u64>,
 }
 
+/// An HTTP method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
@@ -115,6 +118,7 @@ pub enum Body {
     File(Upload),
 }
 
+/// A text and what it is.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
@@ -150,6 +154,7 @@ pub enum Auth {
     OAuth2(SecretName),
 }
 
+/// A user name and a password.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Basic {
@@ -176,6 +181,7 @@ pub struct ApiKey {
     pub value: SecretName,
 }
 
+/// What an answer is taken for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -205,7 +211,7 @@ pub struct Pagination {
     pub items: Option<String>,
     /// At most this many pages.
     #[serde(default = "five")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1))]
     pub max_pages: u32,
     /// At most this many items: a number, or a template of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,6 +222,7 @@ fn five() -> u32 {
     5
 }
 
+/// A token that leads from one page to the next.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextToken {

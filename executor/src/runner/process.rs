@@ -31,7 +31,7 @@ const MAX_BYTES: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Process {
     /// The program (a constant: an absolute path, or a name that is looked for in `PATH`), then its arguments.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), example = ["git", "log", "--", "{{ path }}"])]
     pub argv: Vec<Argument>,
     /// What it reads from standard input: a template; anything but text is written as JSON. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

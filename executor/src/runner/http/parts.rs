@@ -22,6 +22,7 @@ pub(super) enum Part {
     File(FilePart),
 }
 
+/// A file that is sent as one part.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FilePart {

@@ -1,0 +1,86 @@
+//! The catalog: definition files, the format they have, the packs that ship, and what is said of
+//! mistakes.
+
+use std::fs;
+
+use executor::catalog::{Catalog, Sources};
+use executor::config::Config;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+#[path = "catalog/format.rs"]
+mod format;
+#[path = "catalog/loading.rs"]
+mod loading;
+#[path = "catalog/messages.rs"]
+mod messages;
+#[path = "catalog/packs.rs"]
+mod packs;
+
+/// A folder of definition files, which alone makes up a catalog.
+struct Folder {
+    folder: TempDir,
+    config: Config,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let mut config = Config::default();
+        config.catalog.packs.clear();
+        Self { folder: tempfile::tempdir().expect("a temporary folder"), config }
+    }
+
+    /// A folder with these files.
+    fn with(files: &[(&str, &Value)]) -> Self {
+        let folder = Self::new();
+        for (name, content) in files {
+            folder.write(name, content.to_string());
+        }
+        folder
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.folder.path().join(name), content).expect("a written file");
+    }
+
+    fn sources(&self) -> Sources {
+        Sources::new(&self.config, self.folder.path(), Some(self.folder.path().as_os_str()))
+    }
+
+    fn load(&self) -> Catalog {
+        Catalog::load(&self.sources())
+    }
+
+    /// Everything that is wrong, as people read it, without the path of the temporary folder.
+    fn problems(&self) -> Vec<String> {
+        let folder = format!("{}/", self.folder.path().display());
+        self.load().problems().iter().map(|problem| problem.to_string().replace(&folder, "")).collect()
+    }
+}
+
+fn names(catalog: &Catalog) -> Vec<&str> {
+    catalog.subtools().map(|subtool| subtool.name.as_str()).collect()
+}
+
+/// A definition without mistakes, with `changes` laid over it; null takes a key away.
+fn definition(changes: Value) -> Value {
+    let mut definition = json!({
+        "description": "Says hello to somebody by name.",
+        "input": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "run": {"process": {"argv": ["echo", "--", "{{ name }}"]}}
+    });
+    for (key, value) in object(changes) {
+        definition[&key] = value;
+    }
+    object_mut(&mut definition).retain(|_, value| !value.is_null());
+    definition
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    let Value::Object(object) = value else { panic!("{value} is no object") };
+    object
+}
+
+fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
+    value.as_object_mut().expect("an object")
+}

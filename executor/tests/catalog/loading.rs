@@ -1,0 +1,272 @@
+//! Loading: what is right is there, whatever is wrong beside it.
+
+use executor::catalog::listing::Listing;
+use executor::catalog::{Catalog, Origin, Sources};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{Folder, definition, names, object_mut};
+
+#[test]
+fn one_bad_file_never_hides_the_others() {
+    let folder = Folder::with(&[("good.json", &json!({"good": definition(json!({}))}))]);
+    let bad: [(&str, &[u8]); 9] = [
+        ("array.json", b"[]"),
+        ("bom.json", b"\xef\xbb\xbf{}"),
+        ("cut.json", b"{\"a\": "),
+        ("deep.json", &b"[".repeat(100_000)),
+        ("empty.json", b""),
+        ("latin1.json", b"{\"caf\xe9\": 1}"),
+        ("nul.json", b"{}\0"),
+        ("trailing.json", b"{}{}"),
+        ("twice.json", b"{\"a\": 1, \"a\": 2}"),
+    ];
+    for (name, content) in bad {
+        folder.write(name, content);
+    }
+    std::fs::create_dir(folder.folder.path().join("folder.json")).expect("a folder");
+    std::os::unix::fs::symlink("/nowhere", folder.folder.path().join("link.json")).expect("a link");
+    let catalog = folder.load();
+    assert_eq!(names(&catalog), ["good"]);
+    let files: Vec<_> =
+        catalog.problems().iter().map(|problem| problem.file.rsplit('/').next().unwrap_or_default()).collect();
+    let expected: Vec<_> = bad.iter().map(|(name, _)| *name).chain(["folder.json", "link.json"]).collect();
+    assert_eq!(sorted(files), sorted(expected));
+}
+
+#[test]
+fn one_bad_subtool_never_hides_its_neighbours() {
+    let file = json!({
+        "first": definition(json!({})),
+        "second": definition(json!({"run": {"shell": "ls"}})),
+        "third": 5,
+        "a b": definition(json!({})),
+        "last": definition(json!({}))
+    });
+    let catalog = Folder::with(&[("file.json", &file)]).load();
+    assert_eq!(names(&catalog), ["first", "last"]);
+    let wrong: Vec<_> = catalog.problems().iter().filter_map(|problem| problem.subtool.as_deref()).collect();
+    assert_eq!(wrong, ["second", "third", "a b"]);
+}
+
+#[test]
+fn a_name_that_is_taken_names_both_places_and_the_first_stays() {
+    let file = |description: &str| json!({"greet": definition(json!({"description": description}))});
+    let folder = Folder::with(&[("b.json", &file("The second one.")), ("a.json", &file("The first one."))]);
+    let catalog = folder.load();
+    assert_eq!(catalog.get("greet").expect("the first").definition.description, "The first one.");
+    let told = catalog.problems()[0].to_string();
+    assert!(told.contains("a.json") && told.contains("b.json") && told.contains("greet"), "{told}");
+    assert_eq!(catalog.problems().len(), 1);
+}
+
+#[test]
+fn a_name_of_a_shipped_pack_is_taken_too() {
+    let mut folder = Folder::with(&[("own.json", &json!({"git_log": definition(json!({}))}))]);
+    folder.config.catalog.packs = vec!["git".to_owned()];
+    let catalog = folder.load();
+    assert_eq!(catalog.get("git_log").expect("the shipped one").origin, Origin::Pack("git".to_owned()));
+    assert!(catalog.problems()[0].message.contains("built-in pack git"), "{}", catalog.problems()[0]);
+}
+
+#[test]
+fn a_namespace_stands_before_every_name_of_its_file_only() {
+    let greet = json!({"greet": definition(json!({}))});
+    let mut spaced = greet.clone();
+    object_mut(&mut spaced).insert("$namespace".to_owned(), json!("acme"));
+    let folder = Folder::with(&[("a.json", &greet), ("b.json", &spaced)]);
+    assert_eq!(names(&folder.load()), ["acme-greet", "greet"]);
+    assert!(folder.problems().is_empty());
+}
+
+#[test]
+fn defaults_lie_under_each_subtool_of_their_file_only() {
+    let file = json!({
+        // After the subtools that they are for: the order of the keys means nothing.
+        "plain": definition(json!({})),
+        "own": definition(json!({"timeout": "5s", "annotations": {"readOnlyHint": false}, "tags": []})),
+        "none": definition(json!({"timeout": Value::Null})),
+        "$defaults": {"timeout": "7s", "annotations": {"readOnlyHint": true, "openWorldHint": false}, "tags": ["x"]}
+    });
+    let other = json!({"other": definition(json!({}))});
+    let catalog = Folder::with(&[("a.json", &file), ("b.json", &other)]).load();
+    let shown = |name: &str| {
+        let definition = serde_json::to_value(&*catalog.get(name).expect("it is there").definition).expect("JSON");
+        json!([definition.get("timeout"), definition["annotations"], definition.get("tags")])
+    };
+    let annotations =
+        |read_only: bool| json!({"readOnlyHint": read_only, "idempotentHint": false, "openWorldHint": false});
+    assert_eq!(shown("plain"), json!(["7s", annotations(true), ["x"]]));
+    assert_eq!(shown("own"), json!(["5s", annotations(false), Value::Null]));
+    assert_eq!(shown("none"), shown("plain"), "a key that `definition` took away");
+    assert_eq!(shown("other"), json!([null, {"readOnlyHint": false, "idempotentHint": false}, null]));
+}
+
+#[test]
+fn null_takes_a_default_away() {
+    let mut greet = definition(json!({}));
+    object_mut(&mut greet).insert("timeout".to_owned(), Value::Null);
+    let catalog = Folder::with(&[("a.json", &json!({"$defaults": {"timeout": "7s"}, "greet": greet}))]).load();
+    assert_eq!(catalog.get("greet").expect("it is there").definition.timeout, None);
+}
+
+#[test]
+fn what_depends_on_something_that_was_left_out_is_left_out() {
+    let file = json!({
+        "good": definition(json!({})),
+        "leans": definition(json!({"depends_on": ["good"]})),
+        "falls": definition(json!({"depends_on": ["broken"]})),
+        "falls_too": definition(json!({"depends_on": ["falls"]})),
+        "broken": definition(json!({"timeout": "never"})),
+        "loop_a": definition(json!({"depends_on": ["loop_b"]})),
+        "loop_b": definition(json!({"depends_on": ["loop_a"]}))
+    });
+    let catalog = Folder::with(&[("a.json", &file)]).load();
+    assert_eq!(names(&catalog), ["good", "leans"]);
+    assert_eq!(catalog.problems().len(), 5);
+}
+
+#[test]
+fn only_json_files_that_are_in_sight_are_definitions() {
+    let greet = json!({"greet": definition(json!({}))});
+    let folder = Folder::with(&[("a.json", &greet)]);
+    for name in ["subtool.schema.json", ".hidden.json", "a.json.bak", "a.JSON5", "README.md"] {
+        folder.write(name, "not JSON at all");
+    }
+    assert_eq!(names(&folder.load()), ["greet"]);
+    assert!(folder.problems().is_empty());
+}
+
+#[test]
+fn a_single_file_can_be_named_and_a_folder_that_is_not_there_is_told() {
+    let folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))})), ("b.json", &json!([]))]);
+    let path = folder.folder.path();
+    let named = std::env::join_paths([path.join("a.json"), path.join("nowhere")]).expect("paths");
+    let catalog = Catalog::load(&Sources::new(&folder.config, path, Some(&named)));
+    assert_eq!(names(&catalog), ["greet"]);
+    assert!(catalog.problems()[0].file.ends_with("nowhere"), "{}", catalog.problems()[0]);
+    assert_eq!(catalog.problems().len(), 1);
+}
+
+#[test]
+fn what_callers_may_not_use_is_not_there_and_is_no_problem() {
+    let file = json!({
+        "open": definition(json!({})),
+        "denied": definition(json!({})),
+        "off": definition(json!({"enabled": false})),
+        "for_admins": definition(json!({"admin": true})),
+        "privileged": definition(json!({"requires": ["mail:send"]})),
+        "leans": definition(json!({"depends_on": ["off"]}))
+    });
+    let mut folder = Folder::with(&[("a.json", &file)]);
+    folder.config.access.deny = vec!["den*".to_owned()];
+    folder.config.access.privileges = vec!["calendar:*".to_owned()];
+    assert_eq!(names(&folder.load()), ["leans", "open"]);
+    assert!(folder.problems().is_empty());
+}
+
+#[test]
+fn a_folder_with_a_thousand_files_is_loaded_whole_and_listed_from_its_cache() {
+    let folder = Folder::new();
+    for number in 0..1000 {
+        let name = format!("subtool_{number:04}");
+        folder.write(&format!("{number}.json"), json!({ name: definition(json!({})) }).to_string());
+    }
+    let catalog = folder.load();
+    assert_eq!((catalog.subtools().count(), catalog.problems().len()), (1000, 0));
+    let cache = folder.folder.path().join("cache");
+    let names = |listing: Listing| listing.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+    let made = names(Listing::of(&folder.sources(), &cache));
+    let kept = std::fs::read(&cache).expect("the cache");
+    assert_eq!(names(Listing::of(&folder.sources(), &cache)), made);
+    assert_eq!(made.len(), 1000);
+    folder.write("500.json", "{}");
+    assert_eq!(Listing::of(&folder.sources(), &cache).entries.len(), 999);
+    assert_ne!(std::fs::read(&cache).expect("the cache"), kept);
+}
+
+#[test]
+fn a_damaged_cache_is_made_anew() {
+    let folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
+    let cache = folder.folder.path().join("cache");
+    for damage in ["", "{}", "[1]", "{\"stamp\": 5"] {
+        std::fs::write(&cache, damage).expect("a damaged cache");
+        assert_eq!(Listing::of(&folder.sources(), &cache).entries.len(), 1);
+    }
+}
+
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}
+
+/// Any JSON, with words of the format among the keys.
+fn anything() -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(vec![
+        "$defaults",
+        "$namespace",
+        "$schema",
+        "description",
+        "input",
+        "run",
+        "http",
+        "process",
+        "builtin",
+        "argv",
+        "base_url",
+        "auth",
+        "body",
+        "type",
+        "properties",
+        "timeout",
+        "examples",
+        "depends_on",
+        "greet",
+        "a b",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[ -~é{}%]{0,8}".prop_map(Value::from),
+        prop::sample::select(vec!["30s", "secret:a", "{{ a }}", "{% if a %}", "object", "https://a.example"])
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((word.clone(), inner), 0..6).prop_map(|fields| {
+                fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_file_holds_the_others_are_loaded_and_every_problem_names_it(content in anything()) {
+        let folder = Folder::with(&[("any.json", &content), ("good.json", &json!({"good": definition(json!({}))}))]);
+        let catalog = folder.load();
+        prop_assert!(catalog.get("good").is_some());
+        for problem in catalog.problems() {
+            prop_assert!(problem.file.ends_with("any.json") && !problem.message.is_empty(), "{problem}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_same_as_writing_them_out(timeout in "[1-9][0-9]{0,3}(ms|s|m)", admin: bool, tag in "[a-z]{1,8}") {
+        let common = json!({"timeout": timeout, "admin": admin, "tags": [tag]});
+        let mut folder = Folder::with(&[
+            ("a.json", &json!({"$defaults": common, "greet": definition(json!({}))})),
+        ]);
+        folder.config.access.admin = true;
+        let laid_under = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
+        folder.write("a.json", json!({"greet": definition(common)}).to_string());
+        let written_out = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
+        prop_assert!(laid_under.is_some());
+        prop_assert_eq!(laid_under, written_out);
+    }
+}

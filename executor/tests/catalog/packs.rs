@@ -1,0 +1,56 @@
+//! The packs that ship, as the loader sees them: nothing is left out, and every example can be planned.
+
+use executor::catalog::lint::lint;
+use executor::catalog::{Catalog, SHIPPED, Sources};
+use executor::config::Config;
+use executor::runner::Order;
+use serde_json::Value;
+
+fn shipped() -> (Catalog, Config) {
+    let mut config = Config::default();
+    config.catalog.folders.clear();
+    config.access.admin = true;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    (Catalog::load(&Sources::new(&config, folder.path(), None)), config)
+}
+
+#[test]
+fn every_definition_of_every_pack_is_loaded() {
+    let (catalog, _) = shipped();
+    assert_eq!(catalog.problems(), []);
+    let written: usize = SHIPPED
+        .iter()
+        .map(|pack| {
+            let file: Value = serde_json::from_str(pack.text).expect("it is JSON");
+            file.as_object().expect("an object").keys().filter(|key| !key.starts_with('$')).count()
+        })
+        .sum();
+    assert_eq!(catalog.subtools().count(), written);
+}
+
+#[test]
+fn every_example_fits_its_schema_and_makes_a_plan() {
+    let (catalog, config) = shipped();
+    let home = tempfile::tempdir().expect("a temporary folder");
+    for subtool in catalog.subtools() {
+        assert!(!subtool.definition.examples.is_empty(), "{}: no example", subtool.name);
+        for example in &subtool.definition.examples {
+            let mut input = example.input.clone();
+            subtool.schema.fill_defaults(&mut input);
+            assert_eq!(subtool.schema.problems(&Value::Object(input.clone())), [], "{}", subtool.name);
+            let order = Order { id: "task".to_owned(), attempt: 1, input, caller_folder: Some(home.path().to_owned()) };
+            let plan = subtool.definition.run.plan(&order, &config);
+            let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));
+            assert!(!plan.to_string().contains("{{"), "{}: a template is left in {plan}", subtool.name);
+        }
+    }
+}
+
+#[test]
+fn lint_has_nothing_to_say() {
+    let findings: Vec<_> = lint(&shipped().0)
+        .into_iter()
+        .map(|finding| format!("{:?}: {}: {}", finding.subtool, finding.code, finding.message))
+        .collect();
+    assert!(findings.is_empty(), "{findings:#?}");
+}

@@ -1,0 +1,352 @@
+//! The house rules that no compiler checks: what ARCHITECTURE.md promises about the sources.
+//!
+//! Reads texts, not syntax: a rule here is a word that must not stand in a file. Code inside
+//! `#[cfg(test)]` and comments do not count.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file of more lines has a second subject.
+const MOST_LINES: usize = 600;
+
+/// What puts words on a standard stream.
+const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
+
+/// What reads the environment.
+const ENVIRONMENT: &[&str] =
+    &["env::var(", "env::var_os(", "env::vars", "env::temp_dir(", "env::home_dir(", "option_env!("];
+
+/// The files that read the environment, and what for.
+const READS_ENVIRONMENT: &[(&str, &str)] = &[
+    ("executor/src/places.rs", "where everything lies"),
+    ("executor/src/secret.rs", "a secret whose source is a variable"),
+    ("executor/src/runner/http/guard.rs", "the proxies that reqwest will use"),
+    ("executor/src/runner/process/invocation.rs", "what every program is given"),
+];
+
+/// What would make the dispatcher more than a function of its events.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::io",
+    "env::",
+    "tokio",
+    "reqwest",
+    "rusqlite",
+    "sqlite",
+    "Instant::now",
+    "SystemTime",
+    "Timestamp::now",
+    "clock::",
+    "tracing::",
+];
+
+/// What costs a command more than it may take.
+const TOO_MUCH_FOR_A_COMMAND: &[&str] =
+    &["tokio", "reqwest", "jsonschema", "rusqlite", "SqliteStore", "InputSchema", "Dispatcher", "Desk::"];
+
+/// Codes of the contract that nothing gives yet: a human's answers.
+const RESERVED_CODES: &[&str] = &["Denied", "Expired"];
+
+/// The commands that agents call: they do not even load the catalog.
+const CALLED_BY_AGENTS: &[&str] = &["run", "wait", "read", "cancel", "tasks", "list"];
+
+#[test]
+fn every_source_file_says_first_what_it_is_for() {
+    none(rust_files().iter().filter(|file| !file.text.starts_with("//! ")).map(|file| file.name.clone()));
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long = |file: &File| {
+        let lines = file.text.lines().count();
+        (lines > MOST_LINES).then(|| format!("{}: {lines} lines", file.name))
+    };
+    none(rust_files().iter().filter_map(long));
+}
+
+#[test]
+fn module_files_stand_beside_their_folders() {
+    none(rust_files().iter().filter(|file| file.name.ends_with("/mod.rs")).map(|file| file.name.clone()));
+}
+
+#[test]
+fn only_output_rs_prints() {
+    let files = sources("agent-magic-tool/src/").chain(sources("executor/src/"));
+    none(files.filter(|file| file.name != "agent-magic-tool/src/output.rs").flat_map(|file| file.having(PRINTING)));
+}
+
+#[test]
+fn only_the_listed_files_read_the_environment() {
+    let mut readers = BTreeSet::new();
+    let mut others = Vec::new();
+    for file in sources("agent-magic-tool/src/").chain(sources("executor/src/")) {
+        let found = file.having(ENVIRONMENT);
+        if READS_ENVIRONMENT.iter().all(|(name, _)| *name != file.name) {
+            others.extend(found);
+        } else if !found.is_empty() {
+            readers.insert(file.name);
+        }
+    }
+    none(others);
+    none(READS_ENVIRONMENT.iter().filter(|(name, _)| !readers.contains(*name)).map(|(name, what_for)| {
+        format!("{name} no longer reads {what_for} from the environment; take it off the list")
+    }));
+}
+
+#[test]
+fn the_dispatcher_touches_nothing() {
+    let files = sources("executor/src/dispatcher");
+    none(files.flat_map(|file| file.having(IMPURE)));
+}
+
+#[test]
+fn a_tasks_state_is_set_only_where_the_life_cycle_was_asked() {
+    let files = sources("executor/src/").chain(sources("agent-magic-tool/src/"));
+    let setters = files.filter(|file| !file.having(&[".state = "]).is_empty());
+    none(setters.filter(|file| !file.code().contains(".after(")).map(|file| file.name).filter(|name| {
+        // Carries out moves that the dispatcher made.
+        name != "executor/src/store/memory.rs"
+    }));
+}
+
+#[test]
+fn the_command_line_starts_no_runtime_compiles_no_schema_and_opens_no_store() {
+    let heavy = sources("agent-magic-tool/src/").flat_map(|file| file.having(TOO_MUCH_FOR_A_COMMAND));
+    let loads = CALLED_BY_AGENTS.iter().flat_map(|command| {
+        sources(&format!("agent-magic-tool/src/commands/{command}.rs")).flat_map(|file| file.having(&["Catalog::load"]))
+    });
+    none(heavy.chain(loads));
+}
+
+#[test]
+fn secrets_are_opened_only_inside_the_executor() {
+    none(sources("agent-magic-tool/src/").flat_map(|file| file.having(&[".expose("])));
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = ["todo!(", "unimplemented!(", "FIXME", "XXX"];
+    let own = |file: &&File| file.name != "tests/tidy.rs";
+    none(rust_files().iter().filter(own).flat_map(|file| {
+        words
+            .iter()
+            .filter(|word| file.text.contains(**word))
+            .map(|word| format!("{}: {word}", file.name))
+            .collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn no_line_has_tabs_or_spaces_at_its_end() {
+    let mut wrong = Vec::new();
+    for file in files()
+        .iter()
+        .filter(|file| ends_with_any(&file.name, &[".rs", ".toml", ".md", ".json", ".sql", ".html", ".css", ".js"]))
+    {
+        for (number, line) in file.text.split('\n').enumerate() {
+            if line.contains('\t') || line.ends_with([' ', '\r']) {
+                wrong.push(format!("{}:{}", file.name, number + 1));
+            }
+        }
+        if !file.text.is_empty() && !file.text.ends_with('\n') {
+            wrong.push(format!("{} ends without a line end", file.name));
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn every_path_that_the_documents_name_exists() {
+    let names: Vec<_> = files().into_iter().map(|file| file.name).collect();
+    let is_there = |path: &str| {
+        root().join(path).exists()
+            || (ends_with_any(path, &[".rs"]) && names.iter().any(|name| name.ends_with(&format!("/{path}"))))
+    };
+    let mut missing = Vec::new();
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
+        let prose = without_blocks(&text);
+        let paths = quoted(&prose).filter(|words| is_path(words)).chain(links(&text));
+        missing.extend(paths.filter(|path| !is_there(path)).map(|path| format!("{document}: {path}")));
+    }
+    none(missing);
+}
+
+#[test]
+fn every_error_code_is_used() {
+    let codes = fs::read_to_string(root().join("executor/src/code.rs")).expect("the list of codes");
+    let variants: Vec<_> = codes
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.split_once(" = \""))
+        .map(|(variant, _)| variant)
+        .filter(|variant| variant.chars().all(char::is_alphanumeric))
+        .collect();
+    assert!(variants.len() > 20, "the list of codes is written in another way: {variants:?}");
+    let code: String = sources("executor/src/")
+        .chain(sources("agent-magic-tool/src/"))
+        .filter(|file| file.name != "executor/src/code.rs")
+        .map(|file| file.code())
+        .collect();
+    let is_used = |variant: &str| {
+        code.split(&format!("Code::{variant}")).skip(1).any(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    let unused: Vec<_> = variants.into_iter().filter(|variant| !is_used(variant)).collect();
+    assert_eq!(unused, RESERVED_CODES, "left: the codes that nothing gives");
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
+    let members = ["agent-magic-tool", "executor"];
+    let manifests = members.map(|member| {
+        (member, fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a member of the workspace"))
+    });
+    let mut unused = Vec::new();
+    for dependency in keys_of(&workspace, "[workspace.dependencies]") {
+        let is_used = |(_, manifest): &(&str, String)| {
+            manifest.contains(&format!("\n{dependency}.workspace = true"))
+                || manifest.contains(&format!("\n{dependency} = {{ workspace = true"))
+        };
+        if !manifests.iter().any(is_used) {
+            unused.push(format!("no member uses {dependency}"));
+        }
+    }
+    let files = rust_files();
+    for (member, manifest) in &manifests {
+        for section in ["[dependencies]", "[dev-dependencies]"] {
+            for dependency in keys_of(manifest, section) {
+                let dependency = dependency.trim_end_matches(".workspace");
+                let word = dependency.replace('-', "_");
+                // The tests of the command line lie beside the members.
+                let own =
+                    |file: &&File| file.name.starts_with(&format!("{member}/")) || file.name.starts_with("tests/");
+                if !files.iter().filter(own).any(|file| file.text.contains(&word)) {
+                    unused.push(format!("{member} never names {dependency}"));
+                }
+            }
+        }
+    }
+    none(unused);
+}
+
+/// A text file of the repository.
+struct File {
+    /// Its path from the root, with `/`.
+    name: String,
+    text: String,
+}
+
+impl File {
+    /// The text without comments and without what is compiled for tests only.
+    fn code(&self) -> String {
+        let text = self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.flat_map(|line| [line, "\n"]).collect()
+    }
+
+    /// Which of `words` stand in the code, and where.
+    fn having(&self, words: &[&str]) -> Vec<String> {
+        let code = self.code();
+        words.iter().filter(|word| code.contains(**word)).map(|word| format!("{}: {word}", self.name)).collect()
+    }
+}
+
+/// `executor/src/x/tests.rs`, if `executor/src/x.rs` declares it for tests only.
+fn is_only_for_tests(file: &File, all: &[File]) -> bool {
+    let Some((folder, own)) = file.name.rsplit_once('/') else { return false };
+    let declared = format!("#[cfg(test)]\nmod {};", own.trim_end_matches(".rs"));
+    all.iter().any(|other| other.name == format!("{folder}.rs") && other.text.contains(&declared))
+}
+
+/// The Rust files whose path begins like this, but for those that are only for tests.
+fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
+    let all = rust_files();
+    let wanted: Vec<_> =
+        all.iter().map(|file| file.name.starts_with(beginning) && !is_only_for_tests(file, &all)).collect();
+    all.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(file, _)| file)
+}
+
+fn rust_files() -> Vec<File> {
+    files().into_iter().filter(|file| ends_with_any(&file.name, &[".rs"])).collect()
+}
+
+/// Every text file that belongs to the repository.
+fn files() -> Vec<File> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry of the folder").path();
+            let name = path.strip_prefix(root()).expect("it lies below the root").to_string_lossy().into_owned();
+            if ends_with_any(&name, &[".git", "target", "node_modules"]) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                found.push(File { name, text });
+            }
+        }
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    assert!(found.len() > 50, "the repository is elsewhere than {}", root().display());
+    found
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace").to_owned()
+}
+
+fn ends_with_any(name: &str, endings: &[&str]) -> bool {
+    endings.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The keys of one section of a TOML file.
+fn keys_of<'a>(manifest: &'a str, section: &str) -> impl Iterator<Item = &'a str> {
+    let (_, rest) = manifest.split_once(&format!("{section}\n")).unwrap_or_default();
+    rest.lines()
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| Some(line.split_once(" = ")?.0))
+        .filter(|key| !key.starts_with('#'))
+}
+
+/// A document without its blocks of code.
+fn without_blocks(text: &str) -> String {
+    let mut inside = false;
+    let prose = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        inside ^= is_fence;
+        !inside && !is_fence
+    });
+    prose.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// What stands in backticks.
+fn quoted(prose: &str) -> impl Iterator<Item = &str> {
+    prose.split('`').skip(1).step_by(2)
+}
+
+/// The targets of links into the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets
+        .filter(|target| !target.contains(':') && !target.starts_with('#'))
+        .map(|target| target.split('#').next().unwrap_or(target))
+}
+
+/// Whether words in backticks mean a file or folder of the repository.
+fn is_path(words: &str) -> bool {
+    let plain = words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let below_root = words.split_once('/').is_some_and(|(first, _)| !first.is_empty() && root().join(first).is_dir());
+    plain && (below_root || ends_with_any(words, &[".rs", ".md"]))
+}
+
+#[track_caller]
+fn none(wrong: impl IntoIterator<Item = String>) {
+    let wrong: Vec<_> = wrong.into_iter().collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
