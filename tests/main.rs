@@ -4,4 +4,5 @@
 
 mod cli;
 mod executor;
+mod tidy;
 mod world;

@@ -168,6 +168,7 @@ impl Watch {
 
     fn pause(&self, deadline: Option<Instant>) {
         let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline.saturating_duration_since(Instant::now()));
-        drop(self.events.recv_timeout(left.min(LOOK_AGAIN)));
+        // An event, the end of patience, a watcher that died: each is a reason to look.
+        if self.events.recv_timeout(left.min(LOOK_AGAIN)).is_ok() {}
     }
 }

@@ -8,7 +8,13 @@ use crate::world::World;
 #[test]
 fn the_shipped_packs_are_clean() {
     let world = World::new();
-    assert_snapshot!(world.run(&["lint"]), @"");
+    assert_snapshot!(world.run(&["lint"]), @"
+    exit: 0
+    --- stdout
+    []
+    --- stderr
+    note: 0 errors, 0 warnings
+    ");
 }
 
 #[test]
@@ -20,7 +26,13 @@ fn what_is_wrong_is_named_with_file_subtool_and_place() {
         "short": {"description": "Too short.", "input": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"]},
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}
     }));
-    assert_snapshot!(world.run(&["lint"]), @"");
+    assert_snapshot!(world.run(&["lint"]), @r#"
+    exit: 2
+    --- stdout
+    [{"level":"error","code":"not-loaded","file":"CONFIG/subtools/own.json","subtool":"unknown_key","place":"runn","message":"unknown field `runn`, expected one of `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags`, `examples`"},{"level":"warning","code":"short-description","file":"CONFIG/subtools/own.json","subtool":"short","place":"description","message":"2 words do not say when to use it; begin with the words of the one who needs it"},{"level":"warning","code":"required-with-default","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` is required and has a default; a default makes it optional"},{"level":"warning","code":"undescribed-parameter","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` has no description"}]
+    --- stderr
+    note: 1 errors, 3 warnings
+    "#);
 }
 
 #[test]

@@ -22,7 +22,11 @@ fn a_query_gives_names_descriptions_and_schemas_and_nothing_else() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
-    assert_snapshot!(world.run(&["list", "tools", "--query=mail"]), @"");
+    assert_snapshot!(world.run(&["list", "tools", "--query=mail"]), @r#"
+    exit: 0
+    --- stdout
+    {"mail_search":{"description":"Searches for messages in the mail.","input":{"type":"object","properties":{"search_query":{"type":"string","description":"The search query string."}},"required":["search_query"]}}}
+    "#);
 }
 
 #[test]
@@ -30,19 +34,35 @@ fn chinese_words_find_chinese_descriptions() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
-    assert_snapshot!(world.run(&["list", "tools", "--query=年度报告", "--format=names"]), @"");
+    assert_snapshot!(world.run(&["list", "tools", "--query=年度报告", "--format=names"]), @r#"
+    exit: 0
+    --- stdout
+    ["report_zh"]
+    "#);
 }
 
 #[test]
 fn what_nothing_matches_is_an_empty_object() {
     let world = World::new();
-    assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @"");
+    assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @"
+    exit: 0
+    --- stdout
+    {}
+    --- stderr
+    note: none of 30 subtools matches; try other words, or list without --query
+    ");
 }
 
 #[test]
 fn beyond_the_limit_it_says_what_was_left_out() {
     let world = World::new();
-    assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @"");
+    assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @r#"
+    exit: 0
+    --- stdout
+    ["fetch_url","files_list"]
+    --- stderr
+    note: left out by --limit: files_read, files_search, git_blame, git_diff, git_log, git_show, git_status, github_comment_on_issue, github_create_issue, github_get_file_contents and 18 more
+    "#);
 }
 
 #[test]
@@ -50,19 +70,34 @@ fn function_calling_wants_its_own_shape() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
-    assert_snapshot!(world.run(&["list", "--query=mail", "--format=openai"]), @"");
+    assert_snapshot!(world.run(&["list", "--query=mail", "--format=openai"]), @r#"
+    exit: 0
+    --- stdout
+    [{"type":"function","function":{"name":"mail_search","description":"Searches for messages in the mail.","parameters":{"type":"object","properties":{"search_query":{"type":"string","description":"The search query string."}},"required":["search_query"]}}}]
+    "#);
 }
 
 #[test]
 fn people_may_want_a_table() {
     let world = World::new();
-    assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"");
+    assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"
+    exit: 0
+    --- stdout
+    git_log     Git log: the history of commits, newest first, of the whole repository or of some files; filtered by author, date or words of the message
+    files_read  Reads a text file, or some lines of it: source code, logs, configuration, notes
+    --- stderr
+    note: left out by --limit: git_show, git_status, git_blame, git_diff, github_search_code, github_search_repositories, github_search_issues, github_create_issue, github_get_issue, github_comment_on_issue and 9 more
+    ");
 }
 
 #[test]
 fn anything_but_tools_is_a_query_that_was_meant() {
     let world = World::new();
-    assert_snapshot!(world.run(&["list", "gmail"]), @"");
+    assert_snapshot!(world.run(&["list", "gmail"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"`gmail` cannot be listed","hint":"agent-magic-tool list tools --query=\"gmail\""}}
+    "#);
 }
 
 #[test]
@@ -71,7 +106,13 @@ fn one_bad_file_hides_nothing_and_is_told() {
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
     std::fs::write(world.subtools().join("broken.json"), "{\"x\": ").expect("written");
-    assert_snapshot!(world.run(&["list", "--format=names"]), @"");
+    assert_snapshot!(world.run(&["list", "--format=names"]), @r#"
+    exit: 0
+    --- stdout
+    ["mail_search","report_zh"]
+    --- stderr
+    note: 1 definitions could not be loaded: agent-magic-tool lint
+    "#);
 }
 
 #[test]
@@ -109,7 +150,11 @@ fn an_empty_schema_stays_an_object() {
         &json!({"noop": {"description": "Does nothing at all.", "input": {},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}}),
     );
-    assert_snapshot!(world.run(&["list"]), @"");
+    assert_snapshot!(world.run(&["list"]), @r#"
+    exit: 0
+    --- stdout
+    {"noop":{"description":"Does nothing at all.","input":{}}}
+    "#);
     let ran = world.run(&["run", "noop", "--wait"]);
     assert_eq!((ran.exit, &ran.json()["input"]), (0, &json!({})), "{ran}");
 }

@@ -44,9 +44,17 @@ fn it_returns_the_input_as_accepted_and_where_the_result_will_be() {
     let world = World::new();
     echo(&world);
     let ran = world.run(&["run", "echo", r#"--input={"text": "年度报告"}"#]);
-    assert_snapshot!(ran, @"");
+    assert_snapshot!(ran, @r#"
+    exit: 0
+    --- stdout
+    {"tool":"echo","input":{"text":"年度报告","times":1},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","next":"agent-magic-tool wait ID"}
+    "#);
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
-    assert_snapshot!(world.run(&["wait", &id]), @"");
+    assert_snapshot!(world.run(&["wait", &id]), @r#"
+    exit: 0
+    --- stdout
+    {"id":"ID","tool":"echo","input":{"text":"年度报告","times":1},"status":"succeeded","result_file":"MAILBOX/results/result-ID.json","success":true,"data":"年度报告","created_at":"TIME","finished_at":"TIME","_meta":{"program":"/usr/bin/printf","exit_code":0,"duration_ms":N,"attempts":1}}
+    "#);
     assert_eq!(world.result_file(&id)["data"], "年度报告");
 }
 
@@ -69,7 +77,11 @@ fn the_first_state_of_the_file_is_the_placeholder() {
 fn waited_for_it_prints_the_final_result() {
     let world = World::new();
     echo(&world);
-    assert_snapshot!(world.run(&["run", "echo", "text=hello", "--wait"]), @"");
+    assert_snapshot!(world.run(&["run", "echo", "text=hello", "--wait"]), @r#"
+    exit: 0
+    --- stdout
+    {"id":"ID","tool":"echo","input":{"text":"hello","times":1},"status":"succeeded","result_file":"MAILBOX/results/result-ID.json","success":true,"data":"hello","created_at":"TIME","finished_at":"TIME","_meta":{"program":"/usr/bin/printf","exit_code":0,"duration_ms":N,"attempts":1}}
+    "#);
 }
 
 #[test]
@@ -104,8 +116,16 @@ fn large_whole_numbers_stay_exact() {
 #[test]
 fn a_name_that_is_nearly_right_is_found() {
     let world = World::new();
-    assert_snapshot!(world.run(&["run", "gmial_search_mesages"]), @"");
-    assert_snapshot!(world.run(&["run", "search_files"]), @"");
+    assert_snapshot!(world.run(&["run", "gmial_search_mesages"]), @r#"
+    exit: 3
+    --- stderr
+    {"error":{"code":"unknown-subtool","message":"no subtool named `gmial_search_mesages`","hint":"did you mean `gmail_search_messages`? or search: agent-magic-tool list tools --query=\"...\"","details":{"nearest":["gmail_search_messages","gmail_trash_message","gmail_read_message"]}}}
+    "#);
+    assert_snapshot!(world.run(&["run", "search_files"]), @r#"
+    exit: 3
+    --- stderr
+    {"error":{"code":"unknown-subtool","message":"no subtool named `search_files`","hint":"did you mean `files_search`? or search: agent-magic-tool list tools --query=\"...\"","details":{"nearest":["files_search","files_read","files_list"]}}}
+    "#);
     nothing_is_left(&world);
 }
 
@@ -113,7 +133,11 @@ fn a_name_that_is_nearly_right_is_found() {
 fn all_mistakes_in_an_input_are_told_at_once() {
     let world = World::new();
     echo(&world);
-    assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @"");
+    assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"mend the fields below; the whole schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"there is no field `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
+    "#);
     nothing_is_left(&world);
 }
 
@@ -121,13 +145,21 @@ fn all_mistakes_in_an_input_are_told_at_once() {
 fn json_that_a_shell_has_damaged_is_recognized() {
     let world = World::new();
     echo(&world);
-    assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @"");
+    assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell took quotes away; pass the JSON on standard input, where it is left alone: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    "#);
     for damaged in [r#"{\"text\": \"x\"}"#, "'{\"text\": \"x\"}'", r#"{"text": "x"#] {
         let error = world.run(&["run", "echo", "--input", damaged]).error();
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--input=-")), "{damaged}: {error}");
     }
     // `--input={"text": "hello world"}` without quotes around it arrives in pieces.
-    assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @"");
+    assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell took quotes away; pass the JSON on standard input, where it is left alone: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    "#);
 }
 
 #[test]
@@ -164,10 +196,26 @@ fn a_megabyte_is_the_limit() {
 #[test]
 fn wrong_usage_says_how_to_go_on() {
     let world = World::new();
-    assert_snapshot!(world.run(&["run"]), @"");
-    assert_snapshot!(world.run(&["rum", "x"]), @"");
-    assert_snapshot!(world.run(&["run", "echo", "--imput={}"]), @"");
-    assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @"");
+    assert_snapshot!(world.run(&["run"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"the following required arguments were not provided: <NAME>","hint":"agent-magic-tool run <NAME> [KEY=VALUE]..."}}
+    "#);
+    assert_snapshot!(world.run(&["rum", "x"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"unrecognized subcommand 'rum'","hint":"did you mean `run`?"}}
+    "#);
+    assert_snapshot!(world.run(&["run", "echo", "--imput={}"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"unexpected argument '--imput' found","hint":"did you mean `--input`?"}}
+    "#);
+    assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"invalid value 'soon' for '--wait[=<DURATION>]': `soon` is no duration; write it like `500ms`, `30s`, `5m` or `1h`","hint":"see: agent-magic-tool --help"}}
+    "#);
 }
 
 #[test]
@@ -181,7 +229,11 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
         r#"{"search_query": "年度报告", "label": "work"}"#,
         "--dry-run",
     ]);
-    assert_snapshot!(ran, @"");
+    assert_snapshot!(ran, @r#"
+    exit: 0
+    --- stdout
+    {"tool":"gmail_search_messages","input":{"search_query":"年度报告","label":"work"},"dry_run":true,"confirmation":null,"would_send":{"http":{"method":"GET","url":"https://gmail.googleapis.com/gmail/v1/users/me/messages?q=%E5%B9%B4%E5%BA%A6%E6%8A%A5%E5%91%8A+label%3Awork","headers":{"user-agent":"agent-magic-tool","accept":"*/*","authorization":"Bearer secret:google"},"body":null}}}
+    "#);
     let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run"]);
     assert_eq!(ran.exit, 0, "{ran}");
     assert!(ran.json()["confirmation"].is_string(), "{ran}");
@@ -192,7 +244,11 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
 fn what_changes_something_is_not_done_unasked() {
     let world = World::new();
     echo(&world);
-    assert_snapshot!(world.run(&["run", "touch"]), @"");
+    assert_snapshot!(world.run(&["run", "touch"]), @r#"
+    exit: 5
+    --- stderr
+    {"error":{"code":"needs-confirmation","message":"`touch` needs a human's yes: it changes something, and nothing says that it may do so unasked","hint":"a human can allow it: `confirm = \"never\"` in its definition, or `writes = \"allow\"` under [confirm] in config.toml"}}
+    "#);
     nothing_is_left(&world);
     assert!(!world.folder().join("touched").exists());
 }
@@ -206,7 +262,11 @@ fn an_idempotency_key_makes_it_the_same_task() {
     let again = run("a");
     assert_eq!(first.json()["id"], again.json()["id"], "{again}");
     let other = run("b");
-    assert_snapshot!(other, @"");
+    assert_snapshot!(other, @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"idempotency-mismatch","message":"the idempotency key was used for `echo` with another input","hint":"take another key for another call","details":{"id":"ID"}}}
+    "#);
     let waited = world.run(&["run", "echo", "text=a", "--idempotency-key=k1", "--wait"]);
     assert_eq!((waited.exit, &waited.json()["data"]), (0, &Value::from("a")), "{waited}");
 }

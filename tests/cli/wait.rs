@@ -37,7 +37,11 @@ fn running_out_of_time_is_no_error() {
 fn a_failed_task_says_what_happened() {
     let world = world();
     let id = world.start("fail", &json!({}));
-    assert_snapshot!(world.run(&["wait", &id]), @"");
+    assert_snapshot!(world.run(&["wait", &id]), @r#"
+    exit: 1
+    --- stdout
+    {"id":"ID","tool":"fail","input":{},"status":"failed","result_file":"MAILBOX/results/result-ID.json","success":false,"error":{"code":"process-failed","message":"`sh` ended with status 3: sorry","details":{"exit_code":3,"stdout":"","stderr":"sorry\n"}},"created_at":"TIME","finished_at":"TIME","_meta":{"duration_ms":N,"attempts":1}}
+    "#);
 }
 
 #[test]
@@ -69,9 +73,21 @@ fn the_path_of_the_result_file_is_as_good_as_the_id() {
 #[test]
 fn an_unknown_task_is_told_at_once() {
     let world = world();
-    assert_snapshot!(world.run(&["wait", "01a1fce914ce72a8be531d1bffc6ef06"]), @"");
-    assert_snapshot!(world.run(&["read", "../../etc/passwd"]), @"");
-    assert_snapshot!(world.run(&["cancel", "01a1fce914ce72a8be531d1bffc6ef06"]), @"");
+    assert_snapshot!(world.run(&["wait", "01a1fce914ce72a8be531d1bffc6ef06"]), @r#"
+    exit: 3
+    --- stderr
+    {"error":{"code":"unknown-task","message":"no task `ID` in the mailbox `MAILBOX`","hint":"the tasks that are there: agent-magic-tool tasks"}}
+    "#);
+    assert_snapshot!(world.run(&["read", "../../etc/passwd"]), @r#"
+    exit: 3
+    --- stderr
+    {"error":{"code":"unknown-task","message":"`passwd` is no task id; an id has 32 hexadecimal digits","hint":"the tasks that are there: agent-magic-tool tasks"}}
+    "#);
+    assert_snapshot!(world.run(&["cancel", "01a1fce914ce72a8be531d1bffc6ef06"]), @r#"
+    exit: 3
+    --- stderr
+    {"error":{"code":"unknown-task","message":"no open task `ID`","hint":"a task that ended cannot be cancelled: agent-magic-tool tasks"}}
+    "#);
 }
 
 #[test]

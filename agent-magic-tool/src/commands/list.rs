@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::launch;
 
 /// Enough to choose from, few enough to read.
-const LIMIT_WITH_QUERY: usize = 5;
+const LIMIT_WITH_QUERY: usize = 10;
 const LIMIT: usize = 20;
 /// How many of those beyond the limit are named.
 const ALSO_NAMED: usize = 10;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// What it should do, in your own words
     #[arg(long, short, value_name = "WORDS")]
     query: Option<String>,
-    /// How many at most [default: 5 with a query, 20 without]
+    /// How many at most [default: 10 with a query, 20 without]
     #[arg(long, short, value_name = "N")]
     limit: Option<usize>,
     #[arg(long, value_enum, default_value_t = Format::Json)]
