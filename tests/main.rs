@@ -4,5 +4,6 @@
 
 mod cli;
 mod executor;
+mod myworld;
 mod tidy;
 mod world;

@@ -9,7 +9,7 @@ mod answers;
 mod bench;
 #[path = "http/cancellation.rs"]
 mod cancellation;
-#[path = "http/myworld.rs"]
+#[path = "../../tests/myworld.rs"]
 mod myworld;
 #[path = "http/packs.rs"]
 mod packs;

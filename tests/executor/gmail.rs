@@ -5,10 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::myworld;
 use crate::world::{Ran, World};
-
-#[path = "../../executor/tests/http/myworld.rs"]
-mod myworld;
 
 /// A world whose Gmail is `far`.
 fn connected(far: &myworld::World, token: &str) -> World {

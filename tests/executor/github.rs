@@ -1,0 +1,36 @@
+//! A second pack through the whole of it: GitHub's issues, written and found again.
+
+use serde_json::json;
+
+use crate::myworld;
+use crate::world::World;
+
+#[tokio::test]
+async fn an_issue_is_opened_once_and_found_again() {
+    let Some(far) = myworld::World::start().await else { return };
+    let world = World::new();
+    let endpoint = far.endpoint("api.github.com");
+    world.configure(&format!(
+        "[confirm]\nwrites = \"allow\"\n[http.endpoints]\n\"https://api.github.com\" = \"{endpoint}\"\n"
+    ));
+    world.run_with(&["secret", "set", "github"], &far.github_token);
+
+    let opened = world.result_of(
+        "github_create_issue",
+        &json!({"owner": "acme", "repo": "api", "title": "年度报告 is late", "body": "Again."}),
+    );
+    assert_eq!(opened["status"], "succeeded", "{opened}");
+    // As GitHub's, the search's index lags behind.
+    far.advance(3600).await;
+    let found = world.result_of("github_search_issues", &json!({"query": "repo:acme/api is:issue 年度报告"}));
+    assert_eq!(
+        (&found["data"]["total_count"], &found["data"]["items"][0]["title"]),
+        (&json!(1), &json!("年度报告 is late")),
+        "{found}"
+    );
+    let calls =
+        far.calls().await.into_iter().filter(|call| {
+            call["tool"].as_str().is_some_and(|tool| tool.contains("issues") && tool.contains("create"))
+        });
+    assert_eq!(calls.count(), 1);
+}

@@ -1,0 +1,170 @@
+//! Killed at any moment, the executor loses nothing, and does nothing twice that must not be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::load::{Ending, torture_readers};
+use crate::myworld;
+use crate::world::{World, until};
+
+/// Each writes its name into a file of its own when it takes effect, then takes a moment.
+fn marking(annotations: &Value) -> Value {
+    json!({
+        "description": "Leaves a mark and takes a moment.",
+        "input": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        "annotations": annotations, "confirm": "never",
+        "run": {"process": {"argv": ["sh", "-c", "echo x >> \"marks/$1\"; sleep 0.05", "mark", "{{ name }}"], "folder": "."}}
+    })
+}
+
+#[tokio::test]
+async fn killed_at_a_random_moment_every_task_ends_and_none_that_must_not_ran_twice() {
+    const TASKS: usize = 200;
+    const AT_ONCE: usize = 8;
+    const KILLS: usize = 3;
+    let far = myworld::World::start().await;
+    let world = World::new();
+    let endpoints = far.as_ref().map(|far| {
+        format!("[http.endpoints]\n\"https://gmail.googleapis.com\" = \"{}\"\n", far.endpoint("gmail.googleapis.com"))
+    });
+    world.configure(&format!("[confirm]\nwrites = \"allow\"\n{}", endpoints.unwrap_or_default()));
+    if let Some(far) = &far {
+        world.run_with(&["secret", "set", "google"], &far.google_token);
+    }
+    fs::create_dir(world.folder().join("marks")).expect("made");
+    world.define(
+        "marks.json",
+        &json!({
+            "once": marking(&json!({})),
+            "idempotent": marking(&json!({"idempotentHint": true})),
+            "readonly": marking(&json!({"readOnlyHint": true}))
+        }),
+    );
+    let mail = if far.is_some() { "gmail_send_message" } else { "once" };
+    let kinds = ["once", "idempotent", "readonly", mail];
+    // The moments: after how many accepted tasks. From the clock, and told if it fails.
+    let seed = std::time::UNIX_EPOCH.elapsed().expect("a clock").subsec_nanos() as usize;
+    let moments: Vec<_> = (0..KILLS).map(|kill| (kill * TASKS + seed % TASKS) / KILLS).collect();
+    let (next, accepted, stop) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| torture_readers(&world, &stop));
+        let ending = Ending(&stop);
+        let callers: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= TASKS {
+                            return;
+                        }
+                        let (kind, name) = (kinds[number % kinds.len()], format!("m{number}"));
+                        let input = match kind {
+                            "gmail_send_message" => json!({"to": ["bob@example.com"], "subject": name, "body": "x"}),
+                            _ => json!({"name": name}),
+                        };
+                        let id = world.start(kind, &input);
+                        accepted.lock().expect("nobody panicked").insert(id, (kind, name));
+                    }
+                })
+            })
+            .collect();
+        for moment in &moments {
+            until("so many were accepted", || accepted.lock().expect("nobody panicked").len() >= *moment);
+            world.kill_executor();
+        }
+        for caller in callers {
+            caller.join().expect("a caller");
+        }
+        // One more, with all of the rest open; then any command.
+        world.kill_executor();
+        assert_eq!(world.run(&["list", "--format=names"]).exit, 0);
+        for id in accepted.lock().expect("nobody panicked").keys() {
+            until("the task has ended", || world.result_file(id)["status"] != "pending");
+        }
+        drop(ending);
+        reader.join().expect("a reader that saw only whole files");
+    });
+    let accepted = accepted.into_inner().expect("nobody panicked");
+    assert_eq!(accepted.len(), TASKS, "killed after {moments:?}");
+    let mut happened: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in fs::read_dir(world.folder().join("marks")).expect("a folder").flatten() {
+        let lines = fs::read_to_string(entry.path()).expect("a mark").lines().count();
+        happened.insert(entry.file_name().to_str().expect("a name").to_owned(), lines);
+    }
+    if let Some(far) = &far {
+        for message in far.sent().await {
+            let headers = message["payload"]["headers"].as_array().expect("headers").clone();
+            let subject = headers.iter().find(|header| header["name"] == "Subject").expect("a subject");
+            *happened.entry(subject["value"].as_str().expect("a text").to_owned()).or_default() += 1;
+        }
+    }
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    for (id, (kind, name)) in &accepted {
+        let file = world.result_file(id);
+        let times = happened.get(name).copied().unwrap_or(0);
+        let status = file["status"].as_str().expect("a status");
+        *ends.entry(format!("{kind} {status}")).or_default() += 1;
+        let told = format!("{kind} {name} happened {times} times, killed after {moments:?}: {file}");
+        match (*kind, status) {
+            ("idempotent" | "readonly", _) => assert!(status == "succeeded" && times >= 1, "{told}"),
+            (_, "succeeded") => assert_eq!(times, 1, "{told}"),
+            (_, "unknown") => assert!(times <= 1 && file["error"]["hint"].is_string(), "{told}"),
+            _ => panic!("{told}"),
+        }
+    }
+    assert!(ends.keys().any(|end| end.ends_with("succeeded")), "{ends:?}");
+}
+
+#[test]
+fn what_was_queued_when_it_was_killed_runs_once() {
+    let world = World::new();
+    world.configure("[confirm]\nwrites = \"allow\"\n[executor]\nconcurrency = 1\n");
+    fs::create_dir(world.folder().join("marks")).expect("made");
+    world.define("marks.json", &json!({"once": marking(&json!({}))}));
+    let ids: Vec<_> = (0..10).map(|number| world.start("once", &json!({"name": format!("m{number}")}))).collect();
+    world.kill_executor();
+    let ran = world.run(&[&["wait"], ids.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
+    let files = ran.json();
+    let files = files.as_array().expect("ten results");
+    let ended = |status: &str| files.iter().filter(|file| file["status"] == status).count();
+    assert_eq!(ended("succeeded") + ended("unknown"), 10, "{ran}");
+    assert!(ended("unknown") <= 1, "at most the one that was running: {ran}");
+    for (number, _) in ids.iter().enumerate() {
+        let mark = world.folder().join(format!("marks/m{number}"));
+        let lines = fs::read_to_string(mark).map(|text| text.lines().count()).unwrap_or(0);
+        assert!(lines <= 1, "m{number} happened {lines} times");
+    }
+}
+
+#[test]
+fn a_program_that_outlived_its_executor_is_not_started_beside_itself() {
+    let world = World::new();
+    world.define(
+        "count.json",
+        &json!({"count": {"description": "Counts its starts.", "input": {}, "confirm": "never",
+        "run": {"process": {"argv": ["sh", "-c", "echo x >> starts; sleep 0.3"], "folder": "."}}}}),
+    );
+    let id = world.start("count", &json!({}));
+    until("it has started", || world.folder().join("starts").exists());
+    world.kill_executor();
+    let ended = world.run(&["wait", &id]);
+    assert_eq!((ended.exit, &ended.json()["status"]), (1, &json!("unknown")), "{ended}");
+    assert_eq!(fs::read_to_string(world.folder().join("starts")).expect("a count"), "x\n");
+}
+
+#[test]
+fn a_result_file_that_was_lost_is_written_again() {
+    let world = World::new();
+    let ended = world.result_of("files_list", &json!({}));
+    let id = ended["id"].as_str().expect("an id");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    fs::remove_file(world.mailbox().join(format!("results/result-{id}.json"))).expect("removed");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    until("the result is back", || world.mailbox().join(format!("results/result-{id}.json")).exists());
+    assert_eq!(world.result_file(id)["data"], ended["data"]);
+}

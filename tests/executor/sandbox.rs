@@ -1,0 +1,78 @@
+//! From inside a sandbox like those of coding agents: no sockets, no network, everything read-only
+//! but the mailbox.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::world::{PROGRAM, Ran, World};
+
+/// Forbids `socket` and `socketpair` on x86-64 with EPERM; everything else is allowed. Classic BPF,
+/// as `seccomp(2)` takes it: code, jump if true, jump if false, operand.
+const NO_SOCKETS: [(u16, u8, u8, u32); 7] = [
+    (0x20, 0, 0, 4),           // load the architecture
+    (0x15, 0, 4, 0xC000_003E), // another than x86-64: allow
+    (0x20, 0, 0, 0),           // load the system call's number
+    (0x15, 1, 0, 41),          // socket: refuse
+    (0x15, 0, 1, 53),          // socketpair: refuse
+    (0x06, 0, 0, 0x0005_0001), // EPERM
+    (0x06, 0, 0, 0x7FFF_0000), // allow
+];
+
+/// The program with `arguments` inside the sandbox; `None` where there is none to be had.
+fn inside(world: &World, arguments: &[&str]) -> Option<Ran> {
+    let filter = world.folder().join("no-sockets.bpf");
+    let bytes = NO_SOCKETS.iter().flat_map(|(code, yes, no, operand)| {
+        [code.to_le_bytes().as_slice(), &[*yes, *no], operand.to_le_bytes().as_slice()].concat()
+    });
+    fs::write(&filter, bytes.collect::<Vec<u8>>()).expect("written");
+    fs::create_dir_all(world.mailbox()).expect("made");
+    let script = r#"exec 10<"$1"; mailbox=$2; shift 2
+        exec bwrap --ro-bind / / --dev /dev --proc /proc --bind "$mailbox" "$mailbox" --unshare-net --unshare-pid \
+            --die-with-parent --seccomp 10 -- "$@""#;
+    let filter = filter.display().to_string();
+    let mailbox = world.mailbox().display().to_string();
+    let words = [&["-c", script, "sandbox", &filter, &mailbox, PROGRAM], arguments].concat();
+    let mut command = world.within("bash", &words);
+    is_available(&mut world.within("bash", &["-c", script, "sandbox", &filter, &mailbox, "true"]))
+        .then(|| world.ran(&command.output().expect("bash")))
+}
+
+#[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
+fn is_available(command: &mut Command) -> bool {
+    let tried = command.output().expect("bash");
+    if !tried.status.success() {
+        eprintln!("SKIPPED: no bubblewrap sandbox here: {}", String::from_utf8_lossy(&tried.stderr).trim());
+    }
+    tried.status.success()
+}
+
+#[test]
+fn everything_that_an_agent_needs_works_against_an_executor_outside() {
+    let world = World::new();
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let Some(listed) = inside(&world, &["list", "tools", "--query=list files of a folder", "--format=names"]) else {
+        return;
+    };
+    assert_eq!((listed.exit, &listed.json()[0]), (0, &json!("files_list")), "{listed}");
+    let Some(ran) = inside(&world, &["run", "files_list", "path=."]) else { return };
+    assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("pending")), "{ran}");
+    let id = ran.json()["id"].as_str().expect("an id").to_owned();
+    let Some(waited) = inside(&world, &["wait", &id]) else { return };
+    assert_eq!((waited.exit, &waited.json()["status"]), (0, &json!("succeeded")), "{waited}");
+    let Some(read) = inside(&world, &["read", &id, "--jq", ".entries | length"]) else { return };
+    assert_eq!((read.exit, read.json().as_u64()), (0, Some(1)), "{read}");
+    let Some(slow) = inside(&world, &["run", "files_list", "--wait"]) else { return };
+    assert_eq!((slow.exit, &slow.json()["status"]), (0, &json!("succeeded")), "{slow}");
+}
+
+#[test]
+fn none_is_started_inside_and_it_says_what_a_human_should_do() {
+    let world = World::new();
+    let Some(ran) = inside(&world, &["run", "files_list"]) else { return };
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{ran}");
+    assert!(ran.error()["hint"].as_str().is_some_and(|hint| hint.contains("agent-magic-tool executor start")), "{ran}");
+    assert!(fs::read_dir(world.mailbox().join("inbox")).expect("a folder").next().is_none(), "nothing is left");
+    assert!(world.executor().is_none());
+}
