@@ -61,11 +61,8 @@ fn tell(stage: &Stage<'_>) -> Result<Exit, Error> {
 
     stage.say("A developer adds a subtool by dropping in a file. No restart, no change of any prompt:")?;
     let file = stage.home().join(".config/agent-magic-tool/subtools/archive.json");
-    write(&file, &format!("{definition:#}\n"))?;
-    stage.print(&format!(
-        "{} ~/.config/agent-magic-tool/subtools/archive.json\n{definition:#}\n",
-        stage.prompt("cat")
-    ))?;
+    write(&file, DROPPED_IN)?;
+    stage.print(&format!("{}\n{DROPPED_IN}", stage.prompt("cat ~/.config/agent-magic-tool/subtools/archive.json")))?;
     let receipt = stage.shell("agent-magic-tool run archive_notes", &["run", "archive_notes"])?;
     stage.say("This one takes a second. Until then the file says so:")?;
     stage.cat(text(&receipt, "result_file"))?;
