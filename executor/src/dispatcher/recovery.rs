@@ -11,7 +11,7 @@ use crate::task::{ErrorBody, State, Step, Task};
 
 /// How often in all, beyond its declared retries, a task is started that never reported: what
 /// takes its executor down each time must not do so for ever.
-const MOST_LOST: u32 = 3;
+pub(super) const MOST_LOST: u32 = 3;
 
 impl Dispatcher {
     /// Takes over the tasks that an executor before us left open; called once, before any event.

@@ -86,7 +86,7 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
 /// is indented further.
 pub fn is_final(text: &[u8]) -> bool {
     let pending = b"\n  \"status\": \"pending\"";
-    text.ends_with(b"}\n") && !text.windows(pending.len()).any(|part| part == pending)
+    text.ends_with(b"\n}\n") && !text.windows(pending.len()).any(|part| part == pending)
 }
 
 /// What a model reads while the task is open.
