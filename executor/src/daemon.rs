@@ -181,13 +181,15 @@ impl Daemon {
     }
 
     fn work(&mut self, woken: &Receiver<Wake>, idle: Duration) -> Result<Ended, DaemonError> {
+        let program = Program::current();
         let watch = self.watch();
         self.listen_for_stop()?;
         self.recover()?;
         self.look(&watch)?;
         self.restore()?;
-        let program = Program::current();
-        let (mut active, mut idle_since, mut next_sweep) = (Instant::now(), Instant::now(), Instant::now());
+        // When something last happened, and when there was last an open task.
+        let (mut active, mut busy) = (Instant::now(), Instant::now());
+        let mut next_sweep = Instant::now();
         loop {
             if !self.is_in_office() {
                 return Ok(Ended::Evicted);
@@ -204,43 +206,14 @@ impl Daemon {
                 return Ok(Ended::Upgraded);
             }
             let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
-            if self.dispatcher.is_idle() {
-                let still = idle.saturating_sub(idle_since.max(active).elapsed());
-                if still.is_zero() {
-                    return Ok(Ended::Idle);
-                }
-                patience = patience.min(still);
+            if !self.dispatcher.is_idle() {
+                busy = Instant::now();
+            } else if busy.max(active).elapsed() >= idle {
+                return Ok(Ended::Idle);
             } else {
-                idle_since = Instant::now();
+                patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            if self.publisher.is_behind() {
-                patience = patience.min(publish::TRY_AGAIN);
-            }
-            if let Some(deadline) = self.dispatcher.next_deadline() {
-                let until = clock::now().duration_until(deadline);
-                patience = patience.min(Duration::try_from(until).unwrap_or_default());
-            }
-            let mut events = Vec::new();
-            let first = match woken.recv_timeout(patience) {
-                Ok(wake) => Some(wake),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
-            };
-            let mut stop = false;
-            for wake in first.into_iter().chain(woken.try_iter()) {
-                match wake {
-                    Wake::Finished(finished) => events.push(Event::Finished(finished)),
-                    Wake::Look => {}
-                    Wake::Stop => stop = true,
-                }
-            }
-            if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= clock::now()) {
-                events.push(Event::Tick);
-            }
-            if stop {
-                // What finished is recorded; what would start in its place is not started.
-                events.insert(0, Event::Drain);
-            }
+            let (events, stop) = self.wait(woken, patience);
             if !events.is_empty() {
                 active = Instant::now();
                 self.turn(events, Vec::new())?;
@@ -249,6 +222,38 @@ impl Daemon {
                 return Ok(Ended::Asked);
             }
         }
+    }
+
+    /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
+    fn wait(&self, woken: &Receiver<Wake>, mut patience: Duration) -> (Vec<Event>, bool) {
+        if self.publisher.is_behind() {
+            patience = patience.min(publish::TRY_AGAIN);
+        }
+        if let Some(deadline) = self.dispatcher.next_deadline() {
+            let until = clock::now().duration_until(deadline);
+            patience = patience.min(Duration::try_from(until).unwrap_or_default());
+        }
+        let first = match woken.recv_timeout(patience) {
+            Ok(wake) => Some(wake),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
+        };
+        let (mut events, mut stop) = (Vec::new(), false);
+        for wake in first.into_iter().chain(woken.try_iter()) {
+            match wake {
+                Wake::Finished(finished) => events.push(Event::Finished(finished)),
+                Wake::Look => {}
+                Wake::Stop => stop = true,
+            }
+        }
+        if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= clock::now()) {
+            events.push(Event::Tick);
+        }
+        if stop {
+            // First, so that nothing is started in the place of what finished.
+            events.insert(0, Event::Drain);
+        }
+        (events, stop)
     }
 
     fn is_in_office(&self) -> bool {

@@ -5,10 +5,12 @@
 //! taken/     requests that the executor is about to answer
 //! answers/   what is no result file: refusals, plans, the state of the executor
 //! results/   one file for each task, replaced atomically until it is final
+//! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
 //! ```
 //!
 //! Whoever renames a request first has it: the executor into `taken/`, or the caller who withdraws
-//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`.
+//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`;
+//! what is swept is `mailbox/sweep.rs`.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -81,7 +81,7 @@ mod tests {
     fn polling_is_fast_after_activity_and_slow_when_quiet() {
         assert_eq!(polling_pause(Duration::ZERO), Duration::from_millis(5));
         assert_eq!(polling_pause(Duration::from_millis(500)), Duration::from_millis(50));
-        assert_eq!(polling_pause(Duration::from_secs(3600)), Duration::from_secs(1));
+        assert_eq!(polling_pause(Duration::from_hours(1)), Duration::from_secs(1));
     }
 
     #[test]

@@ -43,8 +43,8 @@ enum Act {
     Interrupt,
     /// The executor is killed: between turns, or before the actions of `event` were carried out.
     Crash,
-    CrashAfterCommit(Box<Act>),
-    CrashBeforeCommit(Box<Act>),
+    CrashAfterCommit(Box<Self>),
+    CrashBeforeCommit(Box<Self>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +111,7 @@ struct Model {
     /// it reported so.
     affected: BTreeSet<TaskId>,
     ends: BTreeMap<TaskId, End>,
+    draining: bool,
 }
 
 impl Model {
@@ -124,6 +125,7 @@ impl Model {
             running: Vec::new(),
             affected: BTreeSet::new(),
             ends: BTreeMap::new(),
+            draining: false,
         }
     }
 
@@ -201,7 +203,10 @@ impl Model {
                 self.now += SignedDuration::from_millis(*milliseconds);
                 Event::Tick
             }
-            Act::Drain => Event::Drain,
+            Act::Drain => {
+                self.draining = true;
+                Event::Drain
+            }
             Act::Interrupt => Event::Interrupt,
             Act::Crash | Act::CrashAfterCommit(_) | Act::CrashBeforeCommit(_) => unreachable!("crashes are no events"),
         })
@@ -245,6 +250,7 @@ impl Model {
         for action in actions {
             match action {
                 Action::Perform { task, .. } => {
+                    assert!(!self.draining, "nothing starts any more");
                     let stored = self.store.task(task.id).expect("read").expect("stored");
                     assert_eq!(
                         (stored.state, stored.attempt),
@@ -282,6 +288,7 @@ impl Model {
     fn crash(&mut self) {
         self.affected.extend(self.running.drain(..).map(|(id, _)| id));
         self.dispatcher = Dispatcher::new(limits(2));
+        self.draining = false;
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {
@@ -303,6 +310,7 @@ impl Model {
             self.play(&Act::Finish { which: 0, how: How::Succeeds });
         }
         assert!(self.dispatcher.is_idle(), "every task ends");
+        assert_eq!(self.dispatcher.lines.next(|_| true), None, "none that ended stays in line");
         assert_eq!(self.ends.len(), self.known.len());
         assert_eq!(self.store.open_tasks().expect("read"), []);
     }

@@ -395,7 +395,7 @@ fn a_queued_task_is_cancelled_at_once_and_never_runs() {
     bench.fail(running, Why::Failure, Again::Later, Effect::Possible);
     bench.cancel(running, 1);
     assert_eq!((bench.state(running), bench.dispatcher.next_deadline()), (State::Cancelled, None));
-    bench.pass(Duration::from_secs(60));
+    bench.pass(Duration::from_mins(1));
     assert_eq!(bench.handle(Event::Tick).performed, []);
     assert!(bench.dispatcher.is_idle());
 }
@@ -445,7 +445,7 @@ fn an_end_that_comes_too_late_changes_nothing() {
     let mut bench = Bench::new(limits(1));
     let id = bench.start(EffectClass::Read, &definition(json!({"retries": {"times": 3}})));
     bench.fail(id, Why::Failure, Again::Later, Effect::None);
-    bench.pass(Duration::from_secs(60));
+    bench.pass(Duration::from_mins(1));
     assert_eq!(bench.handle(Event::Tick).performed, [id]);
     let late =
         End { at: bench.now, outcome: Outcome::Data(json!("of the first attempt")), meta: serde_json::Map::new() };

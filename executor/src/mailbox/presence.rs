@@ -130,3 +130,43 @@ fn whole_file() -> libc::flock {
         l_pid: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { pid: 1, version: "0".to_owned(), subtools: Vec::new(), started_at: jiff::Timestamp::UNIX_EPOCH }
+    }
+
+    fn office(mailbox: &Mailbox) -> Presence {
+        mailbox.take_office(&identity()).expect("it works").expect("nobody has it")
+    }
+
+    #[test]
+    fn a_lock_is_current_until_the_mailbox_is_removed_or_another_is_in_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("mailbox");
+        let first = office(&Mailbox::open(&root).expect("it opens"));
+        assert!(first.is_current());
+        fs::remove_dir_all(&root).expect("removed");
+        assert!(!first.is_current());
+        let second = office(&Mailbox::open(&root).expect("it opens"));
+        assert!(!first.is_current() && second.is_current());
+    }
+
+    #[test]
+    fn only_a_new_mailbox_lacks_what_an_earlier_one_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("mailbox");
+        let mailbox = Mailbox::open(&root).expect("it opens");
+        let mut first = office(&mailbox);
+        assert!(!first.is_restored());
+        for _ in 0..2 {
+            first.mark_restored().expect("written");
+            assert!(first.is_restored());
+        }
+        drop(first);
+        assert!(office(&mailbox).is_restored(), "it outlives its executor");
+    }
+}

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a busy machine; a test that waits for it has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 const FOLDER: &str = "AGENT_MAGIC_TOOL_TEST_EXECUTOR";
 const ENDED: &str = "AGENT_MAGIC_TOOL_TEST_ENDED";
