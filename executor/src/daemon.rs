@@ -37,6 +37,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::task::{Outcome, Task, TaskId};
 
+mod commit;
 mod program;
 mod publish;
 mod record;
@@ -338,7 +339,7 @@ impl Daemon {
 
     /// First what must be durable, then the rest.
     fn carry_out(&mut self, effects: Effects) -> Result<(), DaemonError> {
-        self.store.commit(&effects.changes)?;
+        commit::commit(self.store.as_mut(), &effects.changes)?;
         for action in effects.actions {
             match action {
                 Action::Publish(task) => self.publish(&task),

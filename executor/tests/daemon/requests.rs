@@ -134,3 +134,43 @@ fn hundreds_of_requests_at_once_are_all_answered() {
     }
     eventually("the mailbox is tidy", || world.files().iter().all(|file| file.starts_with("results/")).then_some(()));
 }
+
+#[test]
+fn what_takes_too_long_is_ended_and_repeated_only_if_that_is_harmless() {
+    let world = World::new("");
+    let stuck = |annotations: &serde_json::Value| {
+        json!({"description": "d", "input": {"type": "object"}, "annotations": annotations, "confirm": "never",
+               "timeout": "300ms", "retries": {"times": 1, "backoff": "1ms"},
+               "run": {"process": {"argv": ["sh", "-c", "echo began >> \"$1\"; exec tail -f /dev/null", "sh", "{{ path }}"]}}})
+    };
+    let input = |name: &str| json!({"path": world.home().join(format!("{name}.log"))});
+    world.define("stuck", &json!({"once": stuck(&json!({})), "read_only": stuck(&json!({"readOnlyHint": true}))}));
+    let _executor = world.serve();
+    let (once, read) = (world.post_run("once", input("once")), world.post_run("read_only", input("read")));
+    for (id, attempts) in [(once, 1), (read, 2)] {
+        let result = world.wait(id);
+        assert_eq!(
+            (&result["status"], &result["error"]["code"], &result["_meta"]["attempts"]),
+            (&json!("timed_out"), &json!("timed-out"), &json!(attempts))
+        );
+    }
+    assert_eq!((world.arrivals("once"), world.arrivals("read")), (1, 2));
+}
+
+#[test]
+fn no_caller_waits_behind_the_many_tasks_of_another() {
+    let world = World::new("concurrency = 1");
+    let _executor = world.serve();
+    let first = world.arrive("gate", "gate");
+    let many: Vec<_> = (0..50).map(|number| world.post_run("say", json!({"text": number.to_string()}))).collect();
+    for id in &many {
+        world.reply(*id);
+    }
+    let other = world.post_as("other", Ask::Run(run("say", json!({"text": "other"}))));
+    world.reply(other);
+    world.open("gate");
+    world.wait(first);
+    let finished_at = |id| world.wait(id)["finished_at"].as_str().expect("a time").to_owned();
+    let before = many.iter().filter(|id| finished_at(**id) < finished_at(other)).count();
+    assert!(before <= 1, "{before} tasks of the other caller came first");
+}

@@ -148,8 +148,16 @@ impl World {
     }
 
     pub(crate) fn post(&self, ask: Ask) -> TaskId {
+        self.post_from(None, ask)
+    }
+
+    pub(crate) fn post_as(&self, session: &str, ask: Ask) -> TaskId {
+        self.post_from(Some(session.to_owned()), ask)
+    }
+
+    fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
         let id = TaskId::new();
-        let request = Request { v: VERSION, ask, session: None, folder: Some(self.home()) };
+        let request = Request { v: VERSION, ask, session, folder: Some(self.home()) };
         self.mailbox.post(id, &request).expect("posted");
         id
     }
