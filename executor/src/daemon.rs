@@ -273,6 +273,13 @@ impl Daemon {
     fn recover(&mut self) -> Result<(), DaemonError> {
         let desk = &self.desk;
         let open = self.store.open_tasks()?;
+        if let Some(window) = desk.longest_window() {
+            // A limit must outlast the executor, which ends whenever it is idle.
+            let ended = self.store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            for task in open.iter().chain(&ended).filter(|task| desk.rate_limit(&task.tool).is_some()) {
+                self.dispatcher.remember_call(&task.tool, task.created_at);
+            }
+        }
         let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;

@@ -3,6 +3,7 @@
 //! Knows the catalog and keeps it fresh; what becomes of an admitted task is the dispatcher's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::mailbox::Taken;
 use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
 use crate::policy::{self, Decision};
 use crate::runner::Order;
-use crate::subtool::Definition;
+use crate::subtool::{Definition, RateLimit, SubtoolName};
 use crate::task::{Caller, ErrorBody, State, Task, TaskId};
 
 #[derive(Debug)]
@@ -55,6 +56,16 @@ impl Desk {
     pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
         let subtool = self.catalog.get(task.tool.as_str())?;
         (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
+    }
+
+    /// The rate limit of a subtool, if it has one.
+    pub fn rate_limit(&self, tool: &SubtoolName) -> Option<RateLimit> {
+        self.catalog.get(tool.as_str())?.definition.rate_limit
+    }
+
+    /// The longest time over which any subtool's calls are counted.
+    pub fn longest_window(&self) -> Option<Duration> {
+        self.catalog.subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
     pub fn read(&self, taken: &Taken, now: Timestamp) -> Wish {

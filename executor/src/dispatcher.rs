@@ -155,6 +155,11 @@ impl Dispatcher {
         }
     }
 
+    /// Counts a call that an executor before us took, for the rate limit of its subtool.
+    pub fn remember_call(&mut self, tool: &SubtoolName, at: Timestamp) {
+        self.windows.count(tool, at);
+    }
+
     /// How many tasks are open, by state.
     pub fn counts(&self) -> BTreeMap<State, usize> {
         let mut counts = BTreeMap::new();

@@ -37,6 +37,9 @@ impl Windows {
     }
 
     pub(super) fn count(&mut self, tool: &SubtoolName, now: Timestamp) {
-        self.calls.entry(tool.clone()).or_default().push_back(now);
+        let window = self.calls.entry(tool.clone()).or_default();
+        // At the end, unless the clock was set back or calls are remembered out of order.
+        let place = window.partition_point(|at| *at <= now);
+        window.insert(place, now);
     }
 }

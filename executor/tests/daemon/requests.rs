@@ -174,3 +174,22 @@ fn no_caller_waits_behind_the_many_tasks_of_another() {
     let before = many.iter().filter(|id| finished_at(**id) < finished_at(other)).count();
     assert!(before <= 1, "{before} tasks of the other caller came first");
 }
+
+#[test]
+fn a_rate_limit_outlasts_the_executor() {
+    let world = World::new("");
+    world.define(
+        "limited",
+        &json!({"limited": {"description": "d", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+                            "rate_limit": {"calls": 2, "per": "24h"}, "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let call = || world.post_run("limited", json!({}));
+    for _ in 0..2 {
+        let executor = world.serve();
+        world.wait(call());
+        executor.stop();
+    }
+    let _executor = world.serve();
+    let Answer::Refused(error) = world.answer(call()) else { panic!("refused") };
+    assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows 2 calls per 24h"));
+}
