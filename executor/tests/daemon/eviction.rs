@@ -3,9 +3,10 @@
 use std::fs;
 
 use executor::mailbox::Mailbox;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, eventually};
 
 #[test]
 fn an_executor_whose_mailbox_is_gone_ends() {
@@ -27,20 +28,25 @@ fn an_executor_whose_mailbox_was_moved_away_ends() {
 
 #[test]
 fn its_successor_waits_until_nothing_of_it_runs_and_then_publishes_what_it_did() {
-    let world = World::new("grace = \"40s\"");
+    let world = World::new("grace = \"2s\"");
     let mut evicted = world.serve();
-    let running = world.arrive("gate", "gate");
+    let (passes, stays) = (world.arrive("gate", "passes"), world.arrive("gate", "stays"));
     fs::remove_dir_all(world.mailbox.root()).expect("removed");
     evicted.wait_for_log("the executor ends");
     Mailbox::open(world.mailbox.root()).expect("made anew");
     let successor = world.start();
-    let waiting = world.post_run("say", json!({"text": "new"}));
-    crate::world::eventually("the successor takes office", || world.mailbox.identity());
-    assert!(world.result(waiting).is_none() && !evicted.has_ended(), "two executors never work on one record");
-    world.open("gate");
-    assert_eq!(world.wait(waiting)["data"], "new");
-    assert!(evicted.has_ended() || evicted.end().ended == "Evicted", "it answered when the other was gone");
-    assert_eq!(world.wait(running)["status"], "succeeded");
-    assert_eq!(world.arrivals("gate"), 1);
+    let new = world.post_run("say", json!({"text": "new"}));
+    eventually("the successor takes office", || world.mailbox.identity());
+    world.open("passes");
+    assert_eq!(evicted.end().ended, "Evicted");
+
+    let (done, lost, new) = (world.wait(passes), world.wait(stays), world.wait(new));
+    assert_eq!([&done["status"], &lost["status"], &new["status"]], ["succeeded", "unknown", "succeeded"]);
+    assert_eq!((world.arrivals("passes"), world.arrivals("stays")), (1, 1));
+    let time = |text: &Value| text.as_str().expect("a text").parse::<Timestamp>().expect("a time");
+    assert!(
+        time(&new["created_at"]) >= time(&lost["finished_at"]),
+        "two executors never work on one record: {new} was accepted before {lost} ended"
+    );
     successor.stop();
 }

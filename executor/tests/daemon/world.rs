@@ -257,10 +257,6 @@ impl Executor {
         }
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
-        self.report.exists()
-    }
-
     pub(crate) fn end(&mut self) -> End {
         eventually("the executor ends", || self.child.try_wait().expect("it is our child"));
         let log = fs::read_to_string(&self.log).unwrap_or_default();
