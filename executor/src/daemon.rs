@@ -4,18 +4,21 @@
 //! of the turn in one transaction, and only then carries the actions out. While a commit is under
 //! way requests gather in the inbox; the next turn takes them all. Runners live on a runtime of
 //! their own and report through the same channel.
+//!
+//! Told to stop, it takes nothing more out of the inbox (the next executor does) and starts nothing;
+//! what runs has its grace, then it is interrupted and reports. When its mailbox is removed under
+//! it, it does the same, and publishes nothing more: it holds on to the record of tasks until it has
+//! ended, and the executor of the new mailbox, which waits for that, publishes what it recorded.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use notify::{RecursiveMode, Watcher as _};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -23,22 +26,28 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock;
 use crate::desk::{Desk, Wish};
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits, Why};
+use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits};
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
-use crate::mailbox::result::{Beside, render};
 use crate::mailbox::{Mailbox, MailboxError, Taken};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
-use crate::task::{Task, TaskId};
+use crate::task::{Outcome, Task, TaskId};
 
-/// How often the inbox is looked at when the file system gives no events.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// An answer that nobody collected.
-const STALE_ANSWER: Duration = Duration::from_mins(10);
+mod commit;
+mod program;
+mod publish;
+mod record;
+mod stop;
+mod sweep;
+mod watch;
+
+use program::Program;
+use publish::Publisher;
+use watch::Watch;
 
 /// Why the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +58,8 @@ pub enum Ended {
     Asked,
     /// Its program was replaced by another: start that one.
     Upgraded,
+    /// Its mailbox was removed; the next one is for another executor. Tasks may be open.
+    Evicted,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +74,9 @@ pub enum DaemonError {
     Config(#[from] crate::config::ConfigError),
     #[error("the HTTP client could not be made: {0}")]
     Http(String),
+    /// That one lost its mailbox, and did not end in time.
+    #[error("an earlier executor still works with the record of tasks in `{path}`")]
+    StillThere { path: PathBuf },
 }
 
 enum Wake {
@@ -78,17 +92,22 @@ struct Running {
 
 struct Daemon {
     mailbox: Mailbox,
-    _presence: Presence,
+    presence: Presence,
     identity: Identity,
     desk: Desk,
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
+    publisher: Publisher,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
+    keep: Duration,
     running: HashMap<TaskId, Running>,
     runtime: Runtime,
     tracker: TaskTracker,
+    /// Ends whatever listens for the daemon.
+    ended: CancellationToken,
     wake: Sender<Wake>,
+    _record: record::RecordLock,
 }
 
 /// Performs tasks until there is nothing to do for long, or somebody says stop.
@@ -103,6 +122,10 @@ pub fn run(places: &Places) -> Result<Ended, DaemonError> {
         started_at: clock::now(),
     };
     let Some(presence) = mailbox.take_office(&identity)? else { return Ok(Ended::NotNeeded) };
+    let (idle, grace, keep) = (config.executor.idle.get(), config.executor.grace.get(), config.executor.keep.get());
+    let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
+    let record = record::take(&places.executor(), patience)?
+        .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
     let store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
     let data_folder = places.data();
     let spool = places.executor().join("spool");
@@ -114,146 +137,164 @@ pub fn run(places: &Places) -> Result<Ended, DaemonError> {
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
-    let (idle, grace, keep) = (config.executor.idle.get(), config.executor.grace.get(), config.executor.keep.get());
     let limits = Limits { concurrency: config.executor.concurrency, open_tasks: config.executor.open_tasks };
     let daemon = Daemon {
         identity,
         desk: Desk::new(config.clone(), sources),
         dispatcher: Dispatcher::new(limits),
         store,
+        publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
         data_folder: data_folder.into(),
+        keep,
         running: HashMap::new(),
         runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
         tracker: TaskTracker::new(),
+        ended: CancellationToken::new(),
         wake,
         mailbox,
-        _presence: presence,
+        presence,
+        _record: record,
     };
-    daemon.serve(&woken, idle, grace, keep)
+    daemon.serve(&woken, idle, grace)
 }
 
 impl Daemon {
-    fn serve(
-        mut self,
-        woken: &Receiver<Wake>,
-        idle: Duration,
-        grace: Duration,
-        keep: Duration,
-    ) -> Result<Ended, DaemonError> {
-        let looking = Arc::new(AtomicBool::new(false));
-        let watcher = self.watch(&looking);
-        self.listen_for_stop()?;
-        self.recover(keep)?;
+    fn serve(mut self, woken: &Receiver<Wake>, idle: Duration, grace: Duration) -> Result<Ended, DaemonError> {
+        let outcome = self.work(woken, idle);
+        let outcome = match outcome {
+            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.is_in_office() => Ok(Ended::Evicted),
+            other => other,
+        };
+        let outcome = outcome.and_then(|ended| {
+            tracing::info!(?ended, "the executor ends");
+            if ended == Ended::Evicted {
+                self.publisher.fall_silent();
+            }
+            self.stop(woken, grace)?;
+            Ok(ended)
+        });
+        self.ended.cancel();
+        self.tracker.close();
+        // By now there is nothing to wait for but what no longer reports.
+        self.runtime.shutdown_timeout(Duration::from_millis(100));
+        outcome
+    }
+
+    fn work(&mut self, woken: &Receiver<Wake>, idle: Duration) -> Result<Ended, DaemonError> {
         let program = Program::current();
-        let mut quiet_since = Instant::now();
-        let ended = loop {
-            self.look(&looking)?;
+        let watch = self.watch();
+        self.listen_for_stop()?;
+        self.recover()?;
+        self.look(&watch)?;
+        self.restore()?;
+        // When something last happened, and when there was last an open task.
+        let (mut active, mut busy) = (Instant::now(), Instant::now());
+        let mut next_sweep = Instant::now();
+        loop {
+            if !self.is_in_office() {
+                return Ok(Ended::Evicted);
+            }
+            if self.look(&watch)? {
+                active = Instant::now();
+            }
+            if next_sweep <= Instant::now() {
+                self.sweep()?;
+                next_sweep = Instant::now() + sweep::EVERY;
+            }
+            self.publisher.catch_up(self.store.as_ref())?;
             if self.dispatcher.running() == 0 && program.was_replaced() {
-                break Ended::Upgraded;
+                return Ok(Ended::Upgraded);
             }
+            let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
             if !self.dispatcher.is_idle() {
-                quiet_since = Instant::now();
-            } else if quiet_since.elapsed() >= idle {
-                break Ended::Idle;
+                busy = Instant::now();
+            } else if busy.max(active).elapsed() >= idle {
+                return Ok(Ended::Idle);
+            } else {
+                patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            let mut patience =
-                if self.dispatcher.is_idle() { idle.saturating_sub(quiet_since.elapsed()) } else { idle };
-            if let Some(deadline) = self.dispatcher.next_deadline() {
-                let until = clock::now().duration_until(deadline);
-                patience = patience.min(Duration::try_from(until).unwrap_or_default());
-            }
-            if watcher.is_none() {
-                patience = patience.min(LOOK_AGAIN);
-            }
-            let mut events = Vec::new();
-            match woken.recv_timeout(patience) {
-                Ok(Wake::Stop) => break Ended::Asked,
-                Ok(Wake::Finished(finished)) => events.push(Event::Finished(finished)),
-                Ok(Wake::Look) => {}
-                Err(RecvTimeoutError::Timeout) => events.push(Event::Tick),
-                Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
-            }
-            let mut stop = false;
-            while let Ok(wake) = woken.try_recv() {
-                match wake {
-                    Wake::Finished(finished) => events.push(Event::Finished(finished)),
-                    Wake::Look => {}
-                    Wake::Stop => stop = true,
-                }
-            }
+            let (events, stop) = self.wait(woken, patience);
             if !events.is_empty() {
-                quiet_since = Instant::now();
+                active = Instant::now();
                 self.turn(events, Vec::new())?;
             }
             if stop {
-                break Ended::Asked;
+                return Ok(Ended::Asked);
             }
-        };
-        self.stop(woken, grace)?;
-        Ok(ended)
+        }
     }
 
-    /// Wakes us when something lands in the inbox; `None` where the file system gives no events.
-    fn watch(&self, looking: &Arc<AtomicBool>) -> Option<notify::RecommendedWatcher> {
-        let (wake, looking) = (self.wake.clone(), Arc::clone(looking));
-        let watcher = notify::recommended_watcher(move |_: notify::Result<notify::Event>| {
-            if !looking.swap(true, Ordering::AcqRel) && wake.send(Wake::Look).is_err() {
+    /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
+    fn wait(&self, woken: &Receiver<Wake>, mut patience: Duration) -> (Vec<Event>, bool) {
+        if self.publisher.is_behind() {
+            patience = patience.min(publish::TRY_AGAIN);
+        }
+        if let Some(deadline) = self.dispatcher.next_deadline() {
+            let until = clock::now().duration_until(deadline);
+            patience = patience.min(Duration::try_from(until).unwrap_or_default());
+        }
+        let first = match woken.recv_timeout(patience) {
+            Ok(wake) => Some(wake),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
+        };
+        let (mut events, mut stop) = (Vec::new(), false);
+        for wake in first.into_iter().chain(woken.try_iter()) {
+            match wake {
+                Wake::Finished(finished) => events.push(Event::Finished(finished)),
+                Wake::Look => {}
+                Wake::Stop => stop = true,
+            }
+        }
+        if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= clock::now()) {
+            events.push(Event::Tick);
+        }
+        if stop {
+            // First, so that nothing is started in the place of what finished.
+            events.insert(0, Event::Drain);
+        }
+        (events, stop)
+    }
+
+    fn is_in_office(&self) -> bool {
+        self.presence.is_current() && self.mailbox.is_whole()
+    }
+
+    fn watch(&self) -> Watch {
+        let wake = self.wake.clone();
+        Watch::new(&self.mailbox.inbox(), move || {
+            if wake.send(Wake::Look).is_err() {
                 tracing::trace!("the executor has ended");
             }
-        });
-        let armed = watcher.and_then(|mut watcher| {
-            watcher.watch(&self.mailbox.inbox(), RecursiveMode::NonRecursive)?;
-            Ok(watcher)
-        });
-        armed.inspect_err(|error| tracing::warn!(%error, "no file events: the inbox is polled")).ok()
+        })
     }
 
-    fn listen_for_stop(&self) -> io::Result<()> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let _inside = self.runtime.enter();
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let wake = self.wake.clone();
-        self.tracker.spawn_on(
-            async move {
-                tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-                if wake.send(Wake::Stop).is_err() {
-                    tracing::trace!("the executor has ended");
-                }
-            },
-            self.runtime.handle(),
-        );
-        Ok(())
-    }
-
-    fn recover(&mut self, keep: Duration) -> Result<(), DaemonError> {
-        let now = clock::now();
-        let oldest = now.checked_sub(keep).unwrap_or(Timestamp::MIN);
-        for id in self.store.forget(oldest)? {
-            self.mailbox.forget(id)?;
-            let data = self.data_folder.join(id.to_string());
-            if data.exists() {
-                fs::remove_file(data)?;
-            }
-        }
-        for task in self.store.ended_since(oldest)? {
-            if !self.mailbox.result_file(task.id).exists() {
-                self.publish(&task)?;
-            }
-        }
+    fn recover(&mut self) -> Result<(), DaemonError> {
         let desk = &self.desk;
         let open = self.store.open_tasks()?;
-        let effects = self.dispatcher.recover(open, now, |task| desk.definition_of(task));
+        if let Some(window) = desk.longest_window() {
+            // A limit must outlast the executor, which ends whenever it is idle.
+            let ended = self.store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            for task in open.iter().chain(&ended).filter(|task| desk.rate_limit(&task.tool).is_some()) {
+                self.dispatcher.remember_call(&task.tool, task.created_at);
+            }
+        }
+        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left)
     }
 
-    /// Takes what lies in the inbox.
-    fn look(&mut self, looking: &AtomicBool) -> Result<(), DaemonError> {
-        looking.store(false, Ordering::Release);
+    /// Takes what lies in the inbox; whether there was anything.
+    fn look(&mut self, watch: &Watch) -> Result<bool, DaemonError> {
+        watch.begin_look();
         let taken = self.mailbox.take_all()?;
-        if taken.is_empty() { Ok(()) } else { self.answer_all(taken) }
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        self.answer_all(taken)?;
+        Ok(true)
     }
 
     fn answer_all(&mut self, taken: Vec<Taken>) -> Result<(), DaemonError> {
@@ -265,7 +306,7 @@ impl Daemon {
         for request in taken {
             if let Some(known) = self.store.task(request.id)? {
                 // Accepted before a crash, and not told: its result file is the answer.
-                self.publish(&known)?;
+                self.publish(&known);
                 continue;
             }
             match self.desk.read(&request, now) {
@@ -292,6 +333,9 @@ impl Daemon {
         let now = clock::now();
         let mut effects = Effects::default();
         for event in events {
+            if let Event::Finished(finished) = &event {
+                self.running.remove(&finished.id);
+            }
             self.dispatcher.handle(event, now, &mut effects);
         }
         for (id, answer) in answers {
@@ -302,11 +346,11 @@ impl Daemon {
 
     /// First what must be durable, then the rest.
     fn carry_out(&mut self, effects: Effects) -> Result<(), DaemonError> {
-        self.store.commit(&effects.changes)?;
+        commit::commit(self.store.as_mut(), &effects.changes)?;
         for action in effects.actions {
             match action {
-                Action::Publish(task) => self.publish(&task)?,
-                Action::Answer(id, answer) => self.mailbox.answer(id, &answer)?,
+                Action::Publish(task) => self.publish(&task),
+                Action::Answer(id, answer) => self.publisher.answer(id, answer),
                 Action::Perform { task, definition } => {
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
                     let running = Running { cancel: cancel.clone(), reason: Arc::clone(&reason) };
@@ -336,26 +380,15 @@ impl Daemon {
         Ok(())
     }
 
-    fn publish(&mut self, task: &Task) -> Result<(), DaemonError> {
-        let mailbox = &self.mailbox;
-        let name = |extension: &str| mailbox.data_file(task.id, extension).display().to_string();
-        let file = render(task, self.equipment.config.executor.inline_bytes, name);
-        match file.beside {
-            Some(Beside::Json(data)) => fs::write(mailbox.data_file(task.id, "json"), data)?,
-            Some(Beside::File { path, extension }) => {
-                fs::copy(path, mailbox.data_file(task.id, extension))?;
-            }
-            None => {}
-        }
+    fn publish(&mut self, task: &Task) {
         if task.state.is_final() {
-            self.running.remove(&task.id);
             let code = match task.end.as_ref().map(|end| &end.outcome) {
-                Some(crate::task::Outcome::Error(error)) => error.code.as_str(),
+                Some(Outcome::Error(error)) => error.code.as_str(),
                 _ => "",
             };
             tracing::info!(id = %task.id, tool = %task.tool, state = %task.state, code, attempts = task.attempt, uid = task.caller.uid, "task ended");
         }
-        Ok(self.mailbox.publish(task.id, &file.text)?)
+        self.publisher.publish(task);
     }
 
     fn status(&self, now: Timestamp) -> Answer {
@@ -370,66 +403,4 @@ impl Daemon {
             "tasks": counts,
         }))
     }
-
-    /// Nothing new starts; what runs gets its grace, then is interrupted and reports.
-    fn stop(&mut self, woken: &Receiver<Wake>, grace: Duration) -> Result<(), DaemonError> {
-        let deadline = Instant::now() + grace;
-        let mut told = false;
-        while self.dispatcher.running() > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && !told {
-                told = true;
-                self.turn(vec![Event::Stop], Vec::new())?;
-            }
-            let patience = if told { grace.max(Duration::from_secs(5)) } else { left };
-            match woken.recv_timeout(patience) {
-                Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
-                Ok(Wake::Look | Wake::Stop) => {}
-                Err(_) if told => break,
-                Err(_) => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The file that this process was started from.
-struct Program {
-    path: Option<PathBuf>,
-    stamp: Option<(u64, u64, i64)>,
-}
-
-impl Program {
-    fn current() -> Self {
-        let path = std::env::current_exe().ok();
-        let stamp = path.as_deref().and_then(Self::stamp);
-        Self { path, stamp }
-    }
-
-    fn stamp(path: &Path) -> Option<(u64, u64, i64)> {
-        use std::os::unix::fs::MetadataExt as _;
-        fs::metadata(path).ok().map(|found| (found.dev(), found.ino(), found.mtime()))
-    }
-
-    fn was_replaced(&self) -> bool {
-        let now = self.path.as_deref().and_then(Self::stamp);
-        now.is_some() && now != self.stamp
-    }
-}
-
-/// Why an interrupted attempt was interrupted, for the log.
-impl std::fmt::Display for Why {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Failure => "failure",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Shutdown => "shutdown",
-        })
-    }
-}
-
-/// The age from which an answer that nobody collected is swept.
-pub const fn stale_answer() -> Duration {
-    STALE_ANSWER
 }

@@ -3,6 +3,7 @@
 //! Knows the catalog and keeps it fresh; what becomes of an admitted task is the dispatcher's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::mailbox::Taken;
 use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
 use crate::policy::{self, Decision};
 use crate::runner::Order;
-use crate::subtool::Definition;
+use crate::subtool::{Definition, RateLimit, SubtoolName};
 use crate::task::{Caller, ErrorBody, State, Task, TaskId};
 
 #[derive(Debug)]
@@ -55,6 +56,16 @@ impl Desk {
     pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
         let subtool = self.catalog.get(task.tool.as_str())?;
         (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
+    }
+
+    /// The rate limit of a subtool, if it has one.
+    pub fn rate_limit(&self, tool: &SubtoolName) -> Option<RateLimit> {
+        self.catalog.get(tool.as_str())?.definition.rate_limit
+    }
+
+    /// The longest time over which any subtool's calls are counted.
+    pub fn longest_window(&self) -> Option<Duration> {
+        self.catalog.subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
     pub fn read(&self, taken: &Taken, now: Timestamp) -> Wish {
@@ -159,4 +170,164 @@ fn invalid(subtool: &Subtool, problems: &[crate::schema::Problem]) -> ErrorBody 
     ErrorBody::new(Code::InvalidInput, message)
         .hint(format!("mend the fields below; the whole schema: agent-magic-tool inspect {}", subtool.name))
         .detail("problems", serde_json::to_value(problems).expect("problems are plain JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io;
+    use std::path::Path;
+
+    const DEFINITIONS: &str = r#"{
+        "greet": {
+            "description": "d",
+            "input": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "minLength": 1},
+                "times": {"type": "integer", "default": 1, "maximum": 3}}},
+            "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["echo", "{{ name }}", "{{ times }}"]}}
+        },
+        "send": {"description": "d", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
+    }"#;
+
+    fn desk(folder: &Path) -> Desk {
+        fs::create_dir_all(folder.join("subtools")).expect("a folder");
+        fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
+        let config = Config::default();
+        let sources = Sources::new(&config, folder, None);
+        Desk::new(config, sources)
+    }
+
+    fn taken(bytes: impl Into<Vec<u8>>) -> Taken {
+        Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()) }
+    }
+
+    fn asked(ask: &Value) -> Taken {
+        taken(json!({"v": VERSION, "ask": ask, "session": "s", "folder": "/home/a"}).to_string())
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_700_000_000).expect("a time")
+    }
+
+    fn refusal(wish: Wish) -> ErrorBody {
+        match wish {
+            Wish::Answered(Answer::Refused(error)) => error,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_that_fits_becomes_a_task_with_defaults_and_typed_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
+        let Wish::Run { task, definition } = desk.read(&taken, now()) else { panic!("a task") };
+        let expected = Task {
+            id: taken.id,
+            tool: "greet".parse().expect("a name"),
+            input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
+            definition_hash: task.definition_hash.clone(),
+            effect: crate::subtool::EffectClass::Read,
+            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()) },
+            idempotency_key: Some("k".to_owned()),
+            created_at: now(),
+            state: State::Accepted,
+            attempt: 0,
+            not_before: None,
+            end: None,
+        };
+        assert_eq!(*task, expected);
+        assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));
+        let Wish::Run { task, .. } = desk
+            .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
+        else {
+            panic!("a task")
+        };
+        assert_eq!(task.input["times"], 2, "a word takes the type that the schema names");
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_is_refused_with_what_repairs_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let refused = |ask: Value| refusal(desk.read(&asked(&ask), now()));
+        let unknown = refused(json!({"run": {"tool": "gret"}}));
+        assert_eq!((unknown.code, &unknown.details["nearest"][0]), (Code::UnknownSubtool, &json!("greet")));
+        assert!(unknown.hint.expect("a hint").contains("`greet`"));
+        let invalid = refused(json!({"run": {"tool": "greet", "input": {"name": "", "times": 4}}}));
+        assert_eq!(invalid.code, Code::InvalidInput);
+        assert_eq!(invalid.details["problems"].as_array().map(Vec::len), Some(2), "all problems at once: {invalid:?}");
+        let missing = refused(json!({"run": {"tool": "greet"}}));
+        assert!(missing.message.contains("name"), "{missing:?}");
+        assert_eq!(refused(json!({"run": {"tool": "send"}})).code, Code::NeedsConfirmation);
+    }
+
+    #[test]
+    fn a_file_that_is_no_request_is_refused_and_says_why() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let run = json!({"run": {"tool": "greet", "input": {"name": "x"}}});
+        for bytes in [
+            b"".to_vec(),
+            b"{".to_vec(),
+            b"[]".to_vec(),
+            b"\xff".to_vec(),
+            json!({"v": 1}).to_string().into_bytes(),
+            json!({"v": 1, "ask": run, "more": 1}).to_string().into_bytes(),
+            json!({"v": 1, "ask": {"run": {"tool": "greet", "inputs": {}}}}).to_string().into_bytes(),
+            json!({"v": 1, "ask": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
+        ] {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            assert_eq!(refusal(desk.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
+        }
+        let newer = refusal(desk.read(&taken(json!({"v": 2, "ask": run}).to_string()), now()));
+        assert!(newer.message.contains("version 2") && newer.hint.is_some(), "{newer:?}");
+        for (kind, code) in
+            [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
+        {
+            let unreadable = Taken { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()) };
+            assert_eq!(refusal(desk.read(&unreadable, now())).code, code);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_be_sent_and_whether_a_human_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        for (tool, asks) in [("greet", false), ("send", true)] {
+            let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
+            let Wish::Answered(Answer::Plan(plan)) = desk.read(&taken, now()) else { panic!("a plan") };
+            assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
+            assert!(plan["would_send"]["process"].is_object(), "{plan}");
+        }
+    }
+
+    #[test]
+    fn cancel_and_status_need_no_subtool() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let id = TaskId::new();
+        let wish = desk.read(&asked(&json!({"cancel": {"id": id}})), now());
+        assert!(matches!(wish, Wish::Cancel { task, uid: 1000 } if task == id));
+        assert!(matches!(desk.read(&asked(&json!("status")), now()), Wish::Status));
+    }
+
+    #[test]
+    fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut desk = desk(folder.path());
+        let Wish::Run { task, .. } =
+            desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
+        else {
+            panic!("a task")
+        };
+        fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
+        desk.refresh();
+        assert!(desk.definition_of(&task).is_some(), "a bad file hides no other");
+        fs::write(folder.path().join("subtools/test.json"), DEFINITIONS.replace("echo", "printf")).expect("written");
+        desk.refresh();
+        assert!(desk.definition_of(&task).is_none());
+    }
 }

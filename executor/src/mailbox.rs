@@ -5,10 +5,12 @@
 //! taken/     requests that the executor is about to answer
 //! answers/   what is no result file: refusals, plans, the state of the executor
 //! results/   one file for each task, replaced atomically until it is final
+//! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
 //! ```
 //!
 //! Whoever renames a request first has it: the executor into `taken/`, or the caller who withdraws
-//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`.
+//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`;
+//! what is swept is `mailbox/sweep.rs`.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -24,6 +26,7 @@ pub mod presence;
 mod reading;
 pub mod request;
 pub mod result;
+pub mod sweep;
 
 /// The largest request.
 pub const LARGEST_REQUEST: u64 = 1 << 20;
@@ -145,6 +148,7 @@ impl Mailbox {
                 left.push(read_request(id, &entry.path()));
             }
         }
+        left.sort_by_key(|request| request.id);
         Ok(left)
     }
 
@@ -163,10 +167,25 @@ impl Mailbox {
         replace(&self.result_file(id), text.as_bytes())
     }
 
+    /// Writes the data that a task's result file refers to; whole or not at all.
+    pub fn put_data(&self, id: TaskId, extension: &str, data: &mut impl io::Read) -> io::Result<()> {
+        replace_with(&self.data_file(id, extension), |file| io::copy(data, file).map(drop))
+    }
+
+    /// Whether a task's result file is there, whole and final.
+    pub fn is_final(&self, id: TaskId) -> bool {
+        fs::read(self.result_file(id)).is_ok_and(|text| result::is_final(&text))
+    }
+
+    /// Whether all its folders are still there.
+    pub fn is_whole(&self) -> bool {
+        [self.inbox(), self.taken(), self.answers(), self.results()].iter().all(|folder| folder.is_dir())
+    }
+
     /// Removes everything that belongs to a task.
     pub fn forget(&self, id: TaskId) -> io::Result<()> {
         gone(fs::remove_file(self.result_file(id)))?;
-        for extension in ["json", "txt", "bin"] {
+        for extension in sweep::EXTENSIONS {
             gone(fs::remove_file(self.data_file(id, extension)))?;
         }
         Ok(())
@@ -215,11 +234,15 @@ fn read_request(id: TaskId, path: &Path) -> Taken {
 
 /// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(bytes))
+}
+
+fn replace_with(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", TaskId::new()));
     let written = (|| {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
+        write(&mut file)?;
         fs::rename(&temporary, path)
     })();
     if written.is_err() {

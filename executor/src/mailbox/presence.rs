@@ -5,9 +5,9 @@
 //! closing any descriptor of the file would release it.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -19,7 +19,33 @@ use super::Mailbox;
 /// Held by the one executor of a mailbox, for as long as it lives.
 #[derive(Debug)]
 pub struct Presence {
-    _lock: File,
+    lock: File,
+    path: PathBuf,
+}
+
+impl Presence {
+    /// Whether the lock is still the one at its path.
+    ///
+    /// Not so when the mailbox was removed, by a cleaner of `/tmp` or by hand: another executor can
+    /// take office there, so this one must go. Looks at the path without opening it.
+    pub fn is_current(&self) -> bool {
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        match (self.lock.metadata(), fs::symlink_metadata(&self.path)) {
+            (Ok(held), Ok(found)) => identity(held) == identity(found),
+            _ => false,
+        }
+    }
+
+    /// Whether an executor brought this mailbox up to date before; a new one lacks the results that
+    /// an earlier mailbox at this path held.
+    pub fn is_restored(&self) -> bool {
+        self.lock.metadata().is_ok_and(|held| held.len() > 0)
+    }
+
+    pub fn mark_restored(&mut self) -> io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.write_all(b"restored\n")
+    }
 }
 
 /// Who the executor is, as it says itself; for people, never for decisions.
@@ -47,7 +73,7 @@ impl Mailbox {
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
             Ok(_) => {
                 super::replace(&self.identity_file(), &serde_json::to_vec(identity)?)?;
-                Ok(Some(Presence { _lock: lock }))
+                Ok(Some(Presence { lock, path: self.lock_file() }))
             }
             Err(nix::Error::EACCES | nix::Error::EAGAIN) => Ok(None),
             Err(error) => Err(error.into()),
@@ -102,5 +128,45 @@ fn whole_file() -> libc::flock {
         l_start: 0,
         l_len: 0,
         l_pid: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { pid: 1, version: "0".to_owned(), subtools: Vec::new(), started_at: jiff::Timestamp::UNIX_EPOCH }
+    }
+
+    fn office(mailbox: &Mailbox) -> Presence {
+        mailbox.take_office(&identity()).expect("it works").expect("nobody has it")
+    }
+
+    #[test]
+    fn a_lock_is_current_until_the_mailbox_is_removed_or_another_is_in_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("mailbox");
+        let first = office(&Mailbox::open(&root).expect("it opens"));
+        assert!(first.is_current());
+        fs::remove_dir_all(&root).expect("removed");
+        assert!(!first.is_current());
+        let second = office(&Mailbox::open(&root).expect("it opens"));
+        assert!(!first.is_current() && second.is_current());
+    }
+
+    #[test]
+    fn only_a_new_mailbox_lacks_what_an_earlier_one_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("mailbox");
+        let mailbox = Mailbox::open(&root).expect("it opens");
+        let mut first = office(&mailbox);
+        assert!(!first.is_restored());
+        for _ in 0..2 {
+            first.mark_restored().expect("written");
+            assert!(first.is_restored());
+        }
+        drop(first);
+        assert!(office(&mailbox).is_restored(), "it outlives its executor");
     }
 }

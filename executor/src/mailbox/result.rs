@@ -80,6 +80,15 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     ResultFile { text: text(file), beside }
 }
 
+/// Whether `text` is a whole result file that says how its task ended.
+///
+/// No other place has this line: a text inside the file has its quotes escaped, and what is nested
+/// is indented further.
+pub fn is_final(text: &[u8]) -> bool {
+    let pending = b"\n  \"status\": \"pending\"";
+    text.ends_with(b"\n}\n") && !text.windows(pending.len()).any(|part| part == pending)
+}
+
 /// What a model reads while the task is open.
 fn message(state: State) -> &'static str {
     match state {
@@ -111,5 +120,53 @@ fn shape(value: &Value, depth: usize) -> Value {
         Value::Number(_) => json!("number"),
         Value::Bool(_) => json!("boolean"),
         Value::Null => json!("null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{End, ErrorBody};
+
+    fn task() -> Task {
+        let Value::Object(input) = json!({"status": "pending", "text": "\n  \"status\": \"pending\""}) else {
+            unreachable!()
+        };
+        Task { input, ..crate::store::contract::task(None) }
+    }
+
+    fn rendered(task: &Task) -> ResultFile {
+        render(task, 100_000, |extension| format!("/results/x.data.{extension}"))
+    }
+
+    fn ended(state: State, outcome: Outcome) -> Task {
+        let task = task();
+        let end = End { at: task.created_at, outcome, meta: Map::new() };
+        Task { state, end: Some(end), ..task }
+    }
+
+    #[test]
+    fn only_the_end_of_a_task_makes_its_file_final() {
+        let done = rendered(&ended(State::Succeeded, Outcome::Data(json!({"status": "pending"})))).text;
+        assert!(is_final(done.as_bytes()), "{done}");
+        let failed = ended(State::Failed, Outcome::Error(ErrorBody::new(crate::code::Code::Io, "no")));
+        assert!(is_final(rendered(&failed).text.as_bytes()));
+        for state in [State::AwaitingConfirmation, State::Queued, State::Running] {
+            assert!(!is_final(rendered(&Task { state, ..task() }).text.as_bytes()), "{state}");
+        }
+        assert!(!is_final(b"") && !is_final(&done.as_bytes()[..done.len() - 2]), "half a file is none");
+    }
+
+    #[test]
+    fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
+        let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
+        let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));
+        assert_eq!(file.beside, Some(Beside::Json(data.to_string())));
+        let text: Value = serde_json::from_str(&file.text).expect("JSON");
+        assert_eq!(text.get("data"), None);
+        assert_eq!(text["_meta"]["bytes"], data.to_string().len());
+        assert_eq!(text["_meta"]["shape"]["items"]["array"], 2_000);
+        assert_eq!(text["_meta"]["data_file"], "/results/x.data.json");
+        assert!(file.text.len() < 10_000);
     }
 }

@@ -266,7 +266,7 @@ impl<'a> Call<'a> {
     }
 
     async fn open(&self, path: &std::path::Path) -> Result<(tokio::fs::File, u64), Failure> {
-        upload::open(path, &self.equipment.config.files.roots, self.order.caller_folder.as_deref()).await
+        upload::open(path, self.order, &self.equipment.config).await
     }
 }
 

@@ -1,0 +1,55 @@
+//! Whether the program that runs is still the one that is installed.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// The file that this process was started from.
+pub(super) struct Program {
+    path: Option<PathBuf>,
+    stamp: Option<Stamp>,
+}
+
+/// Device, inode, and time of the last change.
+type Stamp = (u64, u64, i64, i64);
+
+impl Program {
+    pub(super) fn current() -> Self {
+        Self::at(std::env::current_exe().ok())
+    }
+
+    fn at(path: Option<PathBuf>) -> Self {
+        let stamp = path.as_deref().and_then(stamp);
+        Self { path, stamp }
+    }
+
+    /// Whether another program lies in its place. One that was only removed is not replaced.
+    pub(super) fn was_replaced(&self) -> bool {
+        let now = self.path.as_deref().and_then(stamp);
+        now.is_some() && now != self.stamp
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_in_its_place_is_another_program_and_none_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        fs::write(&path, "old").expect("written");
+        let program = Program::at(Some(path.clone()));
+        assert!(!program.was_replaced());
+        let new = folder.path().join("new");
+        fs::write(&new, "new").expect("written");
+        fs::rename(&new, &path).expect("moved there");
+        assert!(program.was_replaced());
+        fs::remove_file(&path).expect("removed");
+        assert!(!program.was_replaced());
+    }
+}

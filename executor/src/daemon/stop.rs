@@ -1,0 +1,67 @@
+//! The end of an executor: asked for by a signal, and carried out in order.
+
+use std::io;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Daemon, DaemonError, Wake};
+use crate::dispatcher::Event;
+
+/// How long an interrupted attempt may take to report: a program has two seconds to end when it is
+/// asked to, and two more to die when it is not asked any more.
+pub(super) const LAST_WORD: Duration = Duration::from_secs(5);
+
+impl Daemon {
+    /// SIGTERM and SIGINT ask for the end; asked again, it comes without the grace.
+    pub(super) fn listen_for_stop(&self) -> io::Result<()> {
+        let _inside = self.runtime.enter();
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (wake, ended) = (self.wake.clone(), self.ended.clone());
+        self.tracker.spawn_on(
+            async move {
+                loop {
+                    tokio::select! {
+                        () = ended.cancelled() => return,
+                        _ = term.recv() => {}
+                        _ = int.recv() => {}
+                    }
+                    if wake.send(Wake::Stop).is_err() {
+                        return;
+                    }
+                }
+            },
+            self.runtime.handle(),
+        );
+        Ok(())
+    }
+
+    /// Nothing new starts; what runs gets its grace, then is interrupted and reports.
+    ///
+    /// An attempt that does not even report stays recorded as running: the next executor repeats it
+    /// or ends it as unknown.
+    pub(super) fn stop(&mut self, woken: &Receiver<Wake>, grace: Duration) -> Result<(), DaemonError> {
+        self.turn(vec![Event::Drain], Vec::new())?;
+        let mut deadline = Instant::now() + grace;
+        let mut interrupted = false;
+        while self.dispatcher.running() > 0 {
+            match woken.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
+                Ok(Wake::Look) => {}
+                Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
+                Ok(Wake::Stop) => {}
+                Err(_) if interrupted => {
+                    tracing::warn!(running = self.dispatcher.running(), "attempts did not report their end");
+                    break;
+                }
+                Err(_) => {
+                    interrupted = true;
+                    deadline = Instant::now() + LAST_WORD;
+                    self.turn(vec![Event::Interrupt], Vec::new())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

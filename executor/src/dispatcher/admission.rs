@@ -1,0 +1,74 @@
+//! Admission: a new task is taken, or its caller learns why not.
+
+use jiff::Timestamp;
+
+use super::{Action, Admission, Dispatcher, Effects, Open, advance};
+use crate::code::Code;
+use crate::mailbox::request::Answer;
+use crate::store::Change;
+use crate::subtool::Definition;
+use crate::task::{ErrorBody, State, Step, Task};
+
+impl Dispatcher {
+    pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
+        let Admission { mut task, definition, earlier } = admission;
+        let id = task.id;
+        if let Some(answer) = self.refuse(&task, &definition, earlier.as_ref(), now) {
+            effects.actions.push(Action::Answer(id, Box::new(answer)));
+            return;
+        }
+        if definition.rate_limit.is_some() {
+            self.windows.count(&task.tool, now);
+        }
+        effects.changes.push(Change::Accept(Box::new(task.clone())));
+        advance(&mut task, Step::Enqueue, now, None, None, effects);
+        self.enter(Open { task, definition, cancelling: false });
+        self.line_up(id, now);
+        self.start_what_can(now, effects);
+        let task = &self.open[&id].task;
+        if task.state != State::Running {
+            effects.actions.push(Action::Publish(Box::new(task.clone())));
+        }
+    }
+
+    /// Why a task is not taken, if it is not.
+    fn refuse(
+        &mut self,
+        task: &Task,
+        definition: &Definition,
+        earlier: Option<&Task>,
+        now: Timestamp,
+    ) -> Option<Answer> {
+        let open = task.idempotency_key.as_ref().and_then(|key| self.keys.get(&(task.caller.uid, key.clone())));
+        let same = open.and_then(|id| self.open.get(id)).map(|open| &open.task).or(earlier);
+        if let Some(same) = same {
+            let is_same = same.tool == task.tool && same.input == task.input;
+            return Some(if is_same { Answer::SameAs(same.id) } else { mismatch(same) });
+        }
+        if let Some(limit) = definition.rate_limit
+            && let Some(error) = self.windows.refuse(&task.tool, limit, now)
+        {
+            return Some(Answer::Refused(error));
+        }
+        if self.draining {
+            return Some(Answer::Refused(
+                ErrorBody::new(Code::NoExecutor, "the executor is stopping").hint("try again in a moment"),
+            ));
+        }
+        (self.open.len() >= self.limits.open_tasks).then(|| {
+            let message = format!("{} tasks are open, and that is the most", self.open.len());
+            Answer::Refused(
+                ErrorBody::new(Code::Throttled, message).hint("wait for some to end: agent-magic-tool tasks"),
+            )
+        })
+    }
+}
+
+fn mismatch(same: &Task) -> Answer {
+    let message = format!("the idempotency key was used for `{}` with another input", same.tool);
+    Answer::Refused(
+        ErrorBody::new(Code::IdempotencyMismatch, message)
+            .hint("take another key for another call")
+            .detail("id", same.id.to_string()),
+    )
+}

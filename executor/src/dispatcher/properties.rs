@@ -1,0 +1,330 @@
+//! What holds after every sequence of events, and through every crash.
+//!
+//! The test plays everything around the dispatcher: callers, attempts, a store that fences, and
+//! now and then a crash that loses whatever was not committed. Attempts are known by their task
+//! and number; one that ran when its executor was lost never reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::tests::{definition, failure, limits, task};
+use super::*;
+use crate::store::Store as _;
+use crate::store::memory::MemoryStore;
+use crate::task::Caller;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Admit {
+        tool: usize,
+        uid: u32,
+        key: Option<u8>,
+        input: u8,
+    },
+    Cancel {
+        which: usize,
+        uid: u32,
+    },
+    Finish {
+        which: usize,
+        how: How,
+    },
+    /// An end that somebody reports for an attempt that is over, or for no task at all.
+    Stray {
+        which: usize,
+        attempt: u32,
+    },
+    Pass {
+        milliseconds: i64,
+    },
+    Drain,
+    Interrupt,
+    /// The executor is killed: between turns, or before the actions of `event` were carried out.
+    Crash,
+    CrashAfterCommit(Box<Self>),
+    CrashBeforeCommit(Box<Self>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Succeeds,
+    Fails { why: Why, again: Again, effect: Effect },
+}
+
+/// Three subtools: a limited one that is read-only, an idempotent one, and one whose effect happens once.
+const TOOLS: [(&str, EffectClass); 3] =
+    [("read", EffectClass::Read), ("idempotent", EffectClass::Idempotent), ("once", EffectClass::Once)];
+
+fn definitions() -> [Arc<Definition>; 3] {
+    [
+        definition(json!({"concurrency": 1, "retries": {"times": 2, "backoff": "50ms"}})),
+        definition(json!({"rate_limit": {"calls": 5, "per": "1s"}, "retries": {"times": 1, "backoff": "1s"}})),
+        definition(json!({"retries": {"times": 2, "backoff": "100ms"}})),
+    ]
+}
+
+fn how() -> impl Strategy<Value = How> {
+    let why = prop_oneof![Just(Why::Failure), Just(Why::Timeout), Just(Why::Cancelled), Just(Why::Shutdown)];
+    let again = prop_oneof![Just(Again::Never), Just(Again::Later), Just(Again::After(Duration::from_millis(700)))];
+    let effect = prop_oneof![Just(Effect::None), Just(Effect::Possible)];
+    prop_oneof![
+        Just(How::Succeeds),
+        (why, again, effect).prop_map(|(why, again, effect)| How::Fails { why, again, effect }),
+    ]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let key = prop_oneof![3 => Just(None), 1 => (0..3_u8).prop_map(Some)];
+    let admit =
+        (0..3_usize, 0..2_u32, key, 0..2_u8).prop_map(|(tool, uid, key, input)| Act::Admit { tool, uid, key, input });
+    let finish = (any::<usize>(), how()).prop_map(|(which, how)| Act::Finish { which, how });
+    let plain = prop_oneof![
+        8 => admit,
+        8 => finish,
+        2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
+        1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
+        3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
+    ]
+    .boxed();
+    prop_oneof![
+        20 => plain.clone(),
+        1 => Just(Act::Drain),
+        1 => Just(Act::Interrupt),
+        1 => Just(Act::Crash),
+        1 => plain.clone().prop_map(|act| Act::CrashAfterCommit(Box::new(act))),
+        1 => plain.prop_map(|act| Act::CrashBeforeCommit(Box::new(act))),
+    ]
+}
+
+struct Model {
+    dispatcher: Dispatcher,
+    store: MemoryStore,
+    now: Timestamp,
+    definitions: [Arc<Definition>; 3],
+    /// Every task that was committed, oldest first.
+    known: Vec<TaskId>,
+    /// The attempts that run in this executor.
+    running: Vec<(TaskId, u32)>,
+    /// The tasks of which an attempt may have taken effect: their executor was lost while it ran, or
+    /// it reported so.
+    affected: BTreeSet<TaskId>,
+    ends: BTreeMap<TaskId, End>,
+    draining: bool,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            dispatcher: Dispatcher::new(limits(2)),
+            store: MemoryStore::default(),
+            now: Timestamp::from_second(1_700_000_000).expect("a time"),
+            definitions: definitions(),
+            known: Vec::new(),
+            running: Vec::new(),
+            affected: BTreeSet::new(),
+            ends: BTreeMap::new(),
+            draining: false,
+        }
+    }
+
+    fn play(&mut self, act: &Act) {
+        match act {
+            Act::Crash => self.crash(),
+            Act::CrashAfterCommit(act) => {
+                if let Some(event) = self.event(act) {
+                    let effects = self.decide(event);
+                    self.commit(&effects);
+                }
+                self.crash();
+            }
+            Act::CrashBeforeCommit(act) => {
+                if let Some(event) = self.event(act) {
+                    self.decide(event);
+                }
+                self.crash();
+            }
+            act => {
+                if let Some(event) = self.event(act) {
+                    let effects = self.decide(event);
+                    self.commit(&effects);
+                    self.act(effects.actions);
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, act: &Act) -> Option<Event> {
+        let pick = |ids: &[TaskId], which: usize| (!ids.is_empty()).then(|| ids[which % ids.len()]);
+        Some(match act {
+            Act::Admit { tool, uid, key, input } => {
+                let (name, effect) = TOOLS[*tool];
+                let mut task = task(name, effect, self.now);
+                task.caller = Caller { uid: *uid, session: None, folder: None };
+                task.idempotency_key = key.map(|key| key.to_string());
+                task.input.insert("n".to_owned(), json!(input));
+                let earlier =
+                    task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
+                let definition = Arc::clone(&self.definitions[*tool]);
+                Event::Admitted(Box::new(Admission { task, definition, earlier }))
+            }
+            Act::Cancel { which, uid } => {
+                Event::CancelAsked { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
+            }
+            Act::Finish { which, how } => {
+                if self.running.is_empty() {
+                    return None;
+                }
+                let (id, attempt) = self.running.remove(which % self.running.len());
+                let result = match how {
+                    How::Succeeds => {
+                        self.affected.insert(id);
+                        Ok(End { at: self.now, outcome: Outcome::Data(json!(attempt)), meta: serde_json::Map::new() })
+                    }
+                    How::Fails { why, again, effect } => {
+                        if *effect == Effect::Possible {
+                            self.affected.insert(id);
+                        }
+                        Err(Failed { end: failure(self.now), why: *why, again: *again, effect: *effect })
+                    }
+                };
+                Event::Finished(Box::new(Finished { id, attempt, result }))
+            }
+            Act::Stray { which, attempt } => {
+                let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
+                if self.running.contains(&(id, *attempt)) {
+                    return None;
+                }
+                let end = End { at: self.now, outcome: Outcome::Data(json!("stray")), meta: serde_json::Map::new() };
+                Event::Finished(Box::new(Finished { id, attempt: *attempt, result: Ok(end) }))
+            }
+            Act::Pass { milliseconds } => {
+                self.now += SignedDuration::from_millis(*milliseconds);
+                Event::Tick
+            }
+            Act::Drain => {
+                self.draining = true;
+                Event::Drain
+            }
+            Act::Interrupt => Event::Interrupt,
+            Act::Crash | Act::CrashAfterCommit(_) | Act::CrashBeforeCommit(_) => unreachable!("crashes are no events"),
+        })
+    }
+
+    fn decide(&mut self, event: Event) -> Effects {
+        let mut effects = Effects::default();
+        self.dispatcher.handle(event, self.now, &mut effects);
+        effects
+    }
+
+    fn commit(&mut self, effects: &Effects) {
+        self.store.commit(&effects.changes).expect("every change fits what is stored");
+        for change in &effects.changes {
+            match change {
+                Change::Accept(task) => self.known.push(task.id),
+                Change::Move(step) => {
+                    assert_eq!(
+                        step.to.is_final(),
+                        step.end.is_some(),
+                        "an end is recorded when it comes, and only then"
+                    );
+                    if let Some(end) = &step.end {
+                        let before = self.ends.insert(step.id, end.clone());
+                        assert_eq!(before, None, "no task ends twice");
+                    }
+                }
+            }
+        }
+        for id in &self.known {
+            let task = self.store.task(*id).expect("read").expect("no accepted task is lost");
+            let story = self.store.story(*id).expect("read");
+            let replayed = story.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
+            assert_eq!(replayed, Ok(task.state), "the story replays to the stored state");
+            assert_eq!(task.end.as_ref(), self.ends.get(id), "the end that was recorded stays");
+            assert_eq!(story.iter().filter(|recorded| recorded.step == Step::Start).count(), task.attempt as usize);
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Perform { task, .. } => {
+                    assert!(!self.draining, "nothing starts any more");
+                    let stored = self.store.task(task.id).expect("read").expect("stored");
+                    assert_eq!(
+                        (stored.state, stored.attempt),
+                        (State::Running, task.attempt),
+                        "an attempt is recorded before it is performed"
+                    );
+                    assert!(!self.running.iter().any(|(id, _)| *id == task.id), "no task runs twice at once");
+                    if task.effect == EffectClass::Once {
+                        assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
+                    }
+                    self.running.push((task.id, task.attempt));
+                }
+                Action::Publish(task) => {
+                    let stored = self.store.task(task.id).expect("read").expect("only what is stored is published");
+                    assert_eq!(stored.end, self.ends.get(&task.id).cloned());
+                    assert!(
+                        stored.state == task.state || !task.state.is_final(),
+                        "no end is published that is not stored"
+                    );
+                }
+                Action::Interrupt(id, _) => {
+                    assert!(self.running.iter().any(|(running, _)| *running == id), "only what runs is interrupted");
+                }
+                Action::Answer(..) => {}
+            }
+        }
+        assert_eq!(self.running.len(), self.dispatcher.running() as usize);
+        assert!(self.running.len() <= 2);
+        let limited =
+            |id: &TaskId| self.store.task(*id).expect("read").is_some_and(|task| task.tool.as_str() == "read");
+        assert!(self.running.iter().filter(|(id, _)| limited(id)).count() <= 1, "a subtool's own limit holds");
+    }
+
+    /// The executor is gone, and another takes over. What ran may have taken effect.
+    fn crash(&mut self) {
+        self.affected.extend(self.running.drain(..).map(|(id, _)| id));
+        self.dispatcher = Dispatcher::new(limits(2));
+        self.draining = false;
+        let open = self.store.open_tasks().expect("read");
+        let definitions = self.definitions.clone();
+        let effects = self.dispatcher.recover(open, self.now, |task| {
+            let place = TOOLS.iter().position(|(name, _)| *name == task.tool.as_str())?;
+            Some(Arc::clone(&definitions[place]))
+        });
+        self.commit(&effects);
+        self.act(effects.actions);
+    }
+
+    /// Whatever happened before: with time and attempts that succeed, everything ends.
+    fn wind_up(&mut self) {
+        self.crash();
+        for _ in 0..10_000 {
+            if self.dispatcher.is_idle() {
+                break;
+            }
+            self.play(&Act::Pass { milliseconds: 1_000 });
+            self.play(&Act::Finish { which: 0, how: How::Succeeds });
+        }
+        assert!(self.dispatcher.is_idle(), "every task ends");
+        assert_eq!(self.dispatcher.lines.next(|_| true), None, "none that ended stays in line");
+        assert_eq!(self.ends.len(), self.known.len());
+        assert_eq!(self.store.open_tasks().expect("read"), []);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_done_twice_or_ended_twice(acts in prop::collection::vec(act(), 1..60)) {
+        let mut model = Model::new();
+        for act in &acts {
+            model.play(act);
+        }
+        model.wind_up();
+    }
+}

@@ -1,0 +1,533 @@
+//! Each rule of the dispatcher, on the in-memory store.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::recovery::MOST_LOST;
+use super::*;
+use crate::mailbox::request::Answer;
+use crate::store::Store as _;
+use crate::store::memory::MemoryStore;
+use crate::task::Caller;
+
+/// A dispatcher over a store, with a clock that only moves when told.
+pub(super) struct Bench {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) store: MemoryStore,
+    pub(super) now: Timestamp,
+}
+
+/// What one event led to.
+#[derive(Debug, Default)]
+struct Turn {
+    performed: Vec<TaskId>,
+    interrupted: Vec<(TaskId, Why)>,
+    published: Vec<(TaskId, State)>,
+    answers: Vec<Answer>,
+}
+
+pub(super) fn limits(concurrency: u32) -> Limits {
+    Limits { concurrency, open_tasks: 1_000 }
+}
+
+/// A definition with `fields` beside what every definition has.
+pub(super) fn definition(fields: serde_json::Value) -> Arc<Definition> {
+    let mut whole = json!({"description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}});
+    let (serde_json::Value::Object(whole), serde_json::Value::Object(fields)) = (&mut whole, fields) else {
+        panic!("objects")
+    };
+    whole.extend(fields);
+    let whole = std::mem::take(whole);
+    Arc::new(serde_json::from_value(whole.into()).expect("a definition"))
+}
+
+pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
+    Task {
+        id: TaskId::new(),
+        tool: tool.parse().expect("a name"),
+        input: serde_json::Map::new(),
+        definition_hash: tool.to_owned(),
+        effect,
+        caller: Caller { uid: 1, session: None, folder: None },
+        idempotency_key: None,
+        created_at: now,
+        state: State::Accepted,
+        attempt: 0,
+        not_before: None,
+        end: None,
+    }
+}
+
+fn once(now: Timestamp) -> Task {
+    task("t", EffectClass::Once, now)
+}
+
+impl Bench {
+    pub(super) fn new(limits: Limits) -> Self {
+        let now = Timestamp::from_second(1_700_000_000).expect("a time");
+        Self { dispatcher: Dispatcher::new(limits), store: MemoryStore::default(), now }
+    }
+
+    fn handle(&mut self, event: Event) -> Turn {
+        let mut effects = Effects::default();
+        self.dispatcher.handle(event, self.now, &mut effects);
+        self.carry_out(effects)
+    }
+
+    fn carry_out(&mut self, effects: Effects) -> Turn {
+        self.store.commit(&effects.changes).expect("every change fits what is stored");
+        let mut turn = Turn::default();
+        for action in effects.actions {
+            match action {
+                Action::Publish(task) => turn.published.push((task.id, task.state)),
+                Action::Answer(_, answer) => turn.answers.push(*answer),
+                Action::Perform { task, .. } => turn.performed.push(task.id),
+                Action::Interrupt(id, why) => turn.interrupted.push((id, why)),
+            }
+        }
+        turn
+    }
+
+    /// Asks for `task`, the way the desk and the daemon do.
+    fn admit(&mut self, task: &Task, definition: &Arc<Definition>) -> Turn {
+        let earlier =
+            task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(task.caller.uid, key).expect("read"));
+        let admission = Admission { task: task.clone(), definition: Arc::clone(definition), earlier };
+        self.handle(Event::Admitted(Box::new(admission)))
+    }
+
+    /// Admits a task of one subtool that may run at once, and starts it.
+    fn start(&mut self, effect: EffectClass, definition: &Arc<Definition>) -> TaskId {
+        let task = task("t", effect, self.now);
+        assert_eq!(self.admit(&task, definition).performed, [task.id]);
+        task.id
+    }
+
+    fn succeed(&mut self, id: TaskId) -> Turn {
+        let attempt = self.stored(id).attempt;
+        let end = End { at: self.now, outcome: Outcome::Data(json!(1)), meta: serde_json::Map::new() };
+        self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Ok(end) })))
+    }
+
+    fn fail(&mut self, id: TaskId, why: Why, again: Again, effect: Effect) -> Turn {
+        let attempt = self.stored(id).attempt;
+        let failed = Failed { end: failure(self.now), why, again, effect };
+        self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Err(failed) })))
+    }
+
+    fn stored(&self, id: TaskId) -> Task {
+        self.store.task(id).expect("read").expect("it is there")
+    }
+
+    fn state(&self, id: TaskId) -> State {
+        self.stored(id).state
+    }
+
+    fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
+        self.handle(Event::CancelAsked { request: TaskId::new(), task: id, uid })
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += SignedDuration::try_from(time).expect("a short time");
+    }
+
+    /// Another dispatcher over the same store, as after a crash.
+    fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
+        self.dispatcher = Dispatcher::new(self.dispatcher.limits);
+        let open = self.store.open_tasks().expect("read");
+        let effects = self.dispatcher.recover(open, self.now, |_| definition.cloned());
+        self.carry_out(effects)
+    }
+}
+
+pub(super) fn failure(at: Timestamp) -> End {
+    failed_end(at, ErrorBody::new(Code::ApiError, "no"))
+}
+
+fn code_of(answer: &Answer) -> Code {
+    match answer {
+        Answer::Refused(error) => error.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn error_of(task: &Task) -> &ErrorBody {
+    match task.end.as_ref().map(|end| &end.outcome) {
+        Some(Outcome::Error(error)) => error,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+#[test]
+fn a_task_is_accepted_published_and_performed_in_this_order() {
+    let mut bench = Bench::new(limits(1));
+    let (first, second) = (once(bench.now), once(bench.now));
+    let mut effects = Effects::default();
+    for task in [&first, &second] {
+        let admission = Admission { task: task.clone(), definition: definition(json!({})), earlier: None };
+        bench.dispatcher.handle(Event::Admitted(Box::new(admission)), bench.now, &mut effects);
+    }
+    let order: Vec<_> = effects
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Publish(task) => (task.id, task.state.as_str()),
+            Action::Perform { task, .. } => (task.id, "perform"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, [(first.id, "running"), (first.id, "perform"), (second.id, "queued")]);
+    bench.carry_out(effects);
+    let turn = bench.succeed(first.id);
+    assert_eq!(turn.published, [(first.id, State::Succeeded), (second.id, State::Running)]);
+    assert_eq!(turn.performed, [second.id]);
+    bench.succeed(second.id);
+    assert!(bench.dispatcher.is_idle());
+}
+
+#[test]
+fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
+    let mut bench = Bench::new(limits(10));
+    let limited = definition(json!({"rate_limit": {"calls": 2, "per": "1m"}}));
+    let refused = |bench: &mut Bench| {
+        let task = once(bench.now);
+        let turn = bench.admit(&task, &limited);
+        assert_eq!(bench.store.task(task.id).expect("read"), None, "a refused task leaves no trace");
+        turn.answers.into_iter().next().expect("an answer")
+    };
+    bench.start(EffectClass::Once, &limited);
+    bench.pass(Duration::from_secs(20));
+    bench.start(EffectClass::Once, &limited);
+    let answer = refused(&mut bench);
+    let Answer::Refused(error) = &answer else { panic!("{answer:?}") };
+    assert_eq!(error.code, Code::RateLimited);
+    assert_eq!(error.message, "`t` allows 2 calls per 1m");
+    assert_eq!(error.hint.as_deref(), Some("try again in 41s"));
+    assert_eq!(error.details["retry_after_ms"], 40_000);
+
+    bench.pass(Duration::from_secs(39));
+    assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited);
+    bench.pass(Duration::from_secs(1));
+    bench.start(EffectClass::Once, &limited);
+    assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited, "the window slides, it does not start anew");
+    bench.pass(Duration::from_secs(20));
+    bench.start(EffectClass::Once, &limited);
+    let other = task("other", EffectClass::Once, bench.now);
+    assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
+}
+
+#[test]
+fn the_same_key_and_input_is_the_same_task_open_or_ended() {
+    let mut bench = Bench::new(limits(10));
+    // The repetition is no call, so it is not counted as one either.
+    let limited = definition(json!({"rate_limit": {"calls": 1, "per": "1h"}}));
+    let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..once(now) };
+    let first = keyed(bench.now);
+    bench.admit(&first, &limited);
+    for ended in [false, true] {
+        assert_eq!(bench.admit(&keyed(bench.now), &limited).answers, [Answer::SameAs(first.id)], "ended: {ended}");
+        let mut input = serde_json::Map::new();
+        input.insert("q".to_owned(), json!(1));
+        let other_input = Task { input, ..keyed(bench.now) };
+        let other_tool = Task { idempotency_key: Some("k".to_owned()), ..task("u", EffectClass::Once, bench.now) };
+        for other in [other_input, other_tool] {
+            let turn = bench.admit(&other, &limited);
+            let Answer::Refused(error) = &turn.answers[0] else { panic!("{turn:?}") };
+            assert_eq!(error.code, Code::IdempotencyMismatch);
+            assert_eq!(error.details["id"], first.id.to_string());
+        }
+        if !ended {
+            bench.succeed(first.id);
+        }
+    }
+    let stranger = Task { caller: Caller { uid: 2, session: None, folder: None }, ..keyed(bench.now) };
+    let turn = bench.admit(&stranger, &definition(json!({})));
+    assert_eq!(turn.performed, [stranger.id], "keys are each user's own");
+}
+
+#[test]
+fn a_key_still_holds_after_a_crash() {
+    let mut bench = Bench::new(limits(10));
+    let plain = definition(json!({}));
+    let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..task("t", EffectClass::Read, now) };
+    let first = keyed(bench.now);
+    bench.admit(&first, &plain);
+    bench.crash(Some(&plain));
+    assert_eq!(bench.admit(&keyed(bench.now), &plain).answers, [Answer::SameAs(first.id)]);
+}
+
+#[test]
+fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
+    let mut bench = Bench::new(limits(3));
+    let single = definition(json!({"concurrency": 1}));
+    let plain = definition(json!({}));
+    let first = bench.start(EffectClass::Once, &single);
+    let second = once(bench.now);
+    assert_eq!(bench.admit(&second, &single).performed, []);
+    let others: Vec<_> = (0..3).map(|_| task("other", EffectClass::Once, bench.now)).collect();
+    assert_eq!(bench.admit(&others[0], &plain).performed, [others[0].id], "it overtakes what has no place");
+    assert_eq!(bench.admit(&others[1], &plain).performed, [others[1].id]);
+    assert_eq!(bench.admit(&others[2], &plain).performed, []);
+    assert_eq!(bench.dispatcher.running(), 3);
+    assert_eq!(bench.succeed(others[0].id).performed, [others[2].id], "the first task of its subtool still runs");
+    assert_eq!(bench.succeed(first).performed, [second.id]);
+}
+
+#[test]
+fn more_open_tasks_than_may_be_are_refused() {
+    let mut bench = Bench::new(Limits { concurrency: 1, open_tasks: 2 });
+    let plain = definition(json!({}));
+    let first = bench.start(EffectClass::Once, &plain);
+    bench.admit(&once(bench.now), &plain);
+    let turn = bench.admit(&once(bench.now), &plain);
+    assert_eq!(code_of(&turn.answers[0]), Code::Throttled);
+    bench.succeed(first);
+    assert_eq!(bench.admit(&once(bench.now), &plain).answers, []);
+}
+
+#[test]
+fn a_caller_with_a_hundred_tasks_does_not_starve_another() {
+    let mut bench = Bench::new(limits(1));
+    let plain = definition(json!({}));
+    let mut running = bench.start(EffectClass::Once, &plain);
+    for _ in 0..100 {
+        bench.admit(&once(bench.now), &plain);
+    }
+    let session = Caller { uid: 1, session: Some("other".to_owned()), folder: None };
+    let user = Caller { uid: 2, session: None, folder: None };
+    let late = [session, user].map(|caller| Task { caller, ..once(bench.now) });
+    for task in &late {
+        bench.admit(task, &plain);
+    }
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        running = bench.succeed(running).performed[0];
+        order.push(running);
+    }
+    assert!(late.iter().all(|task| order.contains(&task.id)), "each is served within one round");
+}
+
+#[test]
+fn a_harmless_failure_is_retried_with_growing_pauses_and_then_ends() {
+    let mut bench = Bench::new(limits(1));
+    let retried = definition(json!({"retries": {"times": 2, "backoff": "1s"}}));
+    let id = bench.start(EffectClass::Read, &retried);
+    for (attempt, least) in [(1, Duration::from_secs(1)), (2, Duration::from_secs(2))] {
+        let turn = bench.fail(id, Why::Failure, Again::Later, Effect::Possible);
+        assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Queued)]));
+        let due = bench.dispatcher.next_deadline().expect("it is tried again");
+        let pause = Duration::try_from(bench.now.duration_until(due)).expect("later");
+        assert!(pause >= least && pause <= least.mul_f64(1.25), "attempt {attempt}: {pause:?}");
+        assert_eq!(bench.stored(id).not_before, Some(due), "the pause is durable");
+        bench.pass(pause.saturating_sub(Duration::from_millis(1)));
+        assert_eq!(bench.handle(Event::Tick).performed, []);
+        bench.pass(Duration::from_millis(1));
+        assert_eq!(bench.handle(Event::Tick).performed, [id]);
+    }
+    bench.fail(id, Why::Failure, Again::Later, Effect::Possible);
+    assert_eq!((bench.state(id), bench.stored(id).attempt), (State::Failed, 3));
+    assert!(bench.dispatcher.is_idle());
+}
+
+#[test]
+fn a_pause_is_as_long_as_the_far_side_asks_and_never_beyond_its_bound() {
+    let mut bench = Bench::new(limits(1));
+    let task = once(bench.now);
+    let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
+    let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
+    bench.pass(Duration::ZERO);
+    let longest = SignedDuration::try_from(LONGEST_PAUSE).expect("it fits");
+    assert_eq!(pause(&patient, &Task { attempt: 9, ..task.clone() }, Again::Later), longest);
+    let asked = pause(&quick, &Task { attempt: 1, ..task.clone() }, Again::After(Duration::from_secs(7)));
+    assert_eq!(asked, SignedDuration::from_secs(7));
+    assert_eq!(pause(&quick, &Task { attempt: 1, ..task }, Again::After(Duration::MAX)), longest);
+}
+
+#[test]
+fn what_is_repeated_is_only_what_may_be() {
+    use Again::{Later, Never};
+    use EffectClass::{Idempotent, Once, Read};
+    use Why::{Cancelled, Failure, Shutdown, Timeout};
+    let retried = definition(json!({"retries": {"times": 1, "backoff": "1s"}}));
+    let may_have = Effect::Possible;
+    for (class, why, again, effect, expected) in [
+        (Read, Failure, Later, may_have, State::Queued),
+        (Idempotent, Failure, Later, may_have, State::Queued),
+        (Once, Failure, Later, may_have, State::Failed),
+        (Once, Failure, Later, Effect::None, State::Queued),
+        (Read, Failure, Never, may_have, State::Failed),
+        (Read, Timeout, Later, may_have, State::Queued),
+        (Once, Timeout, Later, may_have, State::TimedOut),
+        (Once, Timeout, Later, Effect::None, State::Queued),
+        (Read, Cancelled, Later, may_have, State::Cancelled),
+        (Once, Cancelled, Later, may_have, State::Cancelled),
+        (Read, Shutdown, Never, may_have, State::Queued),
+        (Idempotent, Shutdown, Never, may_have, State::Queued),
+        (Once, Shutdown, Never, may_have, State::Unknown),
+        (Once, Shutdown, Never, Effect::None, State::Queued),
+    ] {
+        let mut bench = Bench::new(limits(1));
+        let id = bench.start(class, &retried);
+        if why == Shutdown {
+            bench.handle(Event::Drain);
+        }
+        bench.fail(id, why, again, effect);
+        assert_eq!(bench.state(id), expected, "{class:?} {why:?} {again:?} {effect:?}");
+        if expected == State::Unknown {
+            assert_eq!(error_of(&bench.stored(id)).code, Code::UnknownOutcome);
+        }
+    }
+}
+
+#[test]
+fn a_queued_task_is_cancelled_at_once_and_never_runs() {
+    let mut bench = Bench::new(limits(1));
+    let retried = definition(json!({"retries": {"times": 1, "backoff": "1s"}}));
+    let running = bench.start(EffectClass::Read, &retried);
+    let waiting = once(bench.now);
+    bench.admit(&waiting, &retried);
+    let turn = bench.cancel(waiting.id, 1);
+    assert_eq!(turn.answers, [Answer::Cancelling { id: waiting.id, state: State::Cancelled }]);
+    assert_eq!(turn.published, [(waiting.id, State::Cancelled)]);
+    assert_eq!(error_of(&bench.stored(waiting.id)).hint.as_deref(), Some("nothing was done"));
+
+    bench.fail(running, Why::Failure, Again::Later, Effect::Possible);
+    bench.cancel(running, 1);
+    assert_eq!((bench.state(running), bench.dispatcher.next_deadline()), (State::Cancelled, None));
+    bench.pass(Duration::from_mins(1));
+    assert_eq!(bench.handle(Event::Tick).performed, []);
+    assert!(bench.dispatcher.is_idle());
+}
+
+#[test]
+fn a_running_task_that_is_cancelled_ends_as_it_reports() {
+    let retried = definition(json!({"retries": {"times": 5}}));
+    let mut bench = Bench::new(limits(1));
+    let id = bench.start(EffectClass::Read, &retried);
+    let turn = bench.cancel(id, 1);
+    assert_eq!(turn.interrupted, [(id, Why::Cancelled)]);
+    assert_eq!(turn.answers, [Answer::Cancelling { id, state: State::Running }]);
+    bench.fail(id, Why::Cancelled, Again::Never, Effect::Possible);
+    assert_eq!(bench.state(id), State::Cancelled);
+
+    let done = bench.start(EffectClass::Once, &retried);
+    bench.cancel(done, 1);
+    bench.succeed(done);
+    assert_eq!(bench.state(done), State::Succeeded, "what happened, happened");
+
+    let failed = bench.start(EffectClass::Read, &retried);
+    bench.cancel(failed, 1);
+    bench.fail(failed, Why::Failure, Again::Later, Effect::Possible);
+    assert_eq!(bench.state(failed), State::Failed, "a cancelled task is not tried again");
+
+    let stopped = bench.start(EffectClass::Read, &retried);
+    bench.cancel(stopped, 1);
+    bench.handle(Event::Drain);
+    bench.fail(stopped, Why::Shutdown, Again::Never, Effect::Possible);
+    assert_eq!(bench.state(stopped), State::Cancelled, "nor by the next executor");
+}
+
+#[test]
+fn only_ones_own_open_tasks_can_be_cancelled() {
+    let mut bench = Bench::new(limits(1));
+    let id = bench.start(EffectClass::Read, &definition(json!({})));
+    for (task, uid) in [(TaskId::new(), 1), (id, 2)] {
+        let turn = bench.cancel(task, uid);
+        assert_eq!((code_of(&turn.answers[0]), turn.interrupted), (Code::UnknownTask, vec![]));
+    }
+    bench.succeed(id);
+    assert_eq!(code_of(&bench.cancel(id, 1).answers[0]), Code::UnknownTask);
+}
+
+#[test]
+fn an_end_that_comes_too_late_changes_nothing() {
+    let mut bench = Bench::new(limits(1));
+    let id = bench.start(EffectClass::Read, &definition(json!({"retries": {"times": 3}})));
+    bench.fail(id, Why::Failure, Again::Later, Effect::None);
+    bench.pass(Duration::from_mins(1));
+    assert_eq!(bench.handle(Event::Tick).performed, [id]);
+    let late =
+        End { at: bench.now, outcome: Outcome::Data(json!("of the first attempt")), meta: serde_json::Map::new() };
+    let turn = bench.handle(Event::Finished(Box::new(Finished { id, attempt: 1, result: Ok(late) })));
+    assert_eq!((turn.published, bench.state(id)), (vec![], State::Running));
+    bench.succeed(id);
+    assert_eq!(bench.succeed(id).published, [], "and neither does a second end");
+}
+
+#[test]
+fn after_a_crash_only_what_is_harmless_runs_again() {
+    use EffectClass::{Idempotent, Once, Read};
+    let plain = definition(json!({}));
+    for (class, expected) in [(Read, State::Running), (Idempotent, State::Running), (Once, State::Unknown)] {
+        let mut bench = Bench::new(limits(1));
+        let running = bench.start(class, &plain);
+        let waiting = task("other", Once, bench.now);
+        bench.admit(&waiting, &plain);
+        let turn = bench.crash(Some(&plain));
+        assert_eq!(bench.state(running), expected, "{class:?}");
+        let runs_again = expected == State::Running;
+        assert_eq!(turn.performed, [if runs_again { running } else { waiting.id }], "{class:?}");
+        if !runs_again {
+            assert!(turn.published.contains(&(running, State::Unknown)));
+            assert_eq!(error_of(&bench.stored(running)).code, Code::UnknownOutcome);
+        }
+    }
+}
+
+#[test]
+fn what_takes_its_executor_down_each_time_ends_and_others_go_on() {
+    let mut bench = Bench::new(limits(1));
+    let retried = definition(json!({"retries": {"times": 2}}));
+    let poison = bench.start(EffectClass::Read, &retried);
+    let other = task("other", EffectClass::Read, bench.now);
+    bench.admit(&other, &retried);
+    let crashes = (1..20).find(|_| !bench.crash(Some(&retried)).performed.contains(&poison));
+    assert_eq!(crashes, Some(2 + MOST_LOST));
+    assert_eq!((bench.state(poison), bench.state(other.id)), (State::Unknown, State::Running));
+}
+
+#[test]
+fn a_task_whose_definition_changed_while_nobody_was_there_is_not_run_under_the_new_one() {
+    let mut bench = Bench::new(limits(1));
+    let plain = definition(json!({}));
+    let running = bench.start(EffectClass::Read, &plain);
+    let waiting = once(bench.now);
+    bench.admit(&waiting, &plain);
+    assert_eq!(bench.crash(None).performed, []);
+    for id in [running, waiting.id] {
+        assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::BadDefinition));
+    }
+}
+
+#[test]
+fn a_pause_outlives_a_crash() {
+    let mut bench = Bench::new(limits(1));
+    let retried = definition(json!({"retries": {"times": 1, "backoff": "10s"}}));
+    let id = bench.start(EffectClass::Read, &retried);
+    bench.fail(id, Why::Failure, Again::Later, Effect::None);
+    let due = bench.dispatcher.next_deadline();
+    assert_eq!(bench.crash(Some(&retried)).performed, []);
+    assert_eq!(bench.dispatcher.next_deadline(), due);
+    bench.pass(Duration::from_secs(13));
+    assert_eq!(bench.handle(Event::Tick).performed, [id]);
+}
+
+#[test]
+fn a_draining_dispatcher_starts_nothing_and_interrupts_only_when_told() {
+    let mut bench = Bench::new(limits(1));
+    let plain = definition(json!({}));
+    let running = bench.start(EffectClass::Read, &plain);
+    let waiting = once(bench.now);
+    bench.admit(&waiting, &plain);
+    assert_eq!(bench.handle(Event::Drain).interrupted, []);
+    let turn = bench.admit(&once(bench.now), &plain);
+    assert_eq!(code_of(&turn.answers[0]), Code::NoExecutor);
+    let turn = bench.handle(Event::Interrupt);
+    assert_eq!(turn.interrupted, [(running, Why::Shutdown)]);
+    let turn = bench.fail(running, Why::Shutdown, Again::Never, Effect::Possible);
+    assert_eq!((turn.performed, turn.published), (vec![], vec![(running, State::Queued)]));
+    assert_eq!(bench.state(waiting.id), State::Queued);
+    let turn = bench.crash(Some(&plain));
+    assert_eq!(turn.performed, [running], "the next executor goes on");
+}

@@ -1,0 +1,292 @@
+//! Folders of its own for each test, and executors in processes of their own.
+//!
+//! An executor is this very test program, told by its environment to be one.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use executor::places::Places;
+use executor::task::TaskId;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeValLike as _;
+use nix::unistd::Pid;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine; a test that waits for it has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+const FOLDER: &str = "AGENT_MAGIC_TOOL_TEST_EXECUTOR";
+const ENDED: &str = "AGENT_MAGIC_TOOL_TEST_ENDED";
+
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) places: Places,
+    pub(crate) mailbox: Mailbox,
+}
+
+/// What a caller gets.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Result(Value),
+    Answer(Answer),
+}
+
+/// How an executor ended: `Ended`'s name, and the CPU time it took.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) ended: String,
+    pub(crate) cpu: Duration,
+}
+
+/// Killed when the test ends, however that is.
+pub(crate) struct Executor {
+    child: Child,
+    report: PathBuf,
+    log: PathBuf,
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn places(folder: &Path) -> Places {
+    let mut places = Places::from_env().expect("a home folder");
+    places.mailbox = folder.join("mailbox");
+    places.config = folder.join("config");
+    places.state = folder.join("state");
+    places.cache = folder.join("cache");
+    places
+}
+
+/// Waits until `condition` gives something; panics when it takes too long.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+impl World {
+    /// With the given `[executor]` settings, and the subtools that tests use.
+    pub(crate) fn new(settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let places = places(folder.path());
+        fs::create_dir_all(places.config.join("subtools")).expect("folders");
+        let mailbox = Mailbox::open(&places.mailbox).expect("a mailbox");
+        let world = Self { folder, places, mailbox };
+        world.configure(settings);
+        // Says that it began, then waits until the file of its name is there; or the test is over,
+        // for one that outlives its executor.
+        let gate =
+            r#"echo began >> "$1.log"; until [ -e "$1" ]; do [ -d "${1%/*}" ] || exit; sleep 0.01; done; echo passed"#;
+        let gate = json!({"process": {"argv": ["sh", "-c", gate, "sh", "{{ path }}"]}});
+        let input =
+            |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
+        world.define(
+            "test",
+            &json!({
+                "say": {"description": "d", "input": input("text"), "annotations": {"readOnlyHint": true},
+                        "run": {"process": {"argv": ["echo", "{{ text }}"]}}},
+                "read": {"description": "d", "input": input("path"), "annotations": {"readOnlyHint": true},
+                         "run": {"builtin": {"read_file": {"path": "{{ path }}"}}}},
+                "read_gate": {"description": "d", "input": input("path"), "annotations": {"readOnlyHint": true}, "run": gate},
+                "gate": {"description": "d", "input": input("path"), "confirm": "never", "run": gate},
+                "write": {"description": "d", "input": input("path"), "run": gate},
+            }),
+        );
+        world
+    }
+
+    pub(crate) fn configure(&self, settings: &str) {
+        fs::write(self.places.config_file(), format!("[executor]\n{settings}\n")).expect("written");
+    }
+
+    pub(crate) fn define(&self, file: &str, definitions: &Value) {
+        let path = self.places.config.join(format!("subtools/{file}.json"));
+        fs::write(path, definitions.to_string()).expect("written");
+    }
+
+    /// The folder from which the callers here call.
+    pub(crate) fn home(&self) -> PathBuf {
+        let home = self.folder.path().join("home");
+        fs::create_dir_all(&home).expect("a folder");
+        home
+    }
+
+    /// A gate that nothing passes until [`World::open`].
+    pub(crate) fn gate(&self, name: &str) -> PathBuf {
+        self.home().join(name)
+    }
+
+    pub(crate) fn open(&self, name: &str) {
+        fs::write(self.gate(name), "").expect("written");
+    }
+
+    /// How often something came to this gate.
+    pub(crate) fn arrivals(&self, name: &str) -> usize {
+        fs::read_to_string(self.home().join(format!("{name}.log"))).map_or(0, |log| log.lines().count())
+    }
+
+    pub(crate) fn arrive(&self, tool: &str, name: &str) -> TaskId {
+        let before = self.arrivals(name);
+        let id = self.post_run(tool, json!({"path": self.gate(name)}));
+        eventually("it runs", || (self.arrivals(name) > before).then_some(()));
+        id
+    }
+
+    pub(crate) fn post(&self, ask: Ask) -> TaskId {
+        self.post_from(None, ask)
+    }
+
+    pub(crate) fn post_as(&self, session: &str, ask: Ask) -> TaskId {
+        self.post_from(Some(session.to_owned()), ask)
+    }
+
+    fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
+        let id = TaskId::new();
+        let request = Request { v: VERSION, ask, session, folder: Some(self.home()) };
+        self.mailbox.post(id, &request).expect("posted");
+        id
+    }
+
+    pub(crate) fn post_run(&self, tool: &str, input: Value) -> TaskId {
+        self.post(Ask::Run(run(tool, input)))
+    }
+
+    /// Waits for the first answer to a request.
+    pub(crate) fn reply(&self, id: TaskId) -> Reply {
+        eventually("a reply", || {
+            if let Some(answer) = self.mailbox.collect_answer(id).expect("readable") {
+                return Some(Reply::Answer(serde_json::from_slice(&answer).expect("an answer")));
+            }
+            self.result(id).map(Reply::Result)
+        })
+    }
+
+    pub(crate) fn answer(&self, id: TaskId) -> Answer {
+        match self.reply(id) {
+            Reply::Answer(answer) => answer,
+            Reply::Result(result) => panic!("a result: {result}"),
+        }
+    }
+
+    /// The result file as it is now.
+    pub(crate) fn result(&self, id: TaskId) -> Option<Value> {
+        let text = fs::read(self.mailbox.result_file(id)).ok()?;
+        Some(serde_json::from_slice(&text).expect("a whole JSON document, at any moment"))
+    }
+
+    pub(crate) fn wait(&self, id: TaskId) -> Value {
+        eventually("a final result", || self.result(id).filter(|result| result["status"] != "pending"))
+    }
+
+    /// The names of all files in the mailbox that tasks and requests leave.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        for folder in ["inbox", "taken", "answers", "results"] {
+            for entry in fs::read_dir(self.mailbox.root().join(folder)).expect("a folder") {
+                files.push(format!("{folder}/{}", entry.expect("an entry").file_name().to_string_lossy()));
+            }
+        }
+        files.sort();
+        files
+    }
+
+    pub(crate) fn start(&self) -> Executor {
+        let report = self.folder.path().join(format!("ended-{}", TaskId::new()));
+        let log = report.with_extension("log");
+        let output = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log).expect("a log");
+        let child = Command::new(std::env::current_exe().expect("a path"))
+            .args(["--exact", "world::executor_of_the_environment", "--nocapture", "--ignored"])
+            .env(FOLDER, self.folder.path())
+            .env(ENDED, &report)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .expect("it starts");
+        Executor { child, report, log }
+    }
+
+    /// Starts an executor and waits until it serves.
+    pub(crate) fn serve(&self) -> Executor {
+        let executor = self.start();
+        assert!(matches!(self.answer(self.post(Ask::Status)), Answer::Status(_)));
+        executor
+    }
+}
+
+pub(crate) fn run(tool: &str, input: Value) -> Run {
+    let Value::Object(input) = input else { panic!("an object") };
+    Run { tool: tool.to_owned(), input, words: Map::new(), idempotency_key: None, dry_run: false }
+}
+
+impl Executor {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().expect("a process id")), signal).expect("sent");
+    }
+
+    /// Asks it to stop, and waits until it heard.
+    pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::SIGTERM);
+        self.wait_for_log("the executor ends");
+    }
+
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        eventually(text, || fs::read_to_string(&self.log).ok()?.contains(text).then_some(()));
+    }
+
+    /// As `kill -9` does: nothing is said and nothing is tidied up.
+    pub(crate) fn kill(&mut self) {
+        // It may have ended by itself.
+        if self.child.kill().is_ok() {
+            self.child.wait().expect("it is our child");
+        }
+    }
+
+    pub(crate) fn end(&mut self) -> End {
+        eventually("the executor ends", || self.child.try_wait().expect("it is our child"));
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let report = fs::read(&self.report).unwrap_or_else(|error| panic!("no report: {error}\n{log}"));
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        End {
+            ended: report["ended"].as_str().expect("a text").to_owned(),
+            cpu: Duration::from_micros(report["cpu_us"].as_u64().expect("a number")),
+        }
+    }
+
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        assert_eq!(self.end().ended, "Asked");
+    }
+}
+
+#[test]
+#[ignore = "is an executor for the tests here, which start it"]
+fn executor_of_the_environment() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let ended = match executor::daemon::run(&places(Path::new(&folder))) {
+        Ok(ended) => format!("{ended:?}"),
+        Err(error) => format!("{error}"),
+    };
+    let used = getrusage(UsageWho::RUSAGE_SELF).expect("our own usage");
+    let cpu = used.user_time().num_microseconds() + used.system_time().num_microseconds();
+    let text = json!({"ended": ended, "cpu_us": cpu}).to_string();
+    fs::write(report.with_extension("new"), text).expect("written");
+    fs::rename(report.with_extension("new"), report).expect("moved there");
+}
