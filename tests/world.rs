@@ -18,7 +18,7 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
 
 /// Far more than anything takes on a busy machine; only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -167,7 +167,7 @@ impl World {
     pub(crate) fn kill_executor(&self) -> Option<Pid> {
         let pid = self.executor()?;
         // Gone by itself is gone as well.
-        if kill(pid, Signal::SIGKILL).is_ok() {}
+        kill(pid, Signal::SIGKILL).ok();
         until("the executor is gone", || !is_alive(pid));
         Some(pid)
     }
@@ -178,7 +178,7 @@ impl Drop for World {
         // Every executor of this world: a test may have left one that no lock tells of.
         for pid in executors_in(self.root.path()) {
             // One that ended by itself meanwhile is as good.
-            if kill(pid, Signal::SIGKILL).is_ok() {}
+            kill(pid, Signal::SIGKILL).ok();
         }
     }
 }

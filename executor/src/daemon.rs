@@ -79,6 +79,9 @@ pub enum DaemonError {
     StillThere { path: PathBuf },
 }
 
+/// How much of an input is logged.
+const LOGGED_INPUT: usize = 1000;
+
 enum Wake {
     Look,
     Finished(Box<Finished>),
@@ -111,7 +114,10 @@ struct Daemon {
 }
 
 /// Performs tasks until there is nothing to do for long, or somebody says stop.
-pub fn run(places: &Places) -> Result<Ended, DaemonError> {
+///
+/// `in_office` is called once nothing can prevent it any more: what went wrong until then is the
+/// business of whoever started us, the rest that of the log.
+pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonError> {
     let config = places.read_config()?;
     let sources = places.sources(&config);
     let mailbox = Mailbox::open(&places.mailbox)?;
@@ -156,6 +162,8 @@ pub fn run(places: &Places) -> Result<Ended, DaemonError> {
         presence,
         _record: record,
     };
+    tracing::info!(pid = daemon.identity.pid, version = %daemon.identity.version, mailbox = %daemon.mailbox.root().display(), "executor started");
+    in_office();
     daemon.serve(&woken, idle, grace)
 }
 
@@ -172,6 +180,9 @@ impl Daemon {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
+            if self.dispatcher.is_idle() && ended != Ended::Evicted {
+                self.mailbox.leave_office()?;
+            }
             Ok(ended)
         });
         self.ended.cancel();
@@ -386,9 +397,17 @@ impl Daemon {
                 Some(Outcome::Error(error)) => error.code.as_str(),
                 _ => "",
             };
-            tracing::info!(id = %task.id, tool = %task.tool, state = %task.state, code, attempts = task.attempt, uid = task.caller.uid, "task ended");
+            let duration_ms = clock::now().duration_since(task.created_at).as_millis();
+            let input = self.log_text(&task.input);
+            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = task.caller.session, state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
         self.publisher.publish(task);
+    }
+
+    /// An input as it may stand in the log.
+    fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
+        let text = serde_json::to_string(input).expect("an object can be written");
+        self.equipment.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
     }
 
     fn status(&self, now: Timestamp) -> Answer {

@@ -30,10 +30,11 @@ pub fn from_caller() -> io::Result<()> {
 }
 
 /// Closes the way back to the one who started us: from here on there is only the log.
-pub fn let_go_of_stderr() -> io::Result<()> {
-    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
-    unistd::dup2_stderr(&nowhere)?;
-    Ok(())
+pub fn let_go_of_stderr() {
+    let nowhere = File::options().write(true).open("/dev/null");
+    if let Err(error) = nowhere.and_then(|nowhere| Ok(unistd::dup2_stderr(&nowhere)?)) {
+        tracing::warn!(%error, "standard error stays what it was");
+    }
 }
 
 fn inherited() -> io::Result<Vec<RawFd>> {

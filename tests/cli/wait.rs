@@ -117,8 +117,16 @@ fn a_part_of_the_data_is_read() {
     assert_eq!(read(&["--lines", "2-3"]).json()["text"], "  \"1\",\n  \"2\",");
     let misled = read(&["--jq", ".data[0]"]);
     assert_ne!(misled.exit, 70, "{misled}");
-    assert_snapshot!(read(&["--jq", ".["]), @"");
-    assert_snapshot!(read(&["--bytes", "9-1"]), @"");
+    assert_snapshot!(read(&["--jq", ".["]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"`.[` is no jq expression: a mistake in its syntax","hint":"EXPR is jq, like `.[0].id`"}}
+    "#);
+    assert_snapshot!(read(&["--bytes", "9-1"]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"invalid value '9-1' for '--bytes <A-B>': `9-1` ends before it begins","hint":"see: agent-magic-tool --help"}}
+    "#);
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::world::{Ran, World};
 fn connected(far: &myworld::World, token: &str) -> World {
     let world = World::new();
     let hosts = ["gmail.googleapis.com", "oauth2.googleapis.com", "api.github.com"];
-    let endpoints: String =
-        hosts.iter().map(|host| format!("\"https://{host}\" = \"{}\"\n", far.endpoint(host))).collect();
-    world.configure(&format!("[http.endpoints]\n{endpoints}"));
+    let endpoints: Vec<_> =
+        hosts.iter().map(|host| format!("\"https://{host}\" = \"{}\"", far.endpoint(host))).collect();
+    world.configure(&format!("[http.endpoints]\n{}\n", endpoints.join("\n")));
     let ran = world.run_with(&["secret", "set", "google"], token);
     assert_eq!(ran.exit, 0, "{ran}");
     world

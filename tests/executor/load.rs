@@ -16,14 +16,14 @@ pub(crate) fn torture_readers(world: &World, stop: &AtomicBool) -> usize {
     let mut read = 0;
     while !stop.load(Ordering::Relaxed) {
         for entry in std::fs::read_dir(&results).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let is_result = name.to_str().is_some_and(|name| name.starts_with("result-") && name.ends_with(".json"));
-            if !is_result {
+            let path = entry.path();
+            let is_whole = entry.file_name().to_str().is_some_and(|name| name.starts_with("result-"));
+            if !is_whole {
                 continue;
             }
-            let Ok(bytes) = std::fs::read(entry.path()) else { continue };
+            let Ok(bytes) = std::fs::read(&path) else { continue };
             let parsed: Result<Value, _> = serde_json::from_slice(&bytes);
-            assert!(parsed.is_ok(), "{name:?} was read as {:?}", String::from_utf8_lossy(&bytes));
+            assert!(parsed.is_ok(), "`{}` was read as {:?}", path.display(), String::from_utf8_lossy(&bytes));
             read += 1;
         }
         thread::yield_now();

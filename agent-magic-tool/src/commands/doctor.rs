@@ -72,6 +72,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             None
         }
     };
+    checks.extend(mailbox.as_ref().map(leftovers));
     checks.push(executor(mailbox.as_ref(), context));
     let catalog = Catalog::load(&places.sources(&config));
     checks.push(definitions(&catalog));
@@ -92,6 +93,19 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         },
     }))?;
     Ok(if ok { Exit::Ok } else { Exit::Failed })
+}
+
+/// What somebody else put into the mailbox: it is left alone, and nobody is answered.
+fn leftovers(mailbox: &Mailbox) -> Check {
+    const NAME: &str = "leftovers";
+    match mailbox.leftovers() {
+        Ok(found) if found.is_empty() => Check::good(NAME, "none"),
+        Ok(found) => Check {
+            found: found.iter().map(|left| format!("`{}`: {}", left.path.display(), left.reason)).collect(),
+            ..Check::bad(NAME, "there are files in the mailbox that are none of ours", "look at them and remove them")
+        },
+        Err(error) => Check::bad(NAME, format!("the mailbox cannot be read: {error}"), "look at its owner and mode"),
+    }
 }
 
 fn executor(mailbox: Option<&Mailbox>, context: &Context) -> Check {

@@ -129,7 +129,12 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     let to = if detached { log::To::File(&log_file) } else { log::To::Stderr };
     log::start(to, &config.executor.log).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
-    let ended = daemon::run(places).map_err(|error| {
+    let in_office = || {
+        if detached {
+            detach::let_go_of_stderr();
+        }
+    };
+    let ended = daemon::run(places, in_office).map_err(|error| {
         Error::new(Code::NoExecutor, chain(&error)).hint(format!("its log: {}", log_file.display()))
     })?;
     match ended {
@@ -137,7 +142,8 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
             Err(Error::new(Code::NoExecutor, "another executor has this mailbox")
                 .hint("agent-magic-tool executor status"))
         }
-        Ended::Upgraded => {
+        // After an eviction open tasks wait for an executor with a new mailbox.
+        Ended::Upgraded | Ended::Evicted => {
             let program = program.map_err(|error| Error::io("the new program cannot be found", &error))?;
             let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
             Err(Error::io("the new program cannot be started", &error))

@@ -39,10 +39,11 @@ impl std::str::FromStr for Wanted {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     launch::revive(&context.places, &mailbox);
-    let ids = mailbox.tasks().map_err(|error| Error::io("the results cannot be listed", &error))?;
+    let ids = mailbox.results_of().map_err(|error| Error::io("the results cannot be listed", &error))?;
     let mut shown = Vec::new();
     let mut more = 0;
-    for id in ids {
+    // Ids sort by time.
+    for id in ids.into_iter().rev() {
         // One that was swept just now, or that is not ours to trust, is no task.
         let Ok(file) = ResultFile::read(&mailbox, id) else { continue };
         let is_wanted = match args.state {

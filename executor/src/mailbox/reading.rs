@@ -22,18 +22,6 @@ impl Mailbox {
         read_trusted(&self.data_file(id, extension))
     }
 
-    /// The tasks that have a result file, newest first.
-    pub fn tasks(&self) -> io::Result<Vec<TaskId>> {
-        let mut ids = Vec::new();
-        for entry in fs::read_dir(self.results())? {
-            let name = entry?.file_name();
-            let id = name.to_str().and_then(|name| name.strip_prefix("result-")?.strip_suffix(".json"));
-            ids.extend(id.and_then(|id| id.parse::<TaskId>().ok()));
-        }
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(ids)
-    }
-
     /// Whether an executor went away and left something to do: only one that has nothing open
     /// takes its identity with it.
     pub fn has_unfinished_business(&self) -> bool {

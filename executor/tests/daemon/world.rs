@@ -280,7 +280,7 @@ fn executor_of_the_environment() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let ended = match executor::daemon::run(&places(Path::new(&folder))) {
+    let ended = match executor::daemon::run(&places(Path::new(&folder)), || {}) {
         Ok(ended) => format!("{ended:?}"),
         Err(error) => format!("{error}"),
     };
