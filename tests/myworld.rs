@@ -51,7 +51,8 @@ impl World {
             return None;
         };
         drop(rustls::crypto::ring::default_provider().install_default());
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        // The server closes idle connections when it likes; none is kept.
+        let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
         let folder = tempfile::tempdir().expect("a folder");
         let (base, process) = serve(&program, folder.path(), &client).await;
         let owner = json!({"email": "ann@acme.example", "name": "Ann Lee"});

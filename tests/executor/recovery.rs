@@ -113,6 +113,8 @@ async fn killed_at_a_random_moment_every_task_ends_and_none_that_must_not_ran_tw
         match (*kind, status) {
             ("idempotent" | "readonly", _) => assert!(status == "succeeded" && times >= 1, "{told}"),
             (_, "succeeded") => assert_eq!(times, 1, "{told}"),
+            // The far side may refuse one under so many at once; then it did not happen.
+            ("gmail_send_message", "failed") => assert_eq!(times, 0, "{told}"),
             (_, "unknown") => assert!(times <= 1 && file["error"]["hint"].is_string(), "{told}"),
             _ => panic!("{told}"),
         }
