@@ -84,11 +84,11 @@ fn keys_of_a_subtool() {
     );
     assert_snapshot!(
         said_of(json!({"confirm": "when"})),
-        @r#"acme.json: greet: confirm: `when` needs more: write it as {"when": …}"#
+        @r#"acme.json: greet: confirm.when: `when` needs more: write it as {"when": …}"#
     );
     assert_snapshot!(
         said_of(json!({"confirm": {"never": true}})),
-        @r#"acme.json: greet: confirm: `never` stands alone: write it as "never""#
+        @r#"acme.json: greet: confirm.never: `never` stands alone: write it as "never""#
     );
     assert_snapshot!(said_of(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
     assert_snapshot!(said_of(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
