@@ -15,6 +15,7 @@ use crate::schema::InputSchema;
 use crate::subtool::{Definition, SubtoolName};
 
 mod dependencies;
+mod file_keys;
 pub mod format;
 pub mod lint;
 pub mod listing;
