@@ -14,10 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::schema::InputSchema;
 use crate::subtool::{Definition, SubtoolName};
 
+mod dependencies;
+mod file_keys;
 pub mod format;
 pub mod lint;
 pub mod listing;
 mod load;
+mod reading;
 pub mod search;
 mod sources;
 

@@ -11,8 +11,6 @@ use serde_json::{Map, Number, Value};
 
 /// `serde_json`'s own limit is 128; a person's data is far below.
 const DEEPEST: usize = 64;
-/// More keys than any input needs, fewer than hurt.
-const MOST_KEYS: usize = 10_000;
 /// From here on neighbouring whole numbers share one float (2^53).
 const FIRST_INEXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -25,11 +23,30 @@ pub struct JsonError {
     pub column: usize,
 }
 
-/// Reads one JSON value that fills the whole of `bytes`.
+/// How much a text may hold before it is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    most_keys: usize,
+}
+
+impl Limits {
+    /// What a caller sends: more keys than any input needs, fewer than hurt.
+    pub const INPUT: Self = Self { most_keys: 10_000 };
+    /// A file of definitions, whose size the loader limits: about what its 16 MiB can hold if they
+    /// say anything.
+    pub const DEFINITIONS: Self = Self { most_keys: 1_000_000 };
+}
+
+/// Reads one JSON value that fills the whole of `bytes`, an input.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    parse_within(bytes, Limits::INPUT)
+}
+
+/// [`parse`], with other limits.
+pub fn parse_within(bytes: &[u8], limits: Limits) -> Result<Value, JsonError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let mut keys = 0;
-    Strict { depth: 0, keys: &mut keys }
+    Strict { depth: 0, keys: &mut keys, limits }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| JsonError {
@@ -47,6 +64,7 @@ fn without_place(message: &str) -> String {
 struct Strict<'a> {
     depth: usize,
     keys: &'a mut usize,
+    limits: Limits,
 }
 
 impl Strict<'_> {
@@ -54,7 +72,7 @@ impl Strict<'_> {
         if self.depth == DEEPEST {
             return Err(E::custom(format!("nested deeper than {DEEPEST} levels")));
         }
-        Ok(Strict { depth: self.depth + 1, keys: self.keys })
+        Ok(Strict { depth: self.depth + 1, keys: self.keys, limits: self.limits })
     }
 }
 
@@ -116,8 +134,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut object = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             *self.keys += 1;
-            if *self.keys > MOST_KEYS {
-                return Err(de::Error::custom(format!("more than {MOST_KEYS} keys")));
+            let most = self.limits.most_keys;
+            if *self.keys > most {
+                return Err(de::Error::custom(format!("more than {most} keys")));
             }
             if object.contains_key(&key) {
                 return Err(de::Error::custom(format!("the key `{key}` stands twice")));
@@ -157,7 +176,9 @@ mod tests {
     fn bombs_are_refused() {
         assert!(refused(&"[".repeat(100_000)).contains("deeper than 64"));
         let keys: Vec<_> = (0..20_000).map(|key| format!("\"{key}\":0")).collect();
-        assert!(refused(&format!("{{{}}}", keys.join(","))).contains("more than 10000 keys"));
+        let many = format!("{{{}}}", keys.join(","));
+        assert!(refused(&many).contains("more than 10000 keys"));
+        assert!(parse_within(many.as_bytes(), Limits::DEFINITIONS).is_ok());
         assert!(refused("{} {}").contains("trailing"));
     }
 

@@ -45,10 +45,7 @@ impl InputSchema {
             return Err(SchemaError("an input is an object: its schema must have `\"type\": \"object\"`".to_owned()));
         }
         let schema = Value::Object(schema.clone());
-        let validator = jsonschema::options()
-            .with_pattern_options(PatternOptions::regex().size_limit(LARGEST_PATTERN))
-            .build(&schema)
-            .map_err(|error| SchemaError(format!("{}: {error}", place(&error))))?;
+        let validator = validator(&schema)?;
         Ok(Self { schema, validator })
     }
 
@@ -122,6 +119,18 @@ impl InputSchema {
             }],
         }
     }
+}
+
+/// Whether `schema`, which may describe anything, can be compiled.
+pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
+    validator(&Value::Object(schema.clone())).map(|_| ())
+}
+
+fn validator(schema: &Value) -> Result<Validator, SchemaError> {
+    jsonschema::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(LARGEST_PATTERN))
+        .build(schema)
+        .map_err(|error| SchemaError(format!("{}: {error}", place(&error))))
 }
 
 fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {

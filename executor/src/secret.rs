@@ -27,13 +27,26 @@ const LEAST_REDACTED: usize = 6;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretName(String);
 
+/// Does not say the text: that may be the secret itself, typed where its name belongs.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no secret's name; use 1 to 64 of the characters a-z A-Z 0-9 _ -, written as `secret:NAME`")]
-pub struct InvalidSecretName(String);
+#[error("that is no secret's name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
+pub struct InvalidSecretName;
+
+/// Does not say the text, for the same reason.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this is no reference to a secret; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
+)]
+pub struct InvalidReference;
 
 impl SecretName {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether `text` begins like a reference and is none.
+    pub fn is_malformed_reference(text: &str) -> bool {
+        text.starts_with("secret:") && Self::in_reference(text).is_none()
     }
 
     /// The name in `secret:NAME`; `None` if `text` is no such reference.
@@ -48,7 +61,7 @@ impl FromStr for SecretName {
     fn from_str(text: &str) -> Result<Self, InvalidSecretName> {
         let fits = (1..=64).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSecretName(text.to_owned())) }
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSecretName) }
     }
 }
 
@@ -62,7 +75,7 @@ impl fmt::Display for SecretName {
 impl<'de> Deserialize<'de> for SecretName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
-        Self::in_reference(&text).ok_or_else(|| de::Error::custom(InvalidSecretName(text.into_owned())))
+        Self::in_reference(&text).ok_or_else(|| de::Error::custom(InvalidReference))
     }
 }
 

@@ -16,6 +16,8 @@ mod loading;
 mod messages;
 #[path = "catalog/packs.rs"]
 mod packs;
+#[path = "catalog/search.rs"]
+mod search;
 
 /// A folder of definition files, which alone makes up a catalog.
 struct Folder {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::runner::{Data, Equipment, Failure, Order, Run, Success};
 use executor::secret::Secrets;
@@ -108,16 +109,12 @@ fn json_of(success: Success) -> Value {
 
 /// The subtools of a shipped pack.
 fn pack(name: &str) -> Vec<(String, Definition)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../subtools/{name}.json"));
-    let text = std::fs::read_to_string(path).expect("a shipped pack");
-    let fields: Map<String, Value> = serde_json::from_str(&text).expect("it is JSON");
-    let subtools = fields.into_iter().filter(|(key, _)| !key.starts_with('$'));
-    subtools
-        .map(|(name, value)| {
-            let definition = serde_path_to_error::deserialize(value).unwrap_or_else(|error| panic!("{name}: {error}"));
-            (name, definition)
-        })
-        .collect()
+    let mut config = Config::default();
+    config.catalog.packs = vec![name.to_owned()];
+    let nowhere = Sources::new(&config, Path::new("/nonexistent"), None);
+    let catalog = Catalog::load(&nowhere);
+    assert_eq!(catalog.problems(), []);
+    catalog.subtools().map(|subtool| (subtool.name.to_string(), Definition::clone(&subtool.definition))).collect()
 }
 
 /// How a shipped subtool is performed.

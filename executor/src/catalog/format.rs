@@ -2,8 +2,8 @@
 //!
 //! `subtools/subtool.schema.json` is [`file_schema`] as text; a test keeps it equal. The loader
 //! never asks it: it decides by the types, and finds more (a template's syntax, an example that
-//! does not fit). Where they differ the loader is right. It takes a few spellings that the schema
-//! flags, like a duration in ISO 8601 or the fields of an object as a list.
+//! does not fit). Where they differ the loader is right. It takes a spelling that the schema flags:
+//! a duration in ISO 8601.
 //!
 //! The schema sees a file as it is written, before `$defaults` are laid under its subtools. So the
 //! types' own schemas lose what they require, and it is required again, key by key, where

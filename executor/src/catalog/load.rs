@@ -7,13 +7,21 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::dependencies::{Broken, broken};
+use super::file_keys::{FileKeys, merge};
+use super::reading::read;
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
-use crate::schema::InputSchema;
+use crate::json::{self, Limits};
+use crate::schema::{self, InputSchema};
+use crate::secret::SecretName;
 use crate::subtool::{Confirm, Definition, SubtoolName};
-use crate::{json, select, template};
+use crate::{select, template};
 
 /// A file of definitions larger than this is refused; Google's largest API makes about 3 MB.
 const LARGEST_FILE: u64 = 16 << 20;
+
+/// Shorter values are not taken out of messages: they would match by chance, and no token is so short.
+const LEAST_CONCEALED: usize = 6;
 
 /// A pack that ships inside the program.
 #[derive(Debug)]
@@ -79,7 +87,7 @@ impl Loading {
     }
 
     fn file(&mut self, origin: &Origin, bytes: &[u8]) {
-        let object = match json::parse(bytes) {
+        let object = match json::parse_within(bytes, Limits::DEFINITIONS) {
             Ok(Value::Object(object)) => object,
             Ok(_) => return self.problem(origin, None, None, "a file of definitions is one JSON object"),
             Err(error) => {
@@ -87,24 +95,16 @@ impl Loading {
                 return self.problem(origin, None, Some(place), error.message);
             }
         };
-        let mut defaults = Map::new();
-        let mut namespace = String::new();
-        for (key, value) in &object {
-            match (key.as_str(), value) {
-                ("$schema", Value::String(_)) => {}
-                ("$defaults", Value::Object(own)) => defaults.clone_from(own),
-                ("$namespace", Value::String(own)) => namespace = format!("{own}-"),
-                ("$schema" | "$defaults" | "$namespace", _) => {
-                    self.problem(origin, None, Some(key.clone()), "`$defaults` is an object, the others are strings");
-                }
-                (other, _) if other.starts_with('$') => {
-                    let known = "the keys of a file are `$schema`, `$defaults` and `$namespace`";
-                    self.problem(origin, None, Some(key.clone()), known);
-                }
-                _ => {}
+        let (own, subtools): (Vec<_>, Vec<_>) = object.into_iter().partition(|(key, _)| key.starts_with('$'));
+        let FileKeys { defaults, namespace, mistakes } = FileKeys::of(own);
+        if !mistakes.is_empty() {
+            // They may have meant every subtool of the file, so none of these is what it should be.
+            for (place, message) in mistakes {
+                self.problem(origin, None, Some(place), message);
             }
+            return;
         }
-        for (key, value) in object.into_iter().filter(|(key, _)| !key.starts_with('$')) {
+        for (key, value) in subtools {
             let name = format!("{namespace}{key}");
             match subtool(&name, value, &defaults, origin) {
                 Ok(subtool) => self.add(subtool),
@@ -127,53 +127,41 @@ impl Loading {
 
     /// A subtool that depends on an unknown one, or on itself through others, is left out.
     fn check_dependencies(&mut self) {
-        loop {
-            let subtools = &self.catalog.subtools;
-            let broken = subtools.values().find_map(|subtool| {
-                let unknown = subtool.definition.depends_on.iter().find(|name| !subtools.contains_key(*name));
-                let message = match unknown {
-                    Some(name) => format!("there is no subtool `{name}`"),
-                    None if reaches(&self.catalog, &subtool.name) => "it depends on itself".to_owned(),
-                    None => return None,
+        let subtools = &self.catalog.subtools;
+        let names: Vec<_> = subtools.keys().map(SubtoolName::as_str).collect();
+        let depends_on = |name| subtools.get(name).map_or(&[][..], |subtool| &subtool.definition.depends_on);
+        let broken: Vec<(SubtoolName, String)> = broken(&names, |name| names_of(depends_on(name)))
+            .into_iter()
+            .filter_map(|(name, why)| {
+                let message = match why {
+                    Broken::Absent(other) => format!("there is no subtool `{other}`"),
+                    Broken::Circular => "it depends on itself".to_owned(),
                 };
-                Some((subtool.name.clone(), subtool.origin.clone(), message))
-            });
-            let Some((name, origin, message)) = broken else { return };
-            self.catalog.subtools.remove(&name);
-            self.problem(&origin, Some(name.as_str()), Some("depends_on".to_owned()), message);
+                Some((subtools.get(name)?.name.clone(), message))
+            })
+            .collect();
+        for (name, message) in broken {
+            if let Some(subtool) = self.catalog.subtools.remove(&name) {
+                self.problem(&subtool.origin, Some(name.as_str()), Some("depends_on".to_owned()), message);
+            }
         }
     }
 }
 
-/// Whether following `depends_on` from `start` leads back to it.
-fn reaches(catalog: &Catalog, start: &SubtoolName) -> bool {
-    let mut seen = std::collections::HashSet::new();
-    let mut open = vec![start];
-    while let Some(name) = open.pop() {
-        for next in catalog.subtools.get(name).map_or(&[][..], |subtool| &subtool.definition.depends_on) {
-            if next == start {
-                return true;
-            }
-            if seen.insert(next) {
-                open.push(next);
-            }
-        }
-    }
-    false
+fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
+    subtools.iter().map(SubtoolName::as_str).collect()
 }
 
-type Misplaced = (Option<String>, String);
+pub(super) type Misplaced = (Option<String>, String);
 
 fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Origin) -> Result<Subtool, Misplaced> {
     let name: SubtoolName = name.parse().map_err(|error: crate::subtool::InvalidName| (None, error.to_string()))?;
     let Value::Object(own) = value else { return Err((None, "a subtool is a JSON object".to_owned())) };
     let merged = Value::Object(merge(defaults.clone(), own));
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
-    let definition: Definition = serde_path_to_error::deserialize(&merged).map_err(|error| {
-        let place = error.path().to_string();
-        (Some(place).filter(|place| place != "."), error.into_inner().to_string())
-    })?;
-    let schema = check(&definition)?;
+    let concealed = |message: String| concealed(message, merged.get("run"));
+    let definition: Definition = read(&merged).map_err(|(place, misfit)| (place, concealed(misfit.to_string())))?;
+    let schema = check(&definition).map_err(|(place, message)| (place, concealed(message)))?;
     Ok(Subtool {
         name,
         definition: Arc::new(definition),
@@ -191,7 +179,7 @@ fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
     }
     let schema = InputSchema::compile(&definition.input).map_err(|error| at("input", &error))?;
     if let Some(output) = &definition.output {
-        InputSchema::compile(output).map_err(|error| at("output", &error))?;
+        schema::check(output).map_err(|error| at("output", &error))?;
     }
     definition
         .run
@@ -222,48 +210,18 @@ fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
     Ok(schema)
 }
 
-/// Lays `own` over `base`, object by object.
-///
-/// Where a key names a choice (`run`, `auth`, `body`), another choice replaces the default one
-/// instead of standing beside it.
-fn merge(mut base: Map<String, Value>, own: Map<String, Value>) -> Map<String, Value> {
-    for (key, value) in own {
-        let is_choice = matches!(key.as_str(), "run" | "auth" | "body");
-        match (base.remove(&key), value) {
-            (Some(Value::Object(base_fields)), Value::Object(fields)) => {
-                let same_choice = base_fields.keys().eq(fields.keys());
-                let merged = if is_choice && !same_choice { fields } else { merge(base_fields, fields) };
-                base.insert(key, Value::Object(merged));
+/// `message` without the values that `run` holds: any of them may be a secret that was written where
+/// its name belongs, and messages are kept, cached and shown. The place says which one is meant.
+pub(super) fn concealed(mut message: String, run: Option<&Value>) -> String {
+    match run {
+        Some(Value::String(text)) => {
+            if text.len() >= LEAST_CONCEALED && SecretName::in_reference(text).is_none() {
+                message = message.replace(text, "…");
             }
-            (_, value) => {
-                base.insert(key, value);
-            }
+            message
         }
-    }
-    base
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn object(value: Value) -> Map<String, Value> {
-        let Value::Object(object) = value else { panic!("an object") };
-        object
-    }
-
-    #[test]
-    fn defaults_lie_under_a_subtool_and_a_choice_is_replaced_whole() {
-        let defaults = object(
-            json!({"run": {"http": {"base_url": "https://a", "auth": {"bearer": "secret:x"}}}, "timeout": "30s"}),
-        );
-        let merged = merge(defaults.clone(), object(json!({"run": {"http": {"path": "/b"}}})));
-        assert_eq!(
-            Value::Object(merged),
-            json!({"timeout": "30s", "run": {"http": {"base_url": "https://a", "auth": {"bearer": "secret:x"}, "path": "/b"}}})
-        );
-        let merged = merge(defaults, object(json!({"run": {"process": {"argv": ["true"]}}})));
-        assert_eq!(merged["run"], json!({"process": {"argv": ["true"]}}));
+        Some(Value::Array(items)) => items.iter().fold(message, |message, item| concealed(message, Some(item))),
+        Some(Value::Object(fields)) => fields.values().fold(message, |message, field| concealed(message, Some(field))),
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => message,
     }
 }

@@ -29,6 +29,11 @@ struct Field {
     length: f64,
 }
 
+/// What scores below this share of the best hit merely has a word of the query somewhere. In the
+/// queries of `tests/catalog/search.rs` all that could be meant scores two fifths or more; the half
+/// of that leaves room for longer queries, in which each word weighs less.
+const LEAST_SHARE: f64 = 0.2;
+
 /// What a query found.
 #[derive(Debug, PartialEq)]
 pub struct Hit {
@@ -67,6 +72,8 @@ pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
         .map(|(index, document)| Hit { index, score: document.score(&wanted, &rarity, &mean_lengths) })
         .filter(|hit| hit.score > 0.0)
         .collect();
+    let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
+    hits.retain(|hit| hit.score >= best * LEAST_SHARE);
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| entries[a.index].name.cmp(&entries[b.index].name)));
     hits
 }
@@ -265,6 +272,19 @@ mod tests {
         assert_eq!(found("how many products are there?")[0], "countProducts");
         assert_eq!(found("please search the messages for me")[0], "gmail_search_messages");
         assert_eq!(found("recipients"), ["gmail_send_message"]);
+    }
+
+    #[test]
+    fn what_merely_mentions_a_word_is_left_out() {
+        let input = json!({"properties": {"level": {"type": "string", "description": "Which messages are kept"}}});
+        let entries = [
+            entry("gmail_search_messages", "Searches for messages in Gmail based on a query.", &json!({})),
+            entry("rotate_logs", "Rotates the logs of a program each day.", &input),
+            entry("read_message", "Reads one message.", &json!({})),
+        ];
+        let names = |query| search(query, &entries).into_iter().map(|hit| hit.index).collect::<Vec<_>>();
+        assert_eq!(names("search messages in gmail"), [0]);
+        assert_eq!(names("messages"), [2, 0, 1]);
     }
 
     #[test]

@@ -102,7 +102,10 @@ impl Sources {
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         Stamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.access.words, self.problems.len()),
+            settings: format!(
+                "{packs:?} {:?} {:?} {:?} {:?}",
+                self.folders, self.named, self.access.words, self.problems
+            ),
             files,
         }
     }

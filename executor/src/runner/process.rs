@@ -13,7 +13,7 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::secret::SecretName;
+use crate::secret::{InvalidReference, SecretName};
 use crate::template;
 use argument::{Argument, Options};
 use invocation::Invocation;
@@ -90,7 +90,7 @@ impl Runner for Process {
             template::check_value(stdin).map_err(|error| Mistake::new("stdin", &error))?;
         }
         for (name, value) in &self.env {
-            check_variable(name, value).map_err(|message| Mistake::new(format!("env.{name}"), &message))?;
+            check_variable(name, value)?;
         }
         if let Some(folder) = &self.folder {
             template::check(folder).map_err(|error| Mistake::new("folder", &error))?;
@@ -161,12 +161,14 @@ impl Process {
     }
 }
 
-fn check_variable(name: &str, value: &str) -> Result<(), String> {
+fn check_variable(name: &str, value: &str) -> Result<(), Mistake> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(format!("`{name}` is no name of an environment variable"));
+        // What stands behind the `=` may be a secret.
+        return Err(Mistake::new("env", &"the name of an environment variable is not empty and has no `=`"));
     }
-    if value.starts_with("secret:") && SecretName::in_reference(value).is_none() {
-        return Err(format!("`{value}` is no reference to a secret; write `secret:NAME`"));
+    let place = format!("env.{name}");
+    if SecretName::is_malformed_reference(value) {
+        return Err(Mistake::new(place, &InvalidReference));
     }
-    template::check(value).map_err(|error| error.to_string())
+    template::check(value).map_err(|error| Mistake::new(place, &error))
 }

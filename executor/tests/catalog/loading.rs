@@ -127,6 +127,38 @@ fn what_depends_on_something_that_was_left_out_is_left_out() {
 }
 
 #[test]
+fn thousands_of_subtools_in_one_file_that_lean_on_one_another_are_loaded() {
+    let count = 3000;
+    let file: Map<_, _> = (0..count)
+        .map(|number| {
+            let before = (number > 0).then(|| format!("subtool_{}", number - 1));
+            let depends_on: Vec<_> = before.into_iter().collect();
+            (format!("subtool_{number}"), definition(json!({"depends_on": depends_on})))
+        })
+        .collect();
+    let catalog = Folder::with(&[("a.json", &file.into())]).load();
+    assert_eq!((catalog.subtools().count(), catalog.problems()), (count, &[][..]));
+}
+
+#[test]
+fn another_setting_makes_the_listing_anew() {
+    let mut folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
+    let cache = folder.folder.path().join("cache");
+    let seen = |folder: &Folder| {
+        let listing = Listing::of(&folder.sources(), &cache);
+        (listing.entries.len(), listing.problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>())
+    };
+    assert_eq!(seen(&folder), (1, vec![]));
+    folder.config.catalog.packs = vec!["nope".to_owned()];
+    assert_eq!(seen(&folder), (1, vec!["there is no pack `nope`".to_owned()]));
+    folder.config.catalog.packs = vec!["none".to_owned()];
+    assert_eq!(seen(&folder), (1, vec!["there is no pack `none`".to_owned()]));
+    folder.config.catalog.packs.clear();
+    folder.config.access.deny = vec!["greet".to_owned()];
+    assert_eq!(seen(&folder), (0, vec![]));
+}
+
+#[test]
 fn only_json_files_that_are_in_sight_are_definitions() {
     let greet = json!({"greet": definition(json!({}))});
     let folder = Folder::with(&[("a.json", &greet)]);

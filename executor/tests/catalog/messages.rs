@@ -34,11 +34,24 @@ fn broken_json() {
 fn keys_of_the_file() {
     assert_snapshot!(
         said_of_file(&json!({"$default": {}})),
-        @"acme.json: $default: the keys of a file are `$schema`, `$defaults` and `$namespace`"
+        @"acme.json: $default: the keys of a file are `$schema`, `$defaults` and `$namespace`; did you mean `$defaults`?"
     );
     assert_snapshot!(
         said_of_file(&json!({"$namespace": 5})),
-        @"acme.json: $namespace: `$defaults` is an object, the others are strings"
+        @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
+    );
+    assert_snapshot!(
+        said_of_file(&json!({"$namespace": ""})),
+        @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
+    );
+    assert_snapshot!(said_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` is an object");
+    assert_snapshot!(
+        said_of_file(&json!({"$defaults": {"tiemout": "5s"}})),
+        @"acme.json: $defaults.tiemout: unknown field `tiemout`; did you mean `timeout`?"
+    );
+    assert_snapshot!(
+        said_of_file(&json!({"$defaults": {"run": {"http": {"header": {}}}}, "greet": definition(json!({}))})),
+        @"acme.json: $defaults.run.http.header: unknown field `header`; did you mean `headers`?"
     );
     assert_snapshot!(
         said_of_file(&json!({"say hello": definition(json!({}))})),
@@ -50,17 +63,36 @@ fn keys_of_the_file() {
 fn keys_of_a_subtool() {
     assert_snapshot!(
         said_of(json!({"tiemout": "30s"})),
-        @"acme.json: greet: tiemout: unknown field `tiemout`, expected one of `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags`, `examples`"
+        @"acme.json: greet: tiemout: unknown field `tiemout`; did you mean `timeout`?"
+    );
+    assert_snapshot!(
+        said_of(json!({"colour": "red"})),
+        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
     );
     assert_snapshot!(said_of(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
     assert_snapshot!(
         said_of(json!({"annotations": {"readOnly": true}})),
-        @"acme.json: greet: annotations.readOnly: unknown field `readOnly`, expected one of `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`"
+        @"acme.json: greet: annotations.readOnly: unknown field `readOnly`; did you mean `readOnlyHint`?"
+    );
+    assert_snapshot!(
+        said_of(json!({"annotations": [true]})),
+        @"acme.json: greet: annotations: expected an object, found an array"
     );
     assert_snapshot!(
         said_of(json!({"confirm": "sometimes"})),
-        @"acme.json: greet: confirm: unknown variant `sometimes`, expected one of `never`, `always`, `when`"
+        @"acme.json: greet: confirm: unknown choice `sometimes`; expected `never`, `always` or `when`"
     );
+    assert_snapshot!(
+        said_of(json!({"confirm": "when"})),
+        @r#"acme.json: greet: confirm.when: `when` needs more: write it as {"when": …}"#
+    );
+    assert_snapshot!(
+        said_of(json!({"confirm": {"never": true}})),
+        @r#"acme.json: greet: confirm.never: `never` stands alone: write it as "never""#
+    );
+    assert_snapshot!(said_of(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
+    assert_snapshot!(said_of(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
+    assert_snapshot!(said_of(json!({"tags": "a, b"})), @"acme.json: greet: tags: expected an array, found a string");
     assert_snapshot!(
         said_of(json!({"timeout": "30"})),
         @"acme.json: greet: timeout: `30` is no duration; write it like `500ms`, `30s`, `5m` or `1h`"
@@ -75,12 +107,13 @@ fn keys_of_a_subtool() {
 fn runners() {
     assert_snapshot!(
         said_of(json!({"run": {"shell": "ls"}})),
-        @"acme.json: greet: run: unknown variant `shell`, expected one of `http`, `process`, `builtin`"
+        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process` or `builtin`"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
-        @"acme.json: greet: run: invalid value: map, expected map with a single key"
+        @"acme.json: greet: run: exactly one runner; this has `process` and `http`"
     );
+    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process` or `builtin`; this has none");
     assert_snapshot!(
         said_of(json!({"run": {"http": {"path": "/a"}}})),
         @"acme.json: greet: run.http: missing field `base_url`"
@@ -91,7 +124,7 @@ fn runners() {
     );
     assert_snapshot!(
         said_of(json!({"run": {"http": {"base_url": "https://a.example", "auth": {"bearer": "ghp_x"}}}})),
-        @"acme.json: greet: run.http.auth.bearer: `ghp_x` is no secret's name; use 1 to 64 of the characters a-z A-Z 0-9 _ -, written as `secret:NAME`"
+        @"acme.json: greet: run.http.auth.bearer: this is no reference to a secret; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),
@@ -99,11 +132,88 @@ fn runners() {
     );
 }
 
+/// A secret where its name belongs, or anywhere else where one could be written.
+#[test]
+fn no_secret_that_was_written_into_a_definition() {
+    const CANARY: &str = "ghp_0123456789abcdefCANARY";
+    let quoted = format!("{CANARY} \"{CANARY}\" {{{{");
+    let reference = format!("secret:{CANARY}!");
+    let http = |changes: Value| {
+        let mut http = json!({"base_url": "https://a.example", "method": "POST"});
+        http.as_object_mut().expect("an object").extend(crate::object(changes));
+        json!({"http": http})
+    };
+    let mut places = vec![
+        json!(CANARY),
+        json!({"http": CANARY}),
+        json!({"process": [CANARY]}),
+        http(json!({"auth": CANARY})),
+        http(json!({"auth": [CANARY]})),
+        http(json!({"auth": {"api_key": {"header": "X-Key", "query": CANARY, "value": "secret:k"}}})),
+        http(json!({"auth": {"basic": {"username": format!("{CANARY}:x"), "password": "secret:p"}}})),
+        http(json!({"headers": CANARY})),
+        http(json!({"headers": {format!("Authorization: Bearer {CANARY}"): ""}})),
+        http(json!({"body": CANARY})),
+        http(json!({"body": {"form": CANARY}})),
+        http(json!({"body": {"raw": {"content_type": CANARY, "text": "x"}}})),
+        http(json!({"base_url": format!("https://{CANARY}@a.example")})),
+        http(json!({"base_url": format!("https://u:{CANARY}@a b")})),
+        http(json!({"base_url": CANARY})),
+        http(json!({"path": CANARY})),
+        http(json!({"response": CANARY})),
+        json!({"process": {"argv": ["p"], "env": CANARY}}),
+        json!({"process": {"argv": ["p"], "env": [CANARY]}}),
+        json!({"process": {"argv": ["p"], "env": {format!("TOKEN={CANARY}"): ""}}}),
+        json!({"process": {"argv": ["p", CANARY], "allow": ["x"]}}),
+        json!({"builtin": CANARY}),
+    ];
+    for text in [CANARY, &quoted, &reference, &format!("Bearer {{{{ {CANARY}")] {
+        places.extend([
+            http(json!({"auth": {"bearer": text}})),
+            http(json!({"auth": {"bearer": {"value": text}}})),
+            http(json!({"auth": {"oauth2": text}})),
+            http(json!({"auth": {"basic": text}})),
+            http(json!({"auth": {"basic": {"username": "u", "password": text}}})),
+            http(json!({"auth": {"api_key": text}})),
+            http(json!({"auth": {"api_key": {"header": "X-Key", "value": text}}})),
+        ]);
+    }
+    for text in [&quoted, &reference] {
+        places.extend([
+            http(json!({"headers": {"authorization": text}})),
+            http(json!({"query": {"key": text}})),
+            http(json!({"query": {"key": [text, "{{"]}})),
+            http(json!({"body": {"form": {"key": text}}})),
+            http(json!({"body": {"multipart": {"key": text}}})),
+            http(json!({"body": {"json": {"key": text, "other": "{{"}}})),
+            json!({"process": {"argv": ["p"], "env": {"KEY": text}}}),
+            json!({"process": {"argv": ["p", text, "{{"]}}),
+            json!({"process": {"argv": ["p"], "stdin": [text, "{{"]}}),
+            json!({"builtin": {"fetch_url": {"url": text, "max_chars": "{{"}}}),
+        ]);
+    }
+    for run in places {
+        for file in [
+            json!({"greet": definition(json!({"run": run}))}),
+            json!({"$defaults": {"run": run}, "greet": definition(json!({"run": Value::Null}))}),
+        ] {
+            let said = said_of_file(&file);
+            assert!(!said.is_empty(), "nothing is wrong with {file}");
+            assert!(!said.contains(CANARY), "{said}");
+        }
+    }
+}
+
 #[test]
 fn schemas_examples_and_expressions() {
     assert_snapshot!(
         said_of(json!({"input": {"type": "object", "properties": {"a": {"type": "strin"}}}})),
         @r#"acme.json: greet: input: the schema at `/properties/a/type`: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword"#
+    );
+    assert_snapshot!(said_of(json!({"output": {"type": "array", "items": {"type": "string"}}})), @"");
+    assert_snapshot!(
+        said_of(json!({"output": {"type": "lst"}})),
+        @r#"acme.json: greet: output: the schema at `/type`: "lst" is not valid under any of the schemas listed in the 'anyOf' keyword"#
     );
     assert_snapshot!(
         said_of(json!({"examples": [{"input": {"name": "Ann"}}, {"input": {"name": 5}}]})),

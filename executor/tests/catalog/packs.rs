@@ -6,12 +6,19 @@ use executor::config::Config;
 use executor::runner::Order;
 use serde_json::Value;
 
-fn shipped() -> (Catalog, Config) {
+/// The packs that ship and nothing else, for callers who may do anything.
+pub(crate) fn shipped_sources() -> (Sources, Config) {
     let mut config = Config::default();
     config.catalog.folders.clear();
     config.access.admin = true;
     let folder = tempfile::tempdir().expect("a temporary folder");
-    (Catalog::load(&Sources::new(&config, folder.path(), None)), config)
+    config.access.privileges = vec!["*".to_owned()];
+    (Sources::new(&config, folder.path(), None), config)
+}
+
+fn shipped() -> (Catalog, Config) {
+    let (sources, config) = shipped_sources();
+    (Catalog::load(&sources), config)
 }
 
 #[test]

@@ -279,6 +279,77 @@ async fn no_program_that_the_repository_names_is_run() {
     }
 }
 
+/// Git cleans a file by such a program before it compares or shows it. That the attributes are the
+/// repository's own, inside `.git`, keeps `attr.tree` from helping.
+#[tokio::test]
+async fn no_filter_that_the_repository_names_is_run() {
+    let filters = [
+        ("clean", "filter.x.clean"),
+        ("one that must succeed", "filter.x.required"),
+        ("process", "filter.x.process"),
+        ("another case", "FILTER.x.Clean"),
+        ("a name of all kinds of characters", "filter.a=b $(c) * '\"\u{1f33b}.clean"),
+        ("an included file", "include.path"),
+    ];
+    for (what, key) in filters {
+        for attributes in [".gitattributes", ".git/info/attributes"] {
+            let world = repository();
+            let marker = world.outside().join("ran");
+            let program = world.home().join(".git/evil");
+            let program = program.to_str().expect("it is text");
+            world.write(".git/evil", format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", marker.display()));
+            std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+            let name = key.split_once('.').and_then(|(_, rest)| rest.rsplit_once('.')).map_or("x", |(name, _)| name);
+            match key {
+                "include.path" => {
+                    world.write(".git/more", format!("[filter \"x\"]\nclean = {program}\n"));
+                    git(&world.home(), &["config", key, "more"]);
+                }
+                "filter.x.required" => {
+                    git(&world.home(), &["config", key, "true"]);
+                    git(&world.home(), &["config", "filter.x.clean", program]);
+                }
+                _ => git(&world.home(), &["config", key, program]),
+            }
+            // An attribute's value ends at a blank, so only the simple names can be chosen.
+            world.write(attributes, format!("* filter={name}\n"));
+            let unchanged = std::fs::File::options().write(true).open(world.home().join("sub/other.txt"));
+            let stale = unchanged.and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH));
+            stale.expect("another time");
+            for (subtool, input) in [
+                ("git_status", json!({})),
+                ("git_diff", json!({})),
+                ("git_diff", json!({"revision": "HEAD~1"})),
+                ("git_diff", json!({"staged": true})),
+                ("git_log", json!({})),
+                ("git_show", json!({})),
+                ("git_blame", json!({"path": "poem.txt"})),
+            ] {
+                run(&world, subtool, input).await;
+                let ran = std::fs::read_to_string(&marker).unwrap_or_default();
+                assert_eq!(ran, "", "{what}, {attributes}: {subtool} ran a program");
+            }
+            if name == "x" {
+                git(&world.home(), &["status"]);
+                assert!(marker.exists(), "{what}, {attributes}: git alone would not have run it either");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn git_is_not_looked_for_in_the_repository() {
+    let world = repository();
+    world.write("git", "#!/bin/sh\necho pwned\n");
+    let program = world.home().join("git");
+    std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let mut status = shipped("git", "git_status");
+    let path = std::env::var("PATH").expect("a PATH");
+    status["process"]["env"]["PATH"] = json!(format!(".::{path}:"));
+    let said = world.data(&status, json!({})).await;
+    assert_eq!(said[0], "## main", "{said}");
+}
+
 #[tokio::test]
 async fn reading_writes_nothing_not_even_the_index() {
     let world = repository();

@@ -191,7 +191,7 @@ fn mistakes_in_a_definition_are_found_and_placed() {
         (json!({"argv": ["a"], "allow": ["b"]}), "allow"),
         (json!({"argv": ["a", "c"], "allow": ["b"]}), "argv[1]"),
         (json!({"argv": ["a"], "stdin": {"x": "{% if %}"}}), "stdin"),
-        (json!({"argv": ["a"], "env": {"A=B": "x"}}), "env.A=B"),
+        (json!({"argv": ["a"], "env": {"A=B": "x"}}), "env"),
         (json!({"argv": ["a"], "env": {"A": "secret:not a name"}}), "env.A"),
         (json!({"argv": ["a"], "folder": "{{ }}"}), "folder"),
         (json!({"argv": ["a"], "max_bytes": 0}), "max_bytes"),

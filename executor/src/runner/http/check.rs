@@ -5,7 +5,7 @@ use url::Url;
 
 use super::parts::Part;
 use super::{Auth, Body, Expected, Http, Method, Mistake, Pagination};
-use crate::secret::SecretName;
+use crate::secret::{InvalidReference, SecretName};
 use crate::template;
 
 /// Headers that belong to the connection: who sets them decides where a request ends.
@@ -19,6 +19,10 @@ pub(super) fn definition(http: &Http) -> Result<(), Mistake> {
         value_template(&format!("query.{name}"), value)?;
     }
     for (name, value) in &http.headers {
+        if name.contains(':') {
+            // What stands behind it may be a secret.
+            return mistake("headers", "a header's name has no `:`; its value stands on the other side");
+        }
         let place = format!("headers.{name}");
         header_name(&place, name)?;
         text_template(&place, value)?;
@@ -46,7 +50,7 @@ fn base_url(base: &str) -> Result<(), Mistake> {
     if !template::is_constant(base) {
         return Ok(());
     }
-    let url = Url::parse(base).map_err(|error| Mistake::new("base_url", &format!("`{base}` is no URL: {error}")))?;
+    let url = Url::parse(base).map_err(|error| Mistake::new("base_url", &format!("is no URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return mistake("base_url", "must begin with `https://` or `http://`");
     }
@@ -202,8 +206,8 @@ fn value_template(place: &str, value: &Value) -> Result<(), Mistake> {
 }
 
 fn text_template(place: &str, text: &str) -> Result<(), Mistake> {
-    if text.starts_with("secret:") && template::is_constant(text) && SecretName::in_reference(text).is_none() {
-        return mistake(place, format!("`{text}` names no secret; write `secret:NAME`"));
+    if template::is_constant(text) && SecretName::is_malformed_reference(text) {
+        return Err(Mistake::new(place, &InvalidReference));
     }
     template::check(text).map_err(|error| Mistake::new(place, &error))
 }

@@ -1,0 +1,269 @@
+//! Definitions out of JSON: by the types' own `Deserialize`, with `serde_json` replaced by something
+//! stricter that speaks to the one who wrote the file.
+//!
+//! An object is written as an object, never as a list of its fields. And no message repeats a
+//! value: where the name of a secret belongs, the secret itself may stand. Decides nothing about
+//! what a definition means: that is `load.rs`.
+
+use std::fmt;
+
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, Unexpected,
+    VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Value;
+
+/// Reads `value`; the place of a mistake is a path of keys, `None` for the value itself.
+pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, Misfit)> {
+    serde_path_to_error::deserialize(Json(value)).map_err(|error| {
+        let place = error.path().to_string();
+        (Some(place).filter(|place| place != "."), error.into_inner())
+    })
+}
+
+/// Why a value does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Misfit {
+    /// A key is not there.
+    Missing(&'static str),
+    Wrong(String),
+}
+
+impl std::error::Error for Misfit {}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(key) => write!(f, "missing field `{key}`"),
+            Self::Wrong(message) => f.write_str(message),
+        }
+    }
+}
+
+impl de::Error for Misfit {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Wrong(message.to_string())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Wrong(format!("expected {}, found {}", wanted(expected), kind(found)))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Wrong(format!("expected {}", wanted(expected)))
+    }
+
+    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
+        Self::Wrong(unknown("choice", found, known))
+    }
+
+    fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
+        Self::Wrong(unknown("field", found, known))
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Self::Missing(key)
+    }
+}
+
+/// Names the likeliest of the known names, or all of them if none is like it.
+fn unknown(what: &str, found: &str, known: &[&str]) -> String {
+    match super::nearest(found, known.iter().copied(), 1).pop() {
+        Some(meant) => format!("unknown {what} `{found}`; did you mean `{meant}`?"),
+        None => format!("unknown {what} `{found}`; expected {}", joined(known, "or")),
+    }
+}
+
+/// JSON's words for what serde's types expect.
+fn wanted(expected: &dyn Expected) -> String {
+    match expected.to_string().as_str() {
+        "a sequence" => "an array".to_owned(),
+        "a map" => "an object".to_owned(),
+        "u8" => format!("a whole number from 0 to {}", u8::MAX),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" => "a whole number from 0".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn kind(found: Unexpected<'_>) -> &'static str {
+    match found {
+        Unexpected::Bool(_) => "a boolean",
+        Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Float(_) => "a number",
+        Unexpected::Str(_) => "a string",
+        Unexpected::Unit => "null",
+        Unexpected::Seq => "an array",
+        Unexpected::Map => "an object",
+        _ => "something else",
+    }
+}
+
+/// `a`, `b` and `c`.
+fn joined(names: &[&str], word: &str) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} {word} {last}", first.join(", ")),
+    }
+}
+
+/// A value, as serde reads it.
+#[derive(Clone, Copy)]
+struct Json<'de>(&'de Value);
+
+impl<'de> Json<'de> {
+    fn unexpected(self) -> Unexpected<'de> {
+        match self.0 {
+            Value::Null => Unexpected::Unit,
+            Value::Bool(value) => Unexpected::Bool(*value),
+            Value::Number(_) => Unexpected::Float(0.0),
+            Value::String(text) => Unexpected::Str(text),
+            Value::Array(_) => Unexpected::Seq,
+            Value::Object(_) => Unexpected::Map,
+        }
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Misfit> for Json<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Json<'de> {
+    type Error = Misfit;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (_, Some(number), _) => visitor.visit_i64(number),
+                (.., number) => visitor.visit_f64(number.unwrap_or_default()),
+            },
+            Value::String(text) => visitor.visit_borrowed_str(text),
+            Value::Array(items) => {
+                let mut items = SeqDeserializer::new(items.iter().map(Json));
+                let value = visitor.visit_seq(&mut items)?;
+                items.end().map(|()| value)
+            }
+            Value::Object(fields) => {
+                let mut fields = MapDeserializer::new(fields.iter().map(|(key, value)| (key.as_str(), Json(value))));
+                let value = visitor.visit_map(&mut fields)?;
+                fields.end().map(|()| value)
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::Object(_) => self.deserialize_any(visitor),
+            _ => Err(de::Error::invalid_type(self.unexpected(), &"an object")),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        choices: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        match self.0 {
+            Value::String(choice) => visitor.visit_enum(Choice { choice, content: None }),
+            Value::Object(fields) => match fields.iter().collect::<Vec<_>>().as_slice() {
+                [(choice, content)] => visitor.visit_enum(Choice { choice, content: Some(Json(content)) }),
+                several => {
+                    let found: Vec<_> = several.iter().map(|(choice, _)| choice.as_str()).collect();
+                    Err(Misfit::Wrong(not_one(name, &found, choices)))
+                }
+            },
+            _ => Err(de::Error::invalid_type(self.unexpected(), &joined(choices, "or").as_str())),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+fn not_one(name: &str, found: &[&str], choices: &[&str]) -> String {
+    let what = match name {
+        "Run" => "runner",
+        "Auth" => "kind of authentication",
+        "Body" => "kind of body",
+        "Builtin" => "function",
+        _ => "choice",
+    };
+    match found {
+        [] => format!("exactly one {what}, {}; this has none", joined(choices, "or")),
+        found => format!("exactly one {what}; this has {}", joined(found, "and")),
+    }
+}
+
+/// One of several: a string, or an object of one key.
+struct Choice<'de> {
+    choice: &'de str,
+    content: Option<Json<'de>>,
+}
+
+impl<'de> EnumAccess<'de> for Choice<'de> {
+    type Error = Misfit;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Misfit> {
+        Ok((seed.deserialize(self.choice.into_deserializer())?, self))
+    }
+}
+
+impl<'de> Choice<'de> {
+    fn content(&self) -> Result<Json<'de>, Misfit> {
+        let choice = self.choice;
+        self.content.ok_or_else(|| Misfit::Wrong(format!("`{choice}` needs more: write it as {{\"{choice}\": …}}")))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Choice<'de> {
+    type Error = Misfit;
+
+    fn unit_variant(self) -> Result<(), Misfit> {
+        match self.content {
+            None => Ok(()),
+            Some(_) => Err(Misfit::Wrong(format!("`{0}` stands alone: write it as \"{0}\"", self.choice))),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
+        seed.deserialize(self.content()?)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+        self.content()?.deserialize_any(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
+        self.content()?.deserialize_struct("", fields, visitor)
+    }
+}
