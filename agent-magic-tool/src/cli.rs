@@ -115,7 +115,7 @@ fn act(cli: Cli, output: Output) -> Exit {
         Command::Inspect(args) => inspect::run(&args, &context),
         Command::Lint(args) => lint::run(&args, &context),
         Command::Doctor(args) => doctor::run(&args, &context),
-        Command::Secret(command) => secret::run(command, &context),
+        Command::Secret(command) => secret::run(&command, &context),
         Command::Executor(command) => daemon::run(&command, &context),
         Command::Demo(args) => demo::run(&args, &context),
         Command::Completions(args) => completions::run(&args, &context),

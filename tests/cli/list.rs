@@ -83,10 +83,8 @@ fn people_may_want_a_table() {
     assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"
     exit: 0
     --- stdout
-    git_log     Git log: the history of commits, newest first, of the whole repository or of some files; filtered by author, date or words of the message
+    git_log     Git log: the commits of a repository, or those that changed some files, newest first: the history, what was done lately or in the last week, by an author, or with a word in the message
     files_read  Reads a text file, or some lines of it: source code, logs, configuration, notes
-    --- stderr
-    note: left out by --limit: git_show, git_status, git_blame, git_diff, github_search_code, github_search_repositories, github_search_issues, github_create_issue, github_get_issue, github_comment_on_issue and 9 more
     ");
 }
 

@@ -43,5 +43,7 @@ fn an_empty_value_and_a_path_for_a_name_are_refused() {
     --- stderr
     {"error":{"code":"usage","message":"the value is empty","hint":"pass it on standard input: printf %s \"$TOKEN\" | agent-magic-tool secret set github"}}
     "#);
-    assert_eq!(world.run_with(&["secret", "set", "../x"], "y").exit, 2);
+    // A value where the name should be is not repeated.
+    let ran = world.run_with(&["secret", "set", "ghp_../canary"], "y");
+    assert_eq!((ran.exit, ran.stderr.contains("canary")), (2, false), "{ran}");
 }

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
 use executor::code::Exit;
-use executor::secret::SecretName;
+use executor::secret::{InvalidSecretName, SecretName};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::json;
 
@@ -17,17 +17,18 @@ const LARGEST: u64 = 64 << 10;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Store a value, read from standard input
-    Set { name: SecretName },
+    Set { name: String },
     /// The names, and where their values come from
     List,
     /// Remove a stored value
-    Rm { name: SecretName },
+    Rm { name: String },
 }
 
-pub(crate) fn run(command: Command, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
     let secrets = context.places.secrets(&context.places.read_config()?);
     match command {
         Command::Set { name } => {
+            let name = parse(name)?;
             let value = read_value(&name, context)?;
             secrets.set(&name, &value)?;
             context.output.json(&json!({"name": name.as_str(), "stored": true}))?;
@@ -38,12 +39,19 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Exit, Error> {
             context.output.json(&names)?;
         }
         Command::Rm { name } => {
+            let name = parse(name)?;
             let removed = secrets.remove(&name)?;
             context.output.json(&json!({"name": name.as_str(), "removed": removed}))?;
             return Ok(if removed { Exit::Ok } else { Exit::NotFound });
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Whoever mistakes the name for the value must not see it on a screen or in a log: the words of
+/// a wrong name are never repeated.
+fn parse(name: &str) -> Result<SecretName, Error> {
+    name.parse().map_err(|error: InvalidSecretName| Error::usage(error.to_string()))
 }
 
 fn read_value(name: &SecretName, context: &Context) -> Result<String, Error> {
