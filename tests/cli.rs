@@ -1,5 +1,7 @@
 //! The commands as their callers see them: standard output, standard error, exit status.
 
+mod executor;
+mod help;
 mod inspect;
 mod lint;
 mod list;

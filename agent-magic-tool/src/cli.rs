@@ -37,6 +37,7 @@ Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \
 #[derive(Debug, Parser)]
 #[command(name = "agent-magic-tool", version, before_help = HOW_TO, after_help = EXIT_STATUS, max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = false)]
+#[command(help_template = "{about}.\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -99,7 +100,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn act(cli: Cli, output: Output) -> Exit {
     let Some(command) = cli.command else {
-        return told(output.text(&format!("{}\n", Cli::command().render_help())), &output);
+        return told(output.text(&Cli::command().render_help().to_string()), &output);
     };
     let context = match Places::from_env() {
         Ok(places) => Context { places, output },

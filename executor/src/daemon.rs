@@ -397,7 +397,8 @@ impl Daemon {
                 Some(Outcome::Error(error)) => error.code.as_str(),
                 _ => "",
             };
-            let duration_ms = clock::now().duration_since(task.created_at).as_millis();
+            let duration_ms =
+                i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
             let input = self.log_text(&task.input);
             tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = task.caller.session, state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }

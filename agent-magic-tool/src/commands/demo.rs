@@ -44,8 +44,8 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Error> {
 fn tell(stage: &Stage<'_>) -> Result<Exit, Error> {
     stage.say("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
     stage.shell(
-        "agent-magic-tool list tools --query=\"search inside my notes\" --limit=1",
-        &["list", "tools", "--query=search inside my notes", "--limit=1"],
+        "agent-magic-tool list tools --query=\"search the contents of my notes\" --limit=1",
+        &["list", "tools", "--query=search the contents of my notes", "--limit=1"],
     )?;
 
     stage.say("It runs the subtool. That returns at once, with the path of a result file:")?;

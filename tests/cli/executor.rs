@@ -1,0 +1,86 @@
+//! `executor`: start, status, stop, and a daemon in the foreground.
+
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::world::{World, until};
+
+#[test]
+fn it_is_started_asked_and_stopped() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["executor", "status"]), @r#"
+    exit: 7
+    --- stdout
+    {"running":false,"mailbox":"MAILBOX"}
+    "#);
+    let started = world.run(&["executor", "start"]).json();
+    let status = world.run(&["executor", "status"]).json();
+    assert_eq!((&started["running"], &started["pid"]), (&json!(true), &status["pid"]));
+    assert_eq!((&status["version"], &status["tasks"]), (&json!(env!("CARGO_PKG_VERSION")), &json!({})));
+    assert!(status["uptime_s"].is_u64() && status["mailbox"].is_string(), "{status}");
+    let stopped = world.run(&["executor", "stop"]).json();
+    assert_eq!((&stopped["stopped"], &stopped["pid"]), (&json!(true), &status["pid"]));
+    assert_snapshot!(world.run(&["executor", "stop"]), @r#"
+    exit: 0
+    --- stdout
+    {"stopped":false,"mailbox":"MAILBOX"}
+    --- stderr
+    note: no executor runs
+    "#);
+}
+
+#[test]
+fn the_status_counts_open_tasks_by_state() {
+    let world = World::new();
+    world.configure("[executor]\nconcurrency = 1\n");
+    world.define(
+        "nap.json",
+        &json!({"nap": {"description": "Sleeps for a minute.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "60"]}}}}),
+    );
+    for _ in 0..3 {
+        world.start("nap", &json!({}));
+    }
+    assert_eq!(world.run(&["executor", "status"]).json()["tasks"], json!({"queued": 2, "running": 1}));
+}
+
+#[test]
+fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
+    let world = World::new();
+    let mut command = world.command(&["executor", "run"]);
+    let daemon = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let pid = Pid::from_raw(i32::try_from(daemon.id()).expect("a process id"));
+    until("it is in office", || world.executor() == Some(pid));
+    let second = world.run(&["executor", "run"]);
+    assert_eq!(
+        (second.exit, second.error()["message"].as_str()),
+        (7, Some("another executor has this mailbox")),
+        "{second}"
+    );
+    assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
+    kill(pid, Signal::SIGTERM).expect("it is there");
+    let ran = world.ran(&daemon.wait_with_output().expect("it ends"));
+    assert_eq!((ran.exit, ran.stdout.as_str()), (0, ""), "{ran}");
+    assert!(ran.stderr.contains("executor started") && ran.stderr.contains("task ended"), "{ran}");
+}
+
+#[test]
+fn every_run_is_logged_with_who_what_and_how_it_ended() {
+    let world = World::new();
+    world.define("echo.json", &json!({"echo": {"description": "Says it again.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}}}));
+    world.result_of("echo", &json!({"text": "年度报告"}));
+    let log = std::fs::read_to_string(world.log()).expect("a log");
+    let line = log.lines().find(|line| line.contains("task ended")).expect("the run is logged");
+    let entry: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+    assert_eq!(
+        (&entry["tool"], &entry["input"], &entry["state"]),
+        (&json!("echo"), &json!(r#"{"text":"年度报告"}"#), &json!("succeeded")),
+        "{entry}"
+    );
+    assert!(entry["uid"].is_u64() && entry["duration_ms"].is_u64() && entry["timestamp"].is_string(), "{entry}");
+}

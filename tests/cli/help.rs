@@ -1,0 +1,85 @@
+//! What a newcomer meets: the bare command, `--help`, the manual page, completions, the demo.
+
+use crate::world::World;
+
+#[test]
+fn the_bare_command_tells_a_model_how_to_go_on() {
+    let world = World::new();
+    let bare = world.run(&[]);
+    assert_eq!((bare.exit, bare.stderr.as_str()), (0, ""), "{bare}");
+    let first: Vec<_> = bare.stdout.lines().take(9).collect();
+    let first = first.join("\n");
+    for needed in
+        ["agent-magic-tool list tools --query=", "agent-magic-tool run NAME --input=", "agent-magic-tool wait ID"]
+    {
+        assert!(first.contains(needed), "`{needed}` is not among the first lines: {first}");
+    }
+    assert_eq!(world.run(&["--help"]).stdout, bare.stdout);
+    assert_eq!(world.run(&["--version"]).stdout.trim(), concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION")));
+    assert!(!world.mailbox().exists(), "help touches nothing");
+}
+
+#[test]
+fn what_an_agent_pays_for_help_does_not_grow_with_the_catalog() {
+    let world = World::new();
+    let before = world.run(&["--help"]).stdout;
+    let many: serde_json::Map<_, _> = (0..1000)
+        .map(|number| {
+            let subtool = serde_json::json!({"description": format!("Does the thing number {number}."), "input": {},
+                "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}});
+            (format!("thing_{number}"), subtool)
+        })
+        .collect();
+    world.define("many.json", &many.into());
+    assert_eq!(world.run(&["--help"]).stdout, before);
+    let listed = world.run(&["list", "--query=thing number 77", "--limit=1", "--format=names"]);
+    assert_eq!(listed.json(), serde_json::json!(["thing_77"]), "{listed}");
+}
+
+#[test]
+fn every_commands_help_names_its_options() {
+    let world = World::new();
+    for (command, option) in
+        [("list", "--query"), ("run", "--dry-run"), ("wait", "--any"), ("read", "--jq"), ("tasks", "--state")]
+    {
+        let help = world.run(&[command, "--help"]);
+        assert!(help.exit == 0 && help.stdout.contains(option), "{help}");
+    }
+}
+
+#[test]
+fn shells_accept_the_completions_and_man_the_page() {
+    let world = World::new();
+    let script = world.run(&["completions", "bash"]).stdout;
+    let checked = world.ran(&world.within("bash", &["-n", "-c", &script]).output().expect("bash"));
+    assert_eq!((checked.exit, checked.stderr.as_str()), (0, ""));
+    assert!(world.run(&["man"]).stdout.contains(".TH agent-magic-tool 1"));
+}
+
+#[test]
+fn the_demo_tells_the_whole_story() {
+    let world = World::new();
+    let demo = world.run(&["demo"]);
+    assert_eq!(demo.exit, 0, "{demo}");
+    let places: Vec<_> = [
+        "list tools --query=",
+        "\"files_search\"",
+        "run files_search",
+        "\"status\":\"pending\"",
+        "\"status\":\"succeeded\"",
+        "day-077.md",
+        "archive.json",
+        "\"status\": \"pending\"",
+        "\"success\":true",
+    ]
+    .iter()
+    .scan(0, |from, part| {
+        let place =
+            demo.stdout[*from..].find(part).unwrap_or_else(|| panic!("after {from} there is no {part}: {demo}"));
+        *from += place;
+        Some(*from)
+    })
+    .collect();
+    assert!(places.is_sorted());
+    assert!(!world.mailbox().exists(), "the demo has a mailbox of its own");
+}
