@@ -36,6 +36,27 @@ fn what_is_wrong_is_named_with_file_subtool_and_place() {
 }
 
 #[test]
+fn the_readmes_example_is_clean_and_shows_what_it_would_send() {
+    let readme = include_str!("../../README.md");
+    let example = readme.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let world = World::new();
+    std::fs::write(world.subtools().join("weather.json"), example).expect("written");
+    let lint = world.run(&["lint"]);
+    assert_eq!((lint.exit, lint.json()), (0, json!([])), "{lint}");
+    let plan = world.run(&["run", "weather_now", "place=São Paulo", "--dry-run"]).json();
+    let sent = &plan["would_send"]["http"];
+    assert_eq!(sent["url"], "https://api.example.com/v1/weather/S%C3%A3o%20Paulo", "{plan}");
+    assert_eq!(sent["headers"]["x-api-key"], "secret:weather", "{plan}");
+}
+
+#[test]
+fn editors_get_the_schema_that_ships() {
+    let world = World::new();
+    let shipped = include_str!("../../subtools/subtool.schema.json");
+    assert_eq!(world.run(&["lint", "--schema"]).stdout, shipped);
+}
+
+#[test]
 fn a_healthy_installation_is_said_to_be_one() {
     let world = World::new();
     let ran = world.run(&["doctor"]);

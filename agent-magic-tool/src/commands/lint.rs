@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use executor::catalog::lint::{Level, lint};
-use executor::catalog::{Catalog, Sources};
+use executor::catalog::{Catalog, Sources, format};
 use executor::code::Exit;
 
 use crate::cli::Context;
@@ -13,9 +13,16 @@ use crate::error::Error;
 pub(crate) struct Args {
     /// Files or folders of discovery JSON, beside the shipped packs [default: the whole search path]
     paths: Vec<PathBuf>,
+    /// Print the JSON Schema of discovery JSON, for editors
+    #[arg(long, conflicts_with = "paths")]
+    schema: bool,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    if args.schema {
+        context.output.text(&format::file_schema_text())?;
+        return Ok(Exit::Ok);
+    }
     let config = context.places.read_config()?;
     let sources = if args.paths.is_empty() {
         context.places.sources(&config)
