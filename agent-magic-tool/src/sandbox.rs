@@ -28,6 +28,6 @@ pub(crate) fn obstacle(places: &Places) -> Option<String> {
 }
 
 fn writable(places: &Places) -> io::Result<()> {
-    fs::create_dir_all(&places.state)?;
+    places.make_state()?;
     tempfile::Builder::new().prefix(".writable-").tempfile_in(&places.state).map(drop)
 }

@@ -4,6 +4,9 @@
 //! XDG base directories, never there.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -60,6 +63,17 @@ impl Places {
     /// The first of these environment variables that is set to something.
     pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
         variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
+    }
+
+    /// Makes the state folder, which nobody else may enter, whatever the umask: what lies in it
+    /// need not be guarded file by file.
+    pub fn make_state(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state)?;
+        let found = fs::metadata(&self.state)?;
+        if found.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(&self.state, fs::Permissions::from_mode(0o700))?;
+        }
+        Ok(())
     }
 
     pub fn config_file(&self) -> PathBuf {

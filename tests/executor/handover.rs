@@ -1,6 +1,7 @@
 //! The hand-over: a placeholder at once, one executor whatever the race, and it needs nobody to stay.
 
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::thread;
@@ -132,10 +133,11 @@ fn a_mailbox_works_under_any_umask() {
         let ran = world.ran(&world.within("sh", &["-c", &script]).output().expect("a shell"));
         assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "umask {umask}: {ran}");
         for folder in ["", "inbox", "results", "answers", "taken"] {
-            use std::os::unix::fs::PermissionsExt as _;
             let mode = std::fs::metadata(world.mailbox().join(folder)).expect("a folder").permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "umask {umask}: `{folder}`");
         }
+        let state = std::fs::metadata(world.state()).expect("a folder").permissions().mode();
+        assert_eq!(state & 0o777, 0o700, "umask {umask}");
     }
 }
 

@@ -124,6 +124,9 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
     }
     let places = &context.places;
+    places
+        .make_state()
+        .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", places.state.display()), &error))?;
     let config = places.read_config()?;
     let log_file = places.log();
     let to = if detached { log::To::File(&log_file) } else { log::To::Stderr };
