@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::interrupt::{blocking, cancelled};
-use super::roots::{Found, Roots};
+use super::interrupt::cancelled;
+use super::roots::{Found, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
 use crate::code::Code;
@@ -48,12 +48,7 @@ pub(super) async fn perform(
     equipment: &Equipment,
     cancel: &CancellationToken,
 ) -> Result<Success, Failure> {
-    let (order, config) = (order.clone(), equipment.config.clone());
-    blocking(cancel, move |cancel| {
-        let roots = Roots::open(&order, &config)?;
-        list(&arguments, &roots, cancel).map(Success::json)
-    })
-    .await
+    within_roots(order, equipment, cancel, move |roots, cancel| list(&arguments, roots, cancel)).await
 }
 
 fn list(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {

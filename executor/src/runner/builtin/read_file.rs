@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::interrupt::{Interruptible, blocking};
-use super::roots::Roots;
+use super::interrupt::Interruptible;
+use super::roots::{Roots, within_roots};
 use super::whole;
 use crate::code::Code;
 use crate::runner::{Equipment, Failure, Order, Success};
@@ -56,25 +56,24 @@ pub(super) async fn perform(
     equipment: &Equipment,
     cancel: &CancellationToken,
 ) -> Result<Success, Failure> {
-    let (order, config) = (order.clone(), equipment.config.clone());
-    blocking(cancel, move |cancel| {
-        let roots = Roots::open(&order, &config)?;
-        let found = roots.find(&arguments.path)?;
-        let start = arguments.start.unwrap_or(1).max(1);
-        let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);
-        let shown = roots.shown(&found.path());
-        let excerpt = match excerpt(found.file()?, start, count, cancel) {
-            Ok(excerpt) => excerpt,
-            Err(error) => return Err(Failure::new(Code::Io, format!("`{shown}` could not be read: {error}"))),
-        };
-        if excerpt.binary {
-            return Err(Failure::new(Code::Rejected, format!("`{shown}` is no text file"))
-                .detail("bytes", found.metadata.len())
-                .hint("only text can be read this way"));
-        }
-        Ok(Success::json(excerpt.describe(&shown, start)))
-    })
-    .await
+    within_roots(order, equipment, cancel, move |roots, cancel| read(&arguments, roots, cancel)).await
+}
+
+fn read(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+    let found = roots.find(&arguments.path)?;
+    let start = arguments.start.unwrap_or(1).max(1);
+    let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);
+    let shown = roots.shown(&found.path());
+    let excerpt = match excerpt(found.file()?, start, count, cancel) {
+        Ok(excerpt) => excerpt,
+        Err(error) => return Err(Failure::new(Code::Io, format!("`{shown}` could not be read: {error}"))),
+    };
+    if excerpt.binary {
+        return Err(Failure::new(Code::Rejected, format!("`{shown}` is no text file"))
+            .detail("bytes", found.metadata.len())
+            .hint("only text can be read this way"));
+    }
+    Ok(excerpt.describe(&shown, start))
 }
 
 #[derive(Debug, Default)]

@@ -14,10 +14,13 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
+use super::interrupt::blocking;
 use crate::code::Code;
 use crate::config::Config;
-use crate::runner::{Failure, Order};
+use crate::runner::{Equipment, Failure, Order, Success};
 
 /// The folders that an order may read.
 #[derive(Debug)]
@@ -42,6 +45,17 @@ pub(crate) struct Found<'a> {
     /// From the root, without links.
     relative: PathBuf,
     pub(crate) metadata: Metadata,
+}
+
+/// Does `work` in the folders that the order may read, where it may block.
+pub(super) async fn within_roots(
+    order: &Order,
+    equipment: &Equipment,
+    cancel: &CancellationToken,
+    work: impl FnOnce(&Roots, &CancellationToken) -> Result<Value, Failure> + Send + 'static,
+) -> Result<Success, Failure> {
+    let (order, config) = (order.clone(), equipment.config.clone());
+    blocking(cancel, move |cancel| work(&Roots::open(&order, &config)?, cancel).map(Success::json)).await
 }
 
 impl Roots {

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::interrupt::{Interruptible, blocking, cancelled};
-use super::roots::Roots;
+use super::interrupt::{Interruptible, cancelled};
+use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
 use crate::code::Code;
@@ -72,12 +72,7 @@ pub(super) async fn perform(
     equipment: &Equipment,
     cancel: &CancellationToken,
 ) -> Result<Success, Failure> {
-    let (order, config) = (order.clone(), equipment.config.clone());
-    blocking(cancel, move |cancel| {
-        let roots = Roots::open(&order, &config)?;
-        search(&arguments, &roots, cancel).map(Success::json)
-    })
-    .await
+    within_roots(order, equipment, cancel, move |roots, cancel| search(&arguments, roots, cancel)).await
 }
 
 fn search(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
