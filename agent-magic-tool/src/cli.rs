@@ -11,6 +11,7 @@ use executor::places::Places;
 use crate::commands::{
     cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, run, secret, tasks, wait,
 };
+use crate::context::Context;
 use crate::error::Error;
 use crate::output::Output;
 
@@ -77,13 +78,6 @@ enum Command {
     Man(man::Args),
 }
 
-/// What every command is given.
-#[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) places: Places,
-    pub(crate) output: Output,
-}
-
 pub(crate) fn main() -> ExitCode {
     let output = Output::new();
     let exit = match Cli::try_parse() {
@@ -119,8 +113,8 @@ fn act(cli: Cli, output: Output) -> Exit {
         Command::Secret(command) => secret::run(&command, &context),
         Command::Executor(command) => daemon::run(&command, &context),
         Command::Demo(args) => demo::run(&args, &context),
-        Command::Completions(args) => completions::run(&args, &context),
-        Command::Man(args) => man::run(&args, &context),
+        Command::Completions(args) => completions::run(&args, Cli::command(), &context),
+        Command::Man(args) => man::run(&args, Cli::command(), &context),
     };
     done.unwrap_or_else(|error| failed(&error, &context.output))
 }
@@ -170,9 +164,4 @@ fn usage(error: &clap::Error) -> Error {
 fn words_of_json() -> bool {
     let words: Vec<OsString> = std::env::args_os().collect();
     words.iter().filter_map(|word| word.to_str()).any(|word| word.contains('{') && !word.ends_with('}'))
-}
-
-/// For completions and the manual page.
-pub(crate) fn definition() -> clap::Command {
-    Cli::command()
 }

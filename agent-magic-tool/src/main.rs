@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 mod cli;
 mod commands;
+mod context;
 mod error;
 mod handover;
 mod launch;

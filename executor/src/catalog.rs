@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::nearest::nearest;
 use crate::schema::InputSchema;
 use crate::subtool::{Definition, SubtoolName};
 
@@ -110,47 +111,5 @@ impl Catalog {
     /// The names that are most like `name`, the likeliest first.
     pub fn nearest(&self, name: &str) -> Vec<String> {
         nearest(name, self.subtools.keys().map(SubtoolName::as_str), 3)
-    }
-}
-
-/// At most `count` of `names` that resemble `wanted`, the likeliest first.
-pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: usize) -> Vec<String> {
-    /// Below this Jaro-Winkler similarity a name is another word, not a slip.
-    const RESEMBLES: f64 = 0.75;
-    let wanted = wanted.to_lowercase();
-    let wanted_sorted = words_sorted(&wanted);
-    let mut scored: Vec<_> = names
-        .map(|name| {
-            let lower = name.to_lowercase();
-            let within = if lower.contains(&wanted) || wanted.contains(&lower) { 0.2 } else { 0.0 };
-            let as_written = strsim::jaro_winkler(&wanted, &lower);
-            // `search_files` means `files_search`, in another order.
-            let in_any_order = strsim::jaro_winkler(&wanted_sorted, &words_sorted(&lower));
-            (as_written.max(in_any_order) + within, name)
-        })
-        .filter(|(score, _)| *score >= RESEMBLES)
-        .collect();
-    scored.sort_by(|(a, a_name), (b, b_name)| b.total_cmp(a).then(a_name.cmp(b_name)));
-    scored.into_iter().take(count).map(|(_, name)| name.to_owned()).collect()
-}
-
-fn words_sorted(name: &str) -> String {
-    let mut words: Vec<_> = name.split(['_', '-']).collect();
-    words.sort_unstable();
-    words.join("_")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slips_find_the_name_that_was_meant() {
-        let names = ["gmail_search_messages", "gmail_send_message", "git_log", "web_search"];
-        assert_eq!(nearest("gmial_search_mesages", names.into_iter(), 1), ["gmail_search_messages"]);
-        assert_eq!(nearest("search", names.into_iter(), 1), ["web_search"]);
-        assert_eq!(nearest("search_web", names.into_iter(), 1), ["web_search"]);
-        assert_eq!(nearest("gitlog", names.into_iter(), 1), ["git_log"]);
-        assert!(nearest("zzz", names.into_iter(), 3).is_empty());
     }
 }

@@ -13,6 +13,7 @@ pub mod duration;
 pub mod json;
 pub mod log;
 pub mod mailbox;
+pub mod nearest;
 pub mod perform;
 pub mod places;
 pub mod policy;

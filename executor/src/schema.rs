@@ -106,7 +106,7 @@ impl InputSchema {
                     .map(|name| Problem {
                         pointer: format!("{pointer}/{}", escape(name)),
                         problem: format!("there is no field `{name}`; the fields are {}", in_backticks(&known)),
-                        did_you_mean: crate::catalog::nearest(name, known.iter().copied(), 1).pop(),
+                        did_you_mean: crate::nearest::nearest(name, known.iter().copied(), 1).pop(),
                         schema: None,
                     })
                     .collect()

@@ -5,7 +5,7 @@ use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Answer, Ask};
 use serde_json::json;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::handover::{self, Reply};
 use crate::result;

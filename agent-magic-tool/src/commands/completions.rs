@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 use executor::code::Exit;
 
-use crate::cli::{self, Context};
+use crate::context::Context;
 use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
@@ -11,9 +11,9 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(args: &Args, mut words: clap::Command, context: &Context) -> Result<Exit, Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::definition(), "agent-magic-tool", &mut script);
+    clap_complete::generate(args.shell, &mut words, "agent-magic-tool", &mut script);
     context.output.text(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Ok)
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 

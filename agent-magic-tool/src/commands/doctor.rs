@@ -10,7 +10,7 @@ use executor::secret::SecretName;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::{Error, chain};
 use crate::sandbox;
 

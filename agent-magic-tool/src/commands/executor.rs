@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::{Error, chain};
 use crate::handover::{self, Reply};
 use crate::launch::{self, Launch};

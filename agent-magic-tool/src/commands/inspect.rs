@@ -4,7 +4,7 @@ use executor::catalog::Catalog;
 use executor::code::{Code, Exit};
 use serde_json::json;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 
 #[derive(Debug, clap::Args)]

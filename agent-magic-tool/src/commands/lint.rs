@@ -6,7 +6,7 @@ use executor::catalog::lint::{Level, lint};
 use executor::catalog::{Catalog, Sources, format};
 use executor::code::Exit;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 

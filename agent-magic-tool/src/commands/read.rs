@@ -8,7 +8,7 @@ use executor::task::TaskId;
 use executor::{json, select};
 use serde_json::{Value, json};
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 use crate::result::{self, ResultFile};

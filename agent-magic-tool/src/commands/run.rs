@@ -11,7 +11,7 @@ use executor::mailbox::{LARGEST_REQUEST, Mailbox};
 use executor::task::TaskId;
 use serde_json::{Map, Value};
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::handover::{self, Reply};
 use crate::launch::Launch;

@@ -8,7 +8,7 @@ use executor::secret::{InvalidSecretName, SecretName};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::json;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 
 /// No key is this large.

@@ -5,7 +5,7 @@ use executor::mailbox::Mailbox;
 use executor::task::State;
 use serde_json::{Map, Value};
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 use crate::result::{self, ResultFile};

@@ -7,7 +7,7 @@ use executor::duration::Span;
 use executor::mailbox::Mailbox;
 use serde_json::Value;
 
-use crate::cli::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::result::{self, ResultFile, Until};

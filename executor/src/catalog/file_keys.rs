@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::load::{Misplaced, concealed};
-use super::nearest;
 use super::reading::{Misfit, read};
+use crate::nearest::nearest;
 use crate::subtool::{Definition, SubtoolName};
 
 /// The keys that belong to a file.
