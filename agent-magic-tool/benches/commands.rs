@@ -15,7 +15,7 @@ pub(crate) fn version(effort: Effort, table: &mut Table) {
     let world = World::new();
     let command = || world.command(&["--version"]);
     let [ours, bare] =
-        in_turns(effort.runs, [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
+        in_turns(effort.runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
     table.time("--version", Some(3.0), &ours, Some(("bare process", &bare)));
     memory(table, "--version, peak memory", 12.0, &command());
 }
@@ -33,7 +33,7 @@ pub(crate) fn list(effort: Effort, table: &mut Table) {
         assert!(found.len() > 100, "the query finds something");
         let runs = if subtools > 1000 { effort.runs.min(40) } else { effort.runs };
         let [ours, bare] =
-            in_turns(runs, [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
+            in_turns(runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
         let what = format!("list --query, {subtools} subtools");
         table.time(&what, Some(most), &ours, Some(("bare process", &bare)));
         memory(table, &format!("{what}, peak memory"), most_memory, &command());
@@ -47,7 +47,7 @@ pub(crate) fn run(effort: Effort, table: &mut Table) {
         let mut commit = floor::durable_commit(&world.state());
         let [ours, floor] = in_turns(
             effort.runs,
-            [&mut || measure::run(&mut world.command(&READ_NOTE)), &mut || {
+            &mut [&mut || measure::run(&mut world.command(&READ_NOTE)), &mut || {
                 measure::run(&mut measure::bare());
                 commit();
             }],
@@ -69,7 +69,7 @@ pub(crate) fn wait(effort: Effort, table: &mut Table) {
     world.run(&["executor", "start"]);
     let [process, builtin, bare] = in_turns(
         effort.runs,
-        [
+        &mut [
             &mut || measure::run(&mut world.command(&["run", "noop", "--wait"])),
             &mut || measure::run(&mut world.command(&["run", "files_read", "path=note.txt", "--wait"])),
             &mut || measure::run(&mut measure::bare()),

@@ -16,7 +16,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let mut commit = durable_commit(&world.state());
     let mut write = durable_write(&world.state());
     let mut bare = || measure::run(&mut measure::bare());
-    let [bare, commit, write] = in_turns(effort.runs, [&mut bare, &mut commit, &mut write]);
+    let [bare, commit, write] = in_turns(effort.runs, &mut [&mut bare, &mut commit, &mut write]);
     let told = |table: &mut Table, what: &str, samples: &Samples| table.time(what, None, samples, None);
     told(table, "floor: a bare process (`true`)", &bare);
     told(table, "floor: a durable commit (SQLite, WAL, FULL)", &commit);

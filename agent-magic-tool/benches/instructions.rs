@@ -57,8 +57,3 @@ pub(crate) fn profile(command: &Command) -> Profile {
         .collect();
     Profile { instructions, functions }
 }
-
-/// The least of some executions: how long an answer is waited for differs from time to time.
-pub(crate) fn least(times: usize, command: impl Fn() -> Command) -> u64 {
-    (0..times).map(|_| profile(&command()).instructions).min().expect("at least once")
-}

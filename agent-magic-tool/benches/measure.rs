@@ -42,7 +42,7 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// Runs each of `works` so many times, in turns.
-pub(crate) fn in_turns<const N: usize>(runs: usize, works: [&mut dyn FnMut(); N]) -> [Samples; N] {
+pub(crate) fn in_turns<const N: usize>(runs: usize, works: &mut [&mut dyn FnMut(); N]) -> [Samples; N] {
     let mut durations = [const { Vec::new() }; N];
     for round in 0..runs + WARM_UP {
         for place in 0..N {

@@ -30,7 +30,9 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     };
     let [ours, other] = in_turns(
         effort.runs,
-        [&mut || measure::run(&mut world.command(&["--version"])), &mut || measure::run(&mut theirs(&["--version"]))],
+        &mut [&mut || measure::run(&mut world.command(&["--version"])), &mut || {
+            measure::run(&mut theirs(&["--version"]));
+        }],
     );
     table.time("--version, beside mcp2cli", None, &ours, Some(("mcp2cli", &other)));
 
@@ -39,7 +41,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
         Err(why) => return table.skip(SERVER, why),
     };
     let path = server.display().to_string();
-    let steps: [&[&str]; 4] = [
+    let steps: [&[&str]; 3] = [
         &[
             "config",
             "init",
@@ -56,8 +58,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
             "--stdio-arg",
             "stdio",
         ],
-        &["use", "everything"],
-        &["ls"],
+        &["everything", "ls"],
         &["daemon", "start", "everything"],
     ];
     for step in steps {
@@ -69,14 +70,14 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
         };
         return table.skip("mcp2cli's echo", format!("{step:?}: {failed}"));
     }
-    let echo = ["echo", "--message", "hello"];
+    let echo = ["everything", "echo", "--message", "hello"];
     let printed = measure::output(&mut theirs(&echo));
     if !String::from_utf8_lossy(&printed).contains("hello") {
         return table.skip("mcp2cli's echo", "it did not echo");
     }
     let [process, builtin, other] = in_turns(
         effort.runs,
-        [
+        &mut [
             &mut || measure::run(&mut world.command(&["run", "noop", "--wait"])),
             &mut || measure::run(&mut world.command(&["run", "files_read", "path=note.txt", "--wait"])),
             &mut || measure::run(&mut theirs(&echo)),
