@@ -1,5 +1,6 @@
 //! The commands as their callers see them: standard output, standard error, exit status.
 
+mod cost;
 mod inspect;
 mod lint;
 mod list;
