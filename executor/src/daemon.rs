@@ -197,16 +197,19 @@ impl Daemon {
         let watch = self.watch();
         self.listen_for_stop()?;
         self.recover()?;
-        self.look(&watch)?;
+        self.look(&watch, Vec::new())?;
         self.restore()?;
         // When something last happened, and when there was last an open task.
         let (mut active, mut busy) = (Instant::now(), Instant::now());
         let mut next_sweep = Instant::now();
+        let mut events = Vec::new();
         loop {
             if !self.is_in_office() {
+                self.turn(events, Vec::new())?;
                 return Ok(Ended::Evicted);
             }
-            if self.look(&watch)? {
+            // What has ended and what is asked for share one commit.
+            if self.look(&watch, std::mem::take(&mut events))? {
                 active = Instant::now();
             }
             if next_sweep <= Instant::now() {
@@ -225,12 +228,10 @@ impl Daemon {
             } else {
                 patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            let (events, stop) = self.wait(woken, patience);
-            if !events.is_empty() {
-                active = Instant::now();
-                self.turn(events, Vec::new())?;
-            }
+            let stop;
+            (events, stop) = self.wait(woken, patience);
             if stop {
+                self.turn(events, Vec::new())?;
                 return Ok(Ended::Asked);
             }
         }
@@ -294,24 +295,32 @@ impl Daemon {
         let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
-        self.answer_all(left)
+        self.answer_all(left, Vec::new())
     }
 
-    /// Takes what lies in the inbox; whether there was anything.
-    fn look(&mut self, watch: &Watch) -> Result<bool, DaemonError> {
+    /// Takes what lies in the inbox, after these events; whether there was anything.
+    fn look(&mut self, watch: &Watch, events: Vec<Event>) -> Result<bool, DaemonError> {
         watch.begin_look();
-        let taken = self.mailbox.take_all()?;
-        if taken.is_empty() {
+        let taken = match self.mailbox.take_all() {
+            Ok(taken) => taken,
+            Err(error) => {
+                // What has ended is recorded, whatever became of the mailbox.
+                self.turn(events, Vec::new())?;
+                return Err(error.into());
+            }
+        };
+        if taken.is_empty() && events.is_empty() {
             return Ok(false);
         }
-        self.answer_all(taken)?;
+        self.answer_all(taken, events)?;
         Ok(true)
     }
 
-    fn answer_all(&mut self, taken: Vec<Taken>) -> Result<(), DaemonError> {
-        self.desk.refresh();
+    fn answer_all(&mut self, taken: Vec<Taken>, mut events: Vec<Event>) -> Result<(), DaemonError> {
+        if !taken.is_empty() {
+            self.desk.refresh();
+        }
         let now = clock::now();
-        let mut events = Vec::new();
         let mut answers = Vec::new();
         let ids: Vec<_> = taken.iter().map(|request| request.id).collect();
         for request in taken {

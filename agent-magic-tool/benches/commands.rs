@@ -1,0 +1,80 @@
+//! Single commands, one after another.
+
+use std::process::Command;
+
+use crate::generated;
+use crate::measure::{self, in_turns, milliseconds, peak_memory};
+use crate::table::{Table, Verdict};
+use crate::world::World;
+use crate::{Effort, floor};
+
+/// The one that is run where the work itself should cost next to nothing.
+const READ_NOTE: [&str; 3] = ["run", "files_read", "path=note.txt"];
+
+pub(crate) fn version(effort: Effort, table: &mut Table) {
+    let world = World::new();
+    let command = || world.command(&["--version"]);
+    let [ours, bare] =
+        in_turns(effort.runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
+    table.time("--version", Some(3.0), &ours, Some(("bare process", &bare)));
+    memory(table, "--version, peak memory", 12.0, &command());
+}
+
+fn memory(table: &mut Table, what: &str, most: f64, command: &Command) {
+    let found = peak_memory(command);
+    table.row(what, &format!("<= {most} MiB"), &format!("{found:.1} MiB"), "", "", Verdict::of(found <= most));
+}
+
+pub(crate) fn list(effort: Effort, table: &mut Table) {
+    for (subtools, most, most_memory) in [(100, 4.0, 32.0), (effort.subtools, 10.0, 32.0)] {
+        let world = generated::world(subtools);
+        let command = || world.command(&["list", "tools", "--query=search mail message"]);
+        let found = measure::output(&mut command());
+        assert!(found.len() > 100, "the query finds something");
+        let runs = if subtools > 1000 { effort.runs.min(40) } else { effort.runs };
+        let [ours, bare] =
+            in_turns(runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
+        let what = format!("list --query, {subtools} subtools");
+        table.time(&what, Some(most), &ours, Some(("bare process", &bare)));
+        memory(table, &format!("{what}, peak memory"), most_memory, &command());
+    }
+}
+
+pub(crate) fn run(effort: Effort, table: &mut Table) {
+    for subtools in [10, effort.subtools] {
+        let world = generated::world(subtools);
+        world.run(&["executor", "start"]);
+        let mut commit = floor::durable_commit(&world.state());
+        let [ours, floor] = in_turns(
+            effort.runs,
+            &mut [&mut || measure::run(&mut world.command(&READ_NOTE)), &mut || {
+                measure::run(&mut measure::bare());
+                commit();
+            }],
+        );
+        let ratio = ours.median().as_secs_f64() / floor.median().as_secs_f64();
+        table.row(
+            &format!("run until it returns, {subtools} subtools"),
+            "<= 10 ms and <= 1.5 x",
+            &ours.text(),
+            &format!("bare process + commit {}", floor.text()),
+            &format!("{ratio:.2}"),
+            Verdict::of(milliseconds(ours.median()) <= 10.0 && ratio <= 1.5),
+        );
+    }
+}
+
+pub(crate) fn wait(effort: Effort, table: &mut Table) {
+    let world = generated::world(10);
+    world.run(&["executor", "start"]);
+    let [process, builtin, bare] = in_turns(
+        effort.runs,
+        &mut [
+            &mut || measure::run(&mut world.command(&["run", "noop", "--wait"])),
+            &mut || measure::run(&mut world.command(&["run", "files_read", "path=note.txt", "--wait"])),
+            &mut || measure::run(&mut measure::bare()),
+        ],
+    );
+    table.time("run --wait of a process (`true`)", Some(15.0), &process, Some(("bare process", &bare)));
+    table.time("run --wait of a built-in (files_read)", Some(15.0), &builtin, Some(("bare process", &bare)));
+}

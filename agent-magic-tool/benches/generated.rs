@@ -1,0 +1,77 @@
+//! Generated subtools: as many as Google's public APIs have operations, and about as wordy.
+
+use std::fs;
+
+use serde_json::{Map, Value, json};
+
+use crate::world::World;
+
+/// Google's public APIs, one stable version each.
+pub(crate) const MANY: usize = 13_632;
+const IN_ONE_FILE: usize = 48;
+
+const SERVICES: &[&str] = &["mail", "calendar", "drive", "compute", "storage", "billing", "people", "photos"];
+const VERBS: &[&str] = &["list", "get", "insert", "update", "delete", "search", "watch", "export"];
+const THINGS: &[&str] =
+    &["message", "event", "file", "instance", "bucket", "invoice", "contact", "album", "label", "policy", "report"];
+const FIELDS: &[&str] = &[
+    "parent",
+    "page_token",
+    "page_size",
+    "filter",
+    "order_by",
+    "fields",
+    "request_id",
+    "update_mask",
+    "view",
+    "language",
+];
+
+/// A world with so many subtools, of which `noop` and `files_read` are used.
+pub(crate) fn world(subtools: usize) -> World {
+    let world = World::new();
+    world.configure("[catalog]\npacks = [\"files\"]\n");
+    world.define(
+        "own.json",
+        &json!({"noop": {"description": "Does nothing at all, and is done at once.", "input": {"type": "object"},
+            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
+            "nap": {"description": "Sleeps.", "input": {"type": "object"}, "concurrency": 1, "timeout": "1h",
+            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "3600"]}}}}),
+    );
+    fs::write(world.folder().join("note.txt"), "one\ntwo\n").expect("written");
+    // Those two and the shipped pack count too.
+    let shipped: Map<String, Value> =
+        serde_json::from_str(include_str!("../../subtools/files.json")).expect("the shipped pack");
+    let own = 2 + shipped.keys().filter(|key| !key.starts_with('$')).count();
+    let numbers: Vec<_> = (own..subtools).collect();
+    for (file, chunk) in numbers.chunks(IN_ONE_FILE).enumerate() {
+        let definitions: Map<_, _> = chunk.iter().map(|number| definition(*number)).collect();
+        world.define(&format!("generated-{file:04}.json"), &Value::Object(definitions));
+    }
+    world
+}
+
+fn definition(number: usize) -> (String, Value) {
+    let word = |words: &'static [&'static str], step: usize| words[(number / step) % words.len()];
+    let (service, verb, thing) = (word(SERVICES, 88), word(VERBS, 1), word(THINGS, 8));
+    let name = format!("{service}_{thing}s_{verb}_{number}");
+    let properties: Map<_, _> = FIELDS
+        .iter()
+        .map(|field| {
+            let description =
+                format!("The {field} of the {thing} that the {service} service is asked to {verb}, as in its API.");
+            ((*field).to_owned(), json!({"type": "string", "description": description}))
+        })
+        .collect();
+    let description = format!(
+        "{verb}: works on each {thing} that the signed-in user has in {service}, in collection {number}; see the filter syntax."
+    );
+    let definition = json!({
+        "description": description,
+        "input": {"type": "object", "properties": properties, "required": ["parent"]},
+        "annotations": {"readOnlyHint": true},
+        "run": {"http": {"method": "GET", "base_url": format!("https://{service}.example.com"),
+            "path": format!("/v1/{thing}s/{number}"), "query": {"filter": "{{ filter }}", "pageToken": "{{ page_token }}"}}},
+    });
+    (name, definition)
+}

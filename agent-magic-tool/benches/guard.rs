@@ -1,0 +1,37 @@
+//! The guard: instructions of the commands that agents call, against a ceiling.
+//!
+//! The ceilings are what was counted when they were set, and a tenth more. Who makes a command
+//! dearer on purpose raises its ceiling; who does not want to learns it here.
+
+use crate::table::{Table, Verdict};
+use crate::{Effort, generated, instructions};
+
+/// In thousands, for a release build.
+const CEILINGS: &[(&str, &[&str], u64)] = &[
+    ("--version", &["--version"], 580),
+    ("list --query, 100 subtools", &["list", "tools", "--query=search mail message"], 96_800),
+    ("list, 100 subtools", &["list", "tools"], 2_885),
+    ("run until it returns", &["run", "files_read", "path=note.txt"], 715),
+];
+
+pub(crate) fn measure(_: Effort, table: &mut Table) {
+    if !instructions::can_count() {
+        return table.skip("instructions", "valgrind is not installed");
+    }
+    let world = generated::world(100);
+    world.run(&["executor", "start"]);
+    world.run(&["list", "tools"]);
+    for (what, arguments, ceiling) in CEILINGS {
+        // How often `run` looks for its answer differs: the least is the run to which it came soonest.
+        let counts = (0..5).map(|_| instructions::profile(&world.command(arguments)).instructions);
+        let counted = counts.min().expect("it was counted") / 1000;
+        table.row(
+            &format!("instructions: {what}"),
+            &format!("<= {ceiling} k"),
+            &format!("{counted} k"),
+            "",
+            "",
+            Verdict::of(counted <= *ceiling),
+        );
+    }
+}

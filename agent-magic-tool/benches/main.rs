@@ -1,0 +1,76 @@
+//! What the program costs, beside what the machine and a peer cost in the same minutes.
+//!
+//! `cargo bench` measures everything and prints one table; `cargo bench -- --quick` does it with
+//! fewer runs, `cargo bench -- run` only the groups whose name contains `run`. Decides nothing: what
+//! is over its bar is said, and the exit status tells only of measurements that did not work.
+
+use std::process::ExitCode;
+
+mod commands;
+mod context;
+mod daemon;
+mod floor;
+mod generated;
+mod guard;
+#[expect(dead_code, reason = "the tests read names, too")]
+mod instructions;
+mod load;
+mod measure;
+mod peer;
+mod table;
+#[path = "../../tests/world.rs"]
+#[expect(dead_code, reason = "the tests use all of it")]
+mod world;
+
+use table::Table;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Runs of one command.
+    pub(crate) runs: usize,
+    /// Tasks of one load.
+    pub(crate) tasks: usize,
+    /// Tasks that are open at once in the executor's memory.
+    pub(crate) open: usize,
+    /// The many subtools.
+    pub(crate) subtools: usize,
+}
+
+const FULL: Effort = Effort { runs: 200, tasks: 4_000, open: 10_000, subtools: generated::MANY };
+const QUICK: Effort = Effort { runs: 40, tasks: 1_000, open: 2_000, subtools: generated::MANY };
+
+type Group = fn(Effort, &mut Table);
+
+/// Every group, in the order of the table.
+const GROUPS: &[(&str, Group)] = &[
+    ("floor", floor::measure),
+    ("version", commands::version),
+    ("list", commands::list),
+    ("run", commands::run),
+    ("wait", commands::wait),
+    ("peer", peer::measure),
+    ("load", load::measure),
+    ("executor", daemon::measure),
+    ("context", context::measure),
+    ("guard", guard::measure),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    if let [mark, command @ ..] = arguments.as_slice()
+        && mark == measure::PEAK_MEMORY_OF
+    {
+        return measure::print_peak_memory(command);
+    }
+    let effort = if arguments.iter().any(|argument| argument == "--quick") { QUICK } else { FULL };
+    let filters: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let is_wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
+    let mut table = Table::default();
+    for (name, measure) in GROUPS.iter().filter(|(name, _)| is_wanted(name)) {
+        table::say(&format!("{name} ..."));
+        measure(effort, &mut table);
+    }
+    table.print();
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,132 @@
+//! A peer beside us: `mcp2cli`, the quickest that was found.
+//!
+//! It starts a process and calls one tool of a warm MCP server; nothing of it is durable. We speak
+//! no MCP yet, so its echo stands beside our `run --wait` of something that does nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::measure::{self, in_turns};
+use crate::table::Table;
+use crate::{Effort, generated};
+
+const VERSION: &str = "0.1.10";
+const SERVER: &str = "@modelcontextprotocol/server-everything";
+const SERVER_VERSION: &str = "2026.8.31";
+
+pub(crate) fn measure(effort: Effort, table: &mut Table) {
+    let program = match peer() {
+        Ok(program) => program,
+        Err(why) => return table.skip("mcp2cli", why),
+    };
+    let world = generated::world(10);
+    world.run(&["executor", "start"]);
+    // Its telemetry is on by default.
+    let theirs = |arguments: &[&str]| {
+        let mut command = world.within(&program, arguments);
+        command.env("MCP2CLI_TELEMETRY", "off").env("DO_NOT_TRACK", "1");
+        command
+    };
+    let [ours, other] = in_turns(
+        effort.runs,
+        &mut [&mut || measure::run(&mut world.command(&["--version"])), &mut || {
+            measure::run(&mut theirs(&["--version"]));
+        }],
+    );
+    table.time("--version, beside mcp2cli", None, &ours, Some(("mcp2cli", &other)));
+
+    let server = match server() {
+        Ok(server) => server,
+        Err(why) => return table.skip(SERVER, why),
+    };
+    let path = server.display().to_string();
+    let steps: [&[&str]; 3] = [
+        &[
+            "config",
+            "init",
+            "--name",
+            "everything",
+            "--app",
+            "bridge",
+            "--transport",
+            "stdio",
+            "--stdio-command",
+            "node",
+            "--stdio-arg",
+            &path,
+            "--stdio-arg",
+            "stdio",
+        ],
+        &["everything", "ls"],
+        &["daemon", "start", "everything"],
+    ];
+    for step in steps {
+        let ran = theirs(step).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let failed = match &ran {
+            Ok(ran) if ran.status.success() => continue,
+            Ok(ran) => String::from_utf8_lossy(&ran.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        return table.skip("mcp2cli's echo", format!("{step:?}: {failed}"));
+    }
+    let echo = ["everything", "echo", "--message", "hello"];
+    let printed = measure::output(&mut theirs(&echo));
+    if !String::from_utf8_lossy(&printed).contains("hello") {
+        return table.skip("mcp2cli's echo", "it did not echo");
+    }
+    let [process, builtin, other] = in_turns(
+        effort.runs,
+        &mut [
+            &mut || measure::run(&mut world.command(&["run", "noop", "--wait"])),
+            &mut || measure::run(&mut world.command(&["run", "files_read", "path=note.txt", "--wait"])),
+            &mut || measure::run(&mut theirs(&echo)),
+        ],
+    );
+    let name = "mcp2cli's warm MCP echo, not durable:";
+    table.time("run --wait of a process, beside mcp2cli", None, &process, Some((name, &other)));
+    table.time("run --wait of a built-in, beside mcp2cli", None, &builtin, Some((name, &other)));
+    measure::run(&mut theirs(&["daemon", "stop", "everything"]));
+}
+
+/// Where downloads lie, as in `tests/run`.
+fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    base.unwrap_or_else(home).join("agent-magic-tool-tests")
+}
+
+fn peer() -> Result<PathBuf, String> {
+    let root = cache().join(format!("mcp2cli-{VERSION}"));
+    let program = root.join("bin/mcp2cli");
+    let mut install = Command::new("cargo");
+    install
+        .args(["install", "mcp2cli", "--locked", "--version", VERSION, "--root"])
+        .arg(&root)
+        .env("CARGO_TARGET_DIR", root.join("build"));
+    installed(program, install)
+}
+
+fn server() -> Result<PathBuf, String> {
+    let root = cache().join(format!("server-everything-{SERVER_VERSION}"));
+    let program = root.join("node_modules").join(SERVER).join("dist/index.js");
+    let mut install = Command::new("npm");
+    install.args(["install", "--silent", "--no-fund", "--no-audit", "--prefix"]).arg(&root);
+    install.arg(format!("{SERVER}@{SERVER_VERSION}"));
+    fs::create_dir_all(&root).map_err(|error| error.to_string())?;
+    installed(program, install)
+}
+
+/// `program`, after `install` if it is not there yet.
+fn installed(program: PathBuf, mut install: Command) -> Result<PathBuf, String> {
+    if program.exists() {
+        return Ok(program);
+    }
+    let output = install.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let is_there = |path: &Path| output.status.success() && path.exists();
+    if is_there(&program) {
+        return Ok(program);
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(format!("it could not be installed: {}", words.lines().last().unwrap_or("no reason was given")))
+}
