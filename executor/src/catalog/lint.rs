@@ -1,7 +1,7 @@
 //! Lint: what makes a subtool hard to find or easy to misuse, beyond what the loader refuses.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::listing::Entry;
 use super::{Catalog, Subtool, search};
@@ -100,12 +100,7 @@ fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
     let subtools: Vec<_> = catalog.subtools().collect();
     let entries: Vec<_> = subtools
         .iter()
-        .map(|subtool| Entry {
-            name: subtool.name.to_string(),
-            description: subtool.definition.description.clone(),
-            input: serde_json::value::to_raw_value(&serde_json::json!({})).expect("an empty object is JSON"),
-            tags: Vec::new(),
-        })
+        .map(|subtool| Entry::new(subtool.name.as_str(), &subtool.definition.description, &Map::new(), &[]))
         .collect();
     for (index, entry) in entries.iter().enumerate() {
         let hits = search::search(&entry.description, &entries);

@@ -10,7 +10,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use super::search::Terms;
 use super::{Catalog, LoadProblem, Sources, Stamp};
 
 /// Everything that `list` needs.
@@ -29,10 +31,20 @@ pub struct Listing {
 pub struct Entry {
     pub name: String,
     pub description: String,
-    /// Its JSON Schema, never parsed again unless it is searched.
+    /// Its JSON Schema, never parsed again.
     pub input: Box<RawValue>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<String>,
+    pub terms: Terms,
+}
+
+impl Entry {
+    pub fn new(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input: serde_json::value::to_raw_value(input).expect("a JSON object can be written as JSON"),
+            terms: Terms::of(name, description, input, tags),
+        }
+    }
 }
 
 impl Listing {
@@ -57,12 +69,9 @@ impl Listing {
     fn from_catalog(catalog: &Catalog, stamp: Stamp) -> Self {
         let entries = catalog
             .subtools()
-            .map(|subtool| Entry {
-                name: subtool.name.to_string(),
-                description: subtool.definition.description.clone(),
-                input: serde_json::value::to_raw_value(&subtool.definition.input)
-                    .expect("a JSON object can be written as JSON"),
-                tags: subtool.definition.tags.clone(),
+            .map(|subtool| {
+                let definition = &subtool.definition;
+                Entry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
             })
             .collect();
         Self { stamp, problems: catalog.problems().to_vec(), entries }

@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 
 use rust_stemmers::{Algorithm, Stemmer};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::listing::Entry;
 
@@ -52,7 +53,7 @@ pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let documents: Vec<_> = entries.iter().map(|entry| Document::of(entry, &wanted, &mut words)).collect();
+    let documents: Vec<_> = entries.iter().map(|entry| Document::of(&entry.terms, &wanted)).collect();
     #[expect(clippy::cast_precision_loss, reason = "counts of documents and words are far below 2^52")]
     let (count, mean_lengths) = {
         let count = documents.len() as f64;
@@ -78,33 +79,41 @@ pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
     hits
 }
 
-/// How often an entry has each wanted word, by field.
-struct Document {
-    hits: HashMap<String, [f64; 4]>,
-    lengths: [f64; 4],
-    name: Vec<String>,
+/// The words to find an entry by, split and stemmed: one text for each field, joined by spaces.
+///
+/// Made once, when the catalog is loaded: a query is compared with them as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Terms([String; 4]);
+
+impl Terms {
+    pub fn of(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
+        let mut words = Words::new();
+        let (mut parameters, mut sayings) = (Vec::new(), Vec::new());
+        describe(input, &mut parameters, &mut sayings);
+        sayings.extend_from_slice(tags);
+        let texts = [name, description, &parameters.join(" "), &sayings.join(" ")];
+        Self(texts.map(|text| words.of(text, Keep::All).join(" ")))
+    }
+
+    fn field(&self, field: usize) -> impl Iterator<Item = &str> {
+        self.0[field].split_ascii_whitespace()
+    }
 }
 
-impl Document {
-    fn of(entry: &Entry, wanted: &HashMap<String, f64>, words: &mut Words) -> Self {
-        let mut parameters = Vec::new();
-        let mut sayings = Vec::new();
-        if let Ok(schema) = serde_json::from_str::<Value>(entry.input.get()) {
-            describe(&schema, &mut parameters, &mut sayings);
-        }
-        sayings.extend(entry.tags.iter().cloned());
-        let name = words.of(&entry.name, Keep::All);
-        let fields = [
-            name.clone(),
-            words.of(&entry.description, Keep::All),
-            words.of(&parameters.join(" "), Keep::All),
-            words.of(&sayings.join(" "), Keep::All),
-        ];
-        let mut document = Self { hits: HashMap::new(), lengths: [0.0; 4], name };
-        for (field, found) in fields.into_iter().enumerate() {
-            for word in found {
+/// How often an entry has each wanted word, by field.
+struct Document<'a> {
+    hits: HashMap<&'a str, [f64; 4]>,
+    lengths: [f64; 4],
+    terms: &'a Terms,
+}
+
+impl<'a> Document<'a> {
+    fn of(terms: &'a Terms, wanted: &HashMap<String, f64>) -> Self {
+        let mut document = Self { hits: HashMap::new(), lengths: [0.0; 4], terms };
+        for field in 0..FIELDS.len() {
+            for word in terms.field(field) {
                 document.lengths[field] += 1.0;
-                if wanted.contains_key(&word) {
+                if wanted.contains_key(word) {
                     document.hits.entry(word).or_default()[field] += 1.0;
                 }
             }
@@ -123,8 +132,8 @@ impl Document {
                     field.weight * counts[f] / dampened.max(f64::EPSILON)
                 })
                 .sum();
-            let repeated = 1.0 + wanted[word].ln();
-            score += repeated * rarity[word.as_str()] * weighted * (K1 + 1.0) / (K1 + weighted);
+            let repeated = 1.0 + wanted[*word].ln();
+            score += repeated * rarity[word] * weighted * (K1 + 1.0) / (K1 + weighted);
         }
         score * (1.0 + 0.5 * self.name_coverage())
     }
@@ -132,14 +141,14 @@ impl Document {
     /// Which share of the name's words the query hits.
     #[expect(clippy::cast_precision_loss, reason = "a name has at most 64 words")]
     fn name_coverage(&self) -> f64 {
-        let hit = self.name.iter().filter(|word| self.hits.contains_key(*word)).count();
-        hit as f64 / self.name.len().max(1) as f64
+        let hit = self.terms.field(0).filter(|word| self.hits.contains_key(word)).count();
+        hit as f64 / self.terms.field(0).count().max(1) as f64
     }
 }
 
 /// Collects the names of all parameters, and what their schemas say about them.
-fn describe(schema: &Value, names: &mut Vec<String>, sayings: &mut Vec<String>) {
-    if let Some(properties) = schema["properties"].as_object() {
+fn describe(schema: &Map<String, Value>, names: &mut Vec<String>, sayings: &mut Vec<String>) {
+    if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
             names.push(name.clone());
             for key in ["title", "description"] {
@@ -147,11 +156,13 @@ fn describe(schema: &Value, names: &mut Vec<String>, sayings: &mut Vec<String>) 
             }
             let choices = property["enum"].as_array().into_iter().flatten();
             sayings.extend(choices.filter_map(Value::as_str).map(str::to_owned));
-            describe(property, names, sayings);
+            if let Value::Object(property) = property {
+                describe(property, names, sayings);
+            }
         }
     }
-    if schema["items"].is_object() {
-        describe(&schema["items"], names, sayings);
+    if let Some(Value::Object(items)) = schema.get("items") {
+        describe(items, names, sayings);
     }
 }
 
@@ -245,12 +256,7 @@ mod tests {
     use serde_json::json;
 
     fn entry(name: &str, description: &str, input: &Value) -> Entry {
-        Entry {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            input: serde_json::value::to_raw_value(input).expect("JSON"),
-            tags: Vec::new(),
-        }
+        Entry::new(name, description, input.as_object().expect("an object"), &[])
     }
 
     fn found(query: &str) -> Vec<String> {
