@@ -5,6 +5,7 @@ mod help;
 mod inspect;
 mod lint;
 mod list;
+mod read;
 mod run;
 mod secret;
 mod wait;

@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::code::Code;
 use crate::dispatcher::{Failed, Finished, Why};
+use crate::layout::compact_bytes;
+use crate::mailbox::result::LARGE;
 use crate::runner::{Again, Data, Effect, Equipment, Failure, Order, Success};
 use crate::subtool::{Definition, EffectClass};
 use crate::task::{End, ErrorBody, Outcome, Task};
@@ -49,7 +51,7 @@ pub async fn perform(
         }
     };
     let shaped = match outcome {
-        Ok(success) => shape(success, &task, &definition, &data_folder).await,
+        Ok(success) => shape(success, &task, &definition, &data_folder, equipment.config.executor.output_bytes).await,
         Err(failure) => Err(failure),
     };
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -65,18 +67,32 @@ async fn shape(
     task: &Task,
     definition: &Definition,
     data_folder: &Path,
+    output_bytes: u64,
 ) -> Result<(Outcome, Map<String, Value>), Failure> {
     let outcome = match success.data {
         Data::Json(data) => {
             let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
             // The effect has happened by now, whatever becomes of its data.
             let select_failed = |error: select::SelectError| {
-                let failure = Failure::new(Code::SelectFailed, error.to_string()).detail("data", data.clone());
-                if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
+                after_effect(Failure::new(Code::SelectFailed, error.to_string()).detail("data", excerpt(&data)), task)
             };
-            Outcome::Data(selected.map_err(select_failed)?.unwrap_or(data))
+            let data = match selected.map_err(select_failed)? {
+                Some(selected) => selected,
+                None => data,
+            };
+            let bytes = compact_bytes(&data);
+            if bytes > output_bytes {
+                return Err(too_large(bytes, output_bytes, task));
+            }
+            Outcome::Data(data)
         }
         Data::File { path, content_type, bytes } => {
+            if bytes > output_bytes {
+                if let Err(error) = tokio::fs::remove_file(&path).await {
+                    tracing::warn!(%error, "data that is too large was left behind");
+                }
+                return Err(too_large(bytes, output_bytes, task));
+            }
             let kept = data_folder.join(task.id.to_string());
             tokio::fs::rename(&path, &kept).await.map_err(|error| {
                 Failure::new(Code::Io, format!("the data could not be kept: {error}")).effect_possible()
@@ -85,6 +101,26 @@ async fn shape(
         }
     };
     Ok((outcome, success.meta))
+}
+
+fn too_large(bytes: u64, most: u64, task: &Task) -> Failure {
+    let failure = Failure::new(Code::ResponseTooLarge, format!("the data has {bytes} bytes; the most is {most}"))
+        .hint("ask for less: narrow the input; a human can raise `output_bytes` under [executor] in config.toml");
+    after_effect(failure, task)
+}
+
+/// A failure that came when the runner had already done its work.
+fn after_effect(failure: Failure, task: &Task) -> Failure {
+    if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
+}
+
+/// `value`, or its beginning as text where it is large: what explains an error must not be its bulk.
+fn excerpt(value: &Value) -> Value {
+    const MOST_CHARS: usize = 2_000;
+    if compact_bytes(value) < LARGE as u64 {
+        return value.clone();
+    }
+    value.to_string().chars().take(MOST_CHARS).chain(['…']).collect::<String>().into()
 }
 
 fn failed(
