@@ -143,7 +143,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
-    let limits = Limits { concurrency: config.executor.concurrency, open_tasks: config.executor.open_tasks };
+    let limits = Limits::of(&config.executor);
     let daemon = Daemon {
         identity,
         desk: Desk::new(config.clone(), sources),
@@ -287,8 +287,10 @@ impl Daemon {
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
             let ended = self.store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            for task in open.iter().chain(&ended).filter(|task| desk.rate_limit(&task.tool).is_some()) {
-                self.dispatcher.remember_call(&task.tool, task.created_at);
+            for task in open.iter().chain(&ended) {
+                if let Some(limit) = desk.rate_limit(&task.tool) {
+                    self.dispatcher.remember_call(task, limit);
+                }
             }
         }
         let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));

@@ -11,14 +11,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::code::Code;
+use crate::config;
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
 use crate::store::{Change, Move};
-use crate::subtool::{Definition, EffectClass, SubtoolName};
+use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
 mod lines;
+mod load;
 mod recovery;
 mod windows;
 
@@ -28,6 +30,7 @@ mod properties;
 mod tests;
 
 use lines::Lines;
+use load::Load;
 use recovery::lost;
 use windows::Windows;
 
@@ -114,7 +117,26 @@ pub enum Action {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub concurrency: u32,
-    pub open_tasks: usize,
+    pub open: Most,
+    /// Of one session of one user.
+    pub open_per_session: Most,
+}
+
+impl Limits {
+    pub fn of(config: &config::Executor) -> Self {
+        Self {
+            concurrency: config.concurrency,
+            open: Most { tasks: config.open_tasks, bytes: config.open_bytes },
+            open_per_session: Most { tasks: config.open_tasks_per_session, bytes: config.open_bytes_per_session },
+        }
+    }
+}
+
+/// How many tasks may be open, and how many bytes their inputs may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    pub tasks: usize,
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -128,6 +150,7 @@ struct Open {
 pub struct Dispatcher {
     limits: Limits,
     open: HashMap<TaskId, Open>,
+    load: Load,
     lines: Lines,
     delayed: BTreeSet<(Timestamp, TaskId)>,
     running: u32,
@@ -144,6 +167,7 @@ impl Dispatcher {
         Self {
             limits,
             open: HashMap::new(),
+            load: Load::default(),
             lines: Lines::default(),
             delayed: BTreeSet::new(),
             running: 0,
@@ -156,8 +180,8 @@ impl Dispatcher {
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, tool: &SubtoolName, at: Timestamp) {
-        self.windows.count(tool, at);
+    pub fn remember_call(&mut self, task: &Task, limit: RateLimit) {
+        self.windows.count(&task.caller, &task.tool, limit, task.created_at);
     }
 
     /// How many tasks are open, by state.
@@ -295,12 +319,14 @@ impl Dispatcher {
             Some(most) => self.most_of.insert(task.tool.clone(), most),
             None => self.most_of.remove(&task.tool),
         };
+        self.load.add(task);
         self.open.insert(task.id, open);
     }
 
     /// A task that ended leaves memory; the store has it.
     fn close(&mut self, id: TaskId, effects: &mut Effects) {
         let Some(Open { task, .. }) = self.open.remove(&id) else { return };
+        self.load.remove(&task);
         if let Some(key) = &task.idempotency_key {
             self.keys.remove(&(task.caller.uid, key.clone()));
         }

@@ -97,7 +97,7 @@ pub struct Definition {
     /// How often a failed attempt is repeated, if repeating it is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// At most `calls` runs in any window of the length `per`.
+    /// At most `calls` runs by one session in any window of the length `per`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
     /// How many of its tasks may run at the same time.
@@ -235,12 +235,11 @@ fn first_pause() -> Span {
     Span::from_millis(500)
 }
 
-/// A limit on how often it may run; calls beyond it are refused.
+/// A limit on how often one session may run it; calls beyond it are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// How many runs.
-    #[schemars(range(min = 1))]
+    /// How many runs; 0 is no limit.
     pub calls: u32,
     /// In any window of this length, like `1m`.
     pub per: Span,

@@ -194,9 +194,6 @@ fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
     if definition.concurrency == Some(0) {
         return Err(at("concurrency", &"0 would never run; the least is 1"));
     }
-    if definition.rate_limit.is_some_and(|limit| limit.calls == 0) {
-        return Err(at("rate_limit.calls", &"0 would never run; the least is 1"));
-    }
     if definition.retries.is_some_and(|retries| retries.times > 10) {
         return Err(at("retries.times", &"the most is 10"));
     }

@@ -28,7 +28,8 @@ struct Turn {
 }
 
 pub(super) fn limits(concurrency: u32) -> Limits {
-    Limits { concurrency, open_tasks: 1_000 }
+    let most = Most { tasks: 1_000, bytes: 1 << 20 };
+    Limits { concurrency, open: most, open_per_session: most }
 }
 
 /// A definition with `fields` beside what every definition has.
@@ -202,7 +203,7 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     let answer = refused(&mut bench);
     let Answer::Refused(error) = &answer else { panic!("{answer:?}") };
     assert_eq!(error.code, Code::RateLimited);
-    assert_eq!(error.message, "`t` allows 2 calls per 1m");
+    assert_eq!(error.message, "`t` allows a session 2 calls per 1m");
     assert_eq!(error.hint.as_deref(), Some("try again in 41s"));
     assert_eq!(error.details["retry_after_ms"], 40_000);
 
@@ -215,6 +216,13 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     bench.start(EffectClass::Once, &limited);
     let other = task("other", EffectClass::Once, bench.now);
     assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
+    let session = Caller { uid: 1, session: Some("other".to_owned()), folder: None };
+    let foreign = Task { caller: session, ..once(bench.now) };
+    assert_eq!(bench.admit(&foreign, &limited).performed, [foreign.id], "and so has each session");
+    let unlimited = definition(json!({"rate_limit": {"calls": 0, "per": "1m"}}));
+    for _ in 0..5 {
+        assert_eq!(bench.admit(&once(bench.now), &unlimited).answers, [], "0 is no limit");
+    }
 }
 
 #[test]
@@ -276,7 +284,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
 
 #[test]
 fn more_open_tasks_than_may_be_are_refused() {
-    let mut bench = Bench::new(Limits { concurrency: 1, open_tasks: 2 });
+    let mut bench = Bench::new(Limits { open: Most { tasks: 2, bytes: 1 << 20 }, ..limits(1) });
     let plain = definition(json!({}));
     let first = bench.start(EffectClass::Once, &plain);
     bench.admit(&once(bench.now), &plain);
