@@ -8,4 +8,5 @@ mod list;
 mod read;
 mod run;
 mod secret;
+mod unknown;
 mod wait;

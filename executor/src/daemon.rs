@@ -282,18 +282,18 @@ impl Daemon {
     }
 
     fn recover(&mut self) -> Result<(), DaemonError> {
-        let desk = &self.desk;
-        let open = self.store.open_tasks()?;
+        let (desk, store) = (&self.desk, self.store.as_ref());
+        let open = store.open_tasks()?;
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
-            let ended = self.store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            let ended = store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
             for task in open.iter().chain(&ended) {
                 if let Some(limit) = desk.rate_limit(&task.tool) {
                     self.dispatcher.remember_call(task, limit);
                 }
             }
         }
-        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));
+        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left)
@@ -364,7 +364,7 @@ impl Daemon {
             match action {
                 Action::Publish(task) => self.publish(&task),
                 Action::Answer(id, answer) => self.publisher.answer(id, answer),
-                Action::Perform { task, definition } => {
+                Action::Perform { task, definition, purpose } => {
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
                     let running = Running { cancel: cancel.clone(), reason: Arc::clone(&reason) };
                     self.running.insert(task.id, running);
@@ -372,7 +372,7 @@ impl Daemon {
                     let wake = self.wake.clone();
                     self.tracker.spawn_on(
                         async move {
-                            let finished = perform(*task, definition, equipment, folder, cancel, reason).await;
+                            let finished = perform(*task, definition, purpose, equipment, folder, cancel, reason).await;
                             if wake.send(Wake::Finished(Box::new(finished))).is_err() {
                                 tracing::warn!("a task finished after the executor had ended");
                             }

@@ -21,6 +21,7 @@ use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
 mod admission;
 mod lines;
 mod load;
+mod lookup;
 mod recovery;
 mod windows;
 
@@ -31,6 +32,8 @@ mod tests;
 
 use lines::Lines;
 use load::Load;
+use lookup::Phase;
+pub use recovery::Known;
 use recovery::lost;
 use windows::Windows;
 
@@ -93,6 +96,16 @@ pub enum Why {
     Shutdown,
 }
 
+/// What an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// What the task asks for.
+    Work,
+    /// Whether an attempt before it took effect. It ends well if that happened, with an error of
+    /// [`Effect::None`] if it surely did not, and with another error if that cannot be known.
+    Lookup,
+}
+
 /// What is to be done about it: first `changes`, all at once; then `actions`, in order.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -108,6 +121,7 @@ pub enum Action {
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
+        purpose: Purpose,
     },
     /// Stop the running attempt.
     Interrupt(TaskId, Why),
@@ -144,6 +158,18 @@ struct Open {
     task: Task,
     definition: Arc<Definition>,
     cancelling: bool,
+    phase: Phase,
+}
+
+impl Open {
+    fn new(task: Task, definition: Arc<Definition>) -> Self {
+        Self { task, definition, cancelling: false, phase: Phase::Work }
+    }
+
+    /// How often in all it may be started and looked up, if its attempts are lost.
+    fn most_attempts(&self) -> u32 {
+        recovery::most_attempts(&self.task, Some(&self.definition))
+    }
 }
 
 #[derive(Debug)]
@@ -214,7 +240,7 @@ impl Dispatcher {
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
-                let running = self.open.values().filter(|open| open.task.state == State::Running);
+                let running = self.open.values().filter(|open| open.is_performed());
                 effects.actions.extend(running.map(|open| Action::Interrupt(open.task.id, Why::Shutdown)));
             }
         }
@@ -236,7 +262,10 @@ impl Dispatcher {
         };
         if open.task.state == State::Running {
             open.cancelling = true;
-            effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            // A lookup goes on: whoever cancels wants to know what it finds.
+            if matches!(open.phase, Phase::Work) {
+                effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            }
         } else {
             self.lines.leave(&open.task.caller, &open.task.tool, id);
             if let Some(at) = open.task.not_before {
@@ -246,7 +275,7 @@ impl Dispatcher {
                 (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
                 (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was tried again")
                     .hint("an attempt before that may have taken effect"),
-                (_, EffectClass::Read | EffectClass::Once) => {
+                (_, EffectClass::Read | EffectClass::Verifiable | EffectClass::Once) => {
                     ErrorBody::new(Code::Cancelled, "cancelled before it was tried again").hint("nothing was changed")
                 }
             };
@@ -261,12 +290,15 @@ impl Dispatcher {
 
     fn finish(&mut self, finished: Finished, now: Timestamp, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&finished.id) else { return };
-        if open.task.state != State::Running || open.task.attempt != finished.attempt {
+        if !open.is_performed() || open.task.attempt != finished.attempt {
             return;
         }
         self.running -= 1;
         if let Some(count) = self.running_of.get_mut(&open.task.tool) {
             *count -= 1;
+        }
+        if matches!(open.phase, Phase::LookingUp(_)) {
+            return self.looked_up(finished, now, effects);
         }
         let failed = match finished.result {
             Ok(end) => {
@@ -275,10 +307,17 @@ impl Dispatcher {
             }
             Err(failed) => failed,
         };
+        if open.must_look_up(&failed) {
+            open.cancelling |= failed.why == Why::Cancelled;
+            open.phase = Phase::LookupDue(Some(Box::new(failed)));
+            return self.line_up(finished.id, now);
+        }
         let harmless = open.task.effect.repeatable() || failed.effect == Effect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let step = match failed.why {
             Why::Shutdown if !harmless => Step::Lose,
+            // It was looked up as often as may be.
+            _ if !harmless && open.task.effect == EffectClass::Verifiable => Step::Lose,
             Why::Shutdown if open.cancelling => Step::Cancel,
             Why::Shutdown => Step::Retry,
             Why::Cancelled => Step::Cancel,
@@ -297,14 +336,7 @@ impl Dispatcher {
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.line_up(finished.id, now);
         } else {
-            let mut end = failed.end;
-            if step == Step::Lose
-                && let Outcome::Error(error) = &mut end.outcome
-            {
-                // What it had so far stays in the details; whoever branches on the code must know.
-                let lost = lost(&open.task);
-                (error.code, error.message, error.hint) = (lost.code, lost.message, lost.hint);
-            }
+            let end = if step == Step::Lose { told_lost(failed.end, &open.task) } else { failed.end };
             advance(&mut open.task, step, now, None, Some(end), effects);
             self.close(finished.id, effects);
         }
@@ -355,10 +387,11 @@ impl Dispatcher {
             let Some(open) = self.open.get_mut(&id) else { continue };
             self.running += 1;
             *self.running_of.entry(open.task.tool.clone()).or_default() += 1;
-            advance(&mut open.task, Step::Start, now, None, None, effects);
+            let (step, purpose) = open.begin();
+            advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
             effects.actions.push(Action::Publish(task.clone()));
-            effects.actions.push(Action::Perform { task, definition });
+            effects.actions.push(Action::Perform { task, definition, purpose });
         }
     }
 }
@@ -375,7 +408,7 @@ fn advance(
     let (from, attempt) = (task.state, task.attempt);
     let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
     task.state = to;
-    task.attempt += u32::from(step == Step::Start);
+    task.attempt += u32::from(matches!(step, Step::Start | Step::Verify));
     task.not_before = not_before;
     task.end.clone_from(&end);
     effects.changes.push(Change::Move(Box::new(Move {
@@ -410,6 +443,16 @@ fn pause(definition: &Definition, task: &Task, again: Again) -> SignedDuration {
     let jitter = doubled.mul_f64(f64::from(spread % 256) / 1024.0);
     let pause = (doubled + jitter).max(asked).min(LONGEST_PAUSE);
     SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO)
+}
+
+/// `end` as that of an attempt of which nobody knows whether it took effect: what it had so far stays in
+/// the details; whoever branches on the code must know.
+fn told_lost(mut end: End, task: &Task) -> End {
+    if let Outcome::Error(error) = &mut end.outcome {
+        let lost = lost(task);
+        (error.code, error.message, error.hint) = (lost.code, lost.message, lost.hint);
+    }
+    end
 }
 
 fn failed_end(at: Timestamp, error: ErrorBody) -> End {

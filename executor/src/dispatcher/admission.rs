@@ -22,7 +22,7 @@ impl Dispatcher {
         }
         effects.changes.push(Change::Accept(Box::new(task.clone())));
         advance(&mut task, Step::Enqueue, now, None, None, effects);
-        self.enter(Open { task, definition, cancelling: false });
+        self.enter(Open::new(task, definition));
         self.line_up(id, now);
         self.start_what_can(now, effects);
         let task = &self.open[&id].task;

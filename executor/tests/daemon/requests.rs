@@ -191,5 +191,5 @@ fn a_rate_limit_outlasts_the_executor() {
     }
     let _executor = world.serve();
     let Answer::Refused(error) = world.answer(call()) else { panic!("refused") };
-    assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows 2 calls per 24h"));
+    assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows a session 2 calls per 24h"));
 }
