@@ -1,5 +1,6 @@
 //! The commands as their callers see them: standard output, standard error, exit status.
 
+mod doctor;
 mod executor;
 mod help;
 mod inspect;

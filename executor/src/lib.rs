@@ -19,6 +19,7 @@ pub mod part;
 pub mod perform;
 pub mod places;
 pub mod policy;
+pub mod retention;
 pub mod runner;
 pub mod schema;
 pub mod secret;

@@ -196,7 +196,9 @@ mod tests {
         assert_eq!(message, "the inputs of open tasks have 820 bytes, and this one 410; the most is 1000");
         let (message, _) = refusal(&load, &of(1, "c", &"x".repeat(700)), limits).expect("refused");
         assert_eq!(message, "the input has 710 bytes; all open tasks of a session may have 600");
-        tasks.iter().for_each(|task| load.remove(task));
+        for task in &tasks {
+            load.remove(task);
+        }
         assert_eq!((load.all.bytes, load.parties.len()), (0, 0), "nothing is kept of a caller without tasks");
     }
 }

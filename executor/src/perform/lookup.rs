@@ -99,14 +99,12 @@ async fn find(
         }
         Outcome::Error(error) => return Err(Failure::new(error.code, error.message)),
     };
-    let happened = match select::outputs(&verify.happened, &data) {
-        Ok(outputs) => match outputs.as_slice() {
-            [Value::Bool(happened)] => Ok(*happened),
-            _ => {
-                let message = format!("what `{}` found leaves it open whether it happened", verify.subtool);
-                Err(Failure::new(Code::UnknownOutcome, message))
-            }
-        },
+    let happened = match select::outputs(&verify.happened, &data).as_deref() {
+        Ok([Value::Bool(happened)]) => Ok(*happened),
+        Ok(_) => {
+            let message = format!("what `{}` found leaves it open whether it happened", verify.subtool);
+            Err(Failure::new(Code::UnknownOutcome, message))
+        }
         Err(error) => Err(Failure::new(Code::SelectFailed, error.to_string())),
     };
     Ok(Found { happened, data, meta })
