@@ -228,7 +228,7 @@ impl Definition {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// The subtool that looks it up; it must be read-only.
+    /// The subtool that looks it up: a read-only one that callers may use, since they get what it finds.
     pub subtool: SubtoolName,
     /// The lookup's input: JSON templates over the input of the run.
     #[serde(default)]

@@ -72,6 +72,14 @@ fn a_lookup_that_does_not_tell_ends_as_unknown_with_all_that_helps_to_check() {
 }
 
 #[test]
+fn what_a_caller_may_not_look_up_is_not_looked_up_for_it() {
+    let world = world("echo \"$1\" >> sent; sleep 60", LOOK);
+    world.configure("[access]\ndeny = [\"posted\"]\n");
+    let result = world.result_of("post", &json!({"text": "hello"}));
+    assert_eq!((&result["status"], result.get("data")), (&json!("unknown"), None), "{result}");
+}
+
+#[test]
 fn without_a_lookup_the_result_says_what_was_sent_and_when() {
     let world = World::new();
     let look = json!({"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["cat", "sent"]}}});

@@ -62,7 +62,6 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     while loading.check_lookups() {
         loading.check_dependencies();
     }
-    loading.resolve_lookups();
     let hidden: Vec<_> = loading
         .catalog
         .subtools
@@ -73,6 +72,8 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     for name in hidden {
         loading.catalog.subtools.remove(&name);
     }
+    // Only now: callers get what a lookup finds, so it must be one that they may use themselves.
+    loading.resolve_lookups();
     loading.catalog
 }
 
