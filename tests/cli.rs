@@ -1,11 +1,14 @@
 //! The commands as their callers see them: standard output, standard error, exit status.
 
 mod cost;
+mod doctor;
 mod executor;
 mod help;
 mod inspect;
 mod lint;
 mod list;
+mod read;
 mod run;
 mod secret;
+mod unknown;
 mod wait;

@@ -52,7 +52,7 @@ enum Command {
     Run(run::Args),
     /// Block until tasks have ended, and print their results
     Wait(wait::Args),
-    /// Print a result, or a part of a large one
+    /// Print a result, or a part of a large one: by jq, page, lines or bytes
     Read(read::Args),
     /// What is under way and what has ended, newest first
     Tasks(tasks::Args),
@@ -62,7 +62,7 @@ enum Command {
     Inspect(inspect::Args),
     /// Check discovery JSON: what was left out, and what is hard to find or easy to misuse
     Lint(lint::Args),
-    /// Check this installation, and say where everything lies
+    /// Check this installation, say where everything lies and how much; mend what is safe with --repair
     Doctor(doctor::Args),
     /// The secrets that subtools use; values are read from standard input, never from arguments
     #[command(subcommand)]

@@ -67,16 +67,26 @@ pub struct Executor {
     pub idle: Span,
     /// How many tasks run at once.
     pub concurrency: u32,
-    /// How many tasks may be open at once.
+    /// How many tasks may be open at once, in all.
     pub open_tasks: usize,
+    /// How many of them one session of one user may have open.
+    pub open_tasks_per_session: usize,
+    /// How many bytes the inputs of open tasks may have, in all.
+    pub open_bytes: u64,
+    /// How many of these one session of one user may have.
+    pub open_bytes_per_session: u64,
     /// One attempt's timeout where the subtool names none.
     pub timeout: Span,
     /// How long running tasks may go on when the executor is told to stop.
     pub grace: Span,
     /// Data above this many bytes lies beside its result file.
     pub inline_bytes: usize,
+    /// A task whose data has more bytes than this fails.
+    pub output_bytes: u64,
     /// How long result files and records of ended tasks are kept.
     pub keep: Span,
+    /// Beyond this many bytes of them the oldest go earlier; 0 is no limit.
+    pub keep_bytes: u64,
     /// What is logged, in the syntax of `RUST_LOG`.
     pub log: String,
 }

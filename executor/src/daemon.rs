@@ -143,7 +143,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
-    let limits = Limits { concurrency: config.executor.concurrency, open_tasks: config.executor.open_tasks };
+    let limits = Limits::of(&config.executor);
     let daemon = Daemon {
         identity,
         desk: Desk::new(config.clone(), sources),
@@ -283,16 +283,18 @@ impl Daemon {
     }
 
     fn recover(&mut self) -> Result<(), DaemonError> {
-        let desk = &self.desk;
-        let open = self.store.open_tasks()?;
+        let (desk, store) = (&self.desk, self.store.as_ref());
+        let open = store.open_tasks()?;
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
-            let ended = self.store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            for task in open.iter().chain(&ended).filter(|task| desk.rate_limit(&task.tool).is_some()) {
-                self.dispatcher.remember_call(&task.tool, task.created_at);
+            let ended = store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            for task in open.iter().chain(&ended) {
+                if let Some(limit) = desk.rate_limit(&task.tool) {
+                    self.dispatcher.remember_call(task, limit);
+                }
             }
         }
-        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.definition_of(task));
+        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left, Vec::new())
@@ -371,7 +373,7 @@ impl Daemon {
             match action {
                 Action::Publish(task) => self.publish(&task),
                 Action::Answer(id, answer) => self.publisher.answer(id, answer),
-                Action::Perform { task, definition } => {
+                Action::Perform { task, definition, purpose } => {
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
                     let running = Running { cancel: cancel.clone(), reason: Arc::clone(&reason) };
                     self.running.insert(task.id, running);
@@ -379,7 +381,7 @@ impl Daemon {
                     let wake = self.wake.clone();
                     self.tracker.spawn_on(
                         async move {
-                            let finished = perform(*task, definition, equipment, folder, cancel, reason).await;
+                            let finished = perform(*task, definition, purpose, equipment, folder, cancel, reason).await;
                             if wake.send(Wake::Finished(Box::new(finished))).is_err() {
                                 tracing::warn!("a task finished after the executor had ended");
                             }

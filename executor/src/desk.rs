@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, Sources, Stamp, Subtool};
 use crate::code::Code;
 use crate::config::Config;
+use crate::dispatcher::Known;
 use crate::json;
 use crate::mailbox::Taken;
 use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::perform;
 use crate::policy::{self, Decision};
 use crate::runner::Order;
-use crate::subtool::{Definition, RateLimit, SubtoolName};
-use crate::task::{Caller, ErrorBody, State, Task, TaskId};
+use crate::store::Store;
+use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
+use crate::task::{Caller, ErrorBody, State, Step, Task, TaskId};
 
 #[derive(Debug)]
 pub struct Desk {
@@ -56,6 +59,38 @@ impl Desk {
     pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
         let subtool = self.catalog.get(task.tool.as_str())?;
         (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
+    }
+
+    /// What the dispatcher must know of a task that an executor before us left open; `store` tells when
+    /// it was started.
+    pub fn known(&self, task: &Task, store: &dyn Store) -> Known {
+        let definition = self.definition_of(task);
+        let mut sent = Map::new();
+        if task.state == State::Running {
+            if let Some(definition) = &definition {
+                let order = Order {
+                    id: task.id.to_string(),
+                    attempt: task.attempt,
+                    input: task.input.clone(),
+                    caller_folder: task.caller.folder.clone(),
+                };
+                sent = perform::sent(definition, &order, &self.config);
+                let is_read = |name: &&SubtoolName| {
+                    self.catalog
+                        .get(name.as_str())
+                        .is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
+                };
+                let checks: Vec<_> = definition.depends_on.iter().filter(is_read).map(SubtoolName::as_str).collect();
+                if !checks.is_empty() {
+                    sent.insert("check_with".to_owned(), checks.into());
+                }
+            }
+            let started = store.story(task.id).ok().and_then(|story| {
+                story.into_iter().rev().find(|recorded| recorded.step == Step::Start).map(|recorded| recorded.at)
+            });
+            sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
+        }
+        Known { definition, sent }
     }
 
     /// The rate limit of a subtool, if it has one.
@@ -114,7 +149,7 @@ impl Desk {
                     "confirmation": match decision { Decision::Run => Value::Null, Decision::Ask(why) => why.into() },
                     "would_send": {subtool.definition.run.name(): plan},
                 }))),
-                Err(failure) => refused(crate::perform::error_body(failure)),
+                Err(failure) => refused(perform::error_body(failure)),
             };
         }
         if let Decision::Ask(why) = decision {
@@ -127,7 +162,7 @@ impl Desk {
             tool: subtool.name.clone(),
             input,
             definition_hash: subtool.hash.clone(),
-            effect: subtool.definition.annotations.effect_class(),
+            effect: subtool.definition.effect_class(),
             caller,
             idempotency_key: run.idempotency_key,
             created_at: now,
@@ -229,7 +264,7 @@ mod tests {
             tool: "greet".parse().expect("a name"),
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
             definition_hash: task.definition_hash.clone(),
-            effect: crate::subtool::EffectClass::Read,
+            effect: EffectClass::Read,
             caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()) },
             idempotency_key: Some("k".to_owned()),
             created_at: now(),

@@ -11,14 +11,17 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::code::Code;
+use crate::config;
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
 use crate::store::{Change, Move};
-use crate::subtool::{Definition, EffectClass, SubtoolName};
+use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
 mod lines;
+mod load;
+mod lookup;
 mod recovery;
 mod windows;
 
@@ -28,6 +31,9 @@ mod properties;
 mod tests;
 
 use lines::Lines;
+use load::Load;
+use lookup::Phase;
+pub use recovery::Known;
 use recovery::lost;
 use windows::Windows;
 
@@ -90,6 +96,16 @@ pub enum Why {
     Shutdown,
 }
 
+/// What an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// What the task asks for.
+    Work,
+    /// Whether an attempt before it took effect. It ends well if that happened, with an error of
+    /// [`Effect::None`] if it surely did not, and with another error if that cannot be known.
+    Lookup,
+}
+
 /// What is to be done about it: first `changes`, all at once; then `actions`, in order.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -105,6 +121,7 @@ pub enum Action {
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
+        purpose: Purpose,
     },
     /// Stop the running attempt.
     Interrupt(TaskId, Why),
@@ -114,7 +131,26 @@ pub enum Action {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub concurrency: u32,
-    pub open_tasks: usize,
+    pub open: Most,
+    /// Of one session of one user.
+    pub open_per_session: Most,
+}
+
+impl Limits {
+    pub fn of(config: &config::Executor) -> Self {
+        Self {
+            concurrency: config.concurrency,
+            open: Most { tasks: config.open_tasks, bytes: config.open_bytes },
+            open_per_session: Most { tasks: config.open_tasks_per_session, bytes: config.open_bytes_per_session },
+        }
+    }
+}
+
+/// How many tasks may be open, and how many bytes their inputs may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    pub tasks: usize,
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -122,12 +158,25 @@ struct Open {
     task: Task,
     definition: Arc<Definition>,
     cancelling: bool,
+    phase: Phase,
+}
+
+impl Open {
+    fn new(task: Task, definition: Arc<Definition>) -> Self {
+        Self { task, definition, cancelling: false, phase: Phase::Work }
+    }
+
+    /// How often in all it may be started and looked up, if its attempts are lost.
+    fn most_attempts(&self) -> u32 {
+        recovery::most_attempts(&self.task, Some(&self.definition))
+    }
 }
 
 #[derive(Debug)]
 pub struct Dispatcher {
     limits: Limits,
     open: HashMap<TaskId, Open>,
+    load: Load,
     lines: Lines,
     delayed: BTreeSet<(Timestamp, TaskId)>,
     running: u32,
@@ -144,6 +193,7 @@ impl Dispatcher {
         Self {
             limits,
             open: HashMap::new(),
+            load: Load::default(),
             lines: Lines::default(),
             delayed: BTreeSet::new(),
             running: 0,
@@ -156,8 +206,8 @@ impl Dispatcher {
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, tool: &SubtoolName, at: Timestamp) {
-        self.windows.count(tool, at);
+    pub fn remember_call(&mut self, task: &Task, limit: RateLimit) {
+        self.windows.count(&task.caller, &task.tool, limit, task.created_at);
     }
 
     /// How many tasks are open, by state.
@@ -190,7 +240,7 @@ impl Dispatcher {
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
-                let running = self.open.values().filter(|open| open.task.state == State::Running);
+                let running = self.open.values().filter(|open| open.is_performed());
                 effects.actions.extend(running.map(|open| Action::Interrupt(open.task.id, Why::Shutdown)));
             }
         }
@@ -212,7 +262,10 @@ impl Dispatcher {
         };
         if open.task.state == State::Running {
             open.cancelling = true;
-            effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            // A lookup goes on: whoever cancels wants to know what it finds.
+            if matches!(open.phase, Phase::Work) {
+                effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            }
         } else {
             self.lines.leave(&open.task.caller, &open.task.tool, id);
             if let Some(at) = open.task.not_before {
@@ -222,7 +275,7 @@ impl Dispatcher {
                 (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
                 (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was tried again")
                     .hint("an attempt before that may have taken effect"),
-                (_, EffectClass::Read | EffectClass::Once) => {
+                (_, EffectClass::Read | EffectClass::Verifiable | EffectClass::Once) => {
                     ErrorBody::new(Code::Cancelled, "cancelled before it was tried again").hint("nothing was changed")
                 }
             };
@@ -237,12 +290,15 @@ impl Dispatcher {
 
     fn finish(&mut self, finished: Finished, now: Timestamp, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&finished.id) else { return };
-        if open.task.state != State::Running || open.task.attempt != finished.attempt {
+        if !open.is_performed() || open.task.attempt != finished.attempt {
             return;
         }
         self.running -= 1;
         if let Some(count) = self.running_of.get_mut(&open.task.tool) {
             *count -= 1;
+        }
+        if matches!(open.phase, Phase::LookingUp(_)) {
+            return self.looked_up(finished, now, effects);
         }
         let failed = match finished.result {
             Ok(end) => {
@@ -251,10 +307,17 @@ impl Dispatcher {
             }
             Err(failed) => failed,
         };
+        if open.must_look_up(&failed) {
+            open.cancelling |= failed.why == Why::Cancelled;
+            open.phase = Phase::LookupDue(Some(Box::new(failed)));
+            return self.line_up(finished.id, now);
+        }
         let harmless = open.task.effect.repeatable() || failed.effect == Effect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let step = match failed.why {
             Why::Shutdown if !harmless => Step::Lose,
+            // It was looked up as often as may be.
+            _ if !harmless && open.task.effect == EffectClass::Verifiable => Step::Lose,
             Why::Shutdown if open.cancelling => Step::Cancel,
             Why::Shutdown => Step::Retry,
             Why::Cancelled => Step::Cancel,
@@ -273,14 +336,7 @@ impl Dispatcher {
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.line_up(finished.id, now);
         } else {
-            let mut end = failed.end;
-            if step == Step::Lose
-                && let Outcome::Error(error) = &mut end.outcome
-            {
-                // What it had so far stays in the details; whoever branches on the code must know.
-                let lost = lost(&open.task);
-                (error.code, error.message, error.hint) = (lost.code, lost.message, lost.hint);
-            }
+            let end = if step == Step::Lose { told_lost(failed.end, &open.task) } else { failed.end };
             advance(&mut open.task, step, now, None, Some(end), effects);
             self.close(finished.id, effects);
         }
@@ -295,12 +351,14 @@ impl Dispatcher {
             Some(most) => self.most_of.insert(task.tool.clone(), most),
             None => self.most_of.remove(&task.tool),
         };
+        self.load.add(task);
         self.open.insert(task.id, open);
     }
 
     /// A task that ended leaves memory; the store has it.
     fn close(&mut self, id: TaskId, effects: &mut Effects) {
         let Some(Open { task, .. }) = self.open.remove(&id) else { return };
+        self.load.remove(&task);
         if let Some(key) = &task.idempotency_key {
             self.keys.remove(&(task.caller.uid, key.clone()));
         }
@@ -329,10 +387,11 @@ impl Dispatcher {
             let Some(open) = self.open.get_mut(&id) else { continue };
             self.running += 1;
             *self.running_of.entry(open.task.tool.clone()).or_default() += 1;
-            advance(&mut open.task, Step::Start, now, None, None, effects);
+            let (step, purpose) = open.begin();
+            advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
             effects.actions.push(Action::Publish(task.clone()));
-            effects.actions.push(Action::Perform { task, definition });
+            effects.actions.push(Action::Perform { task, definition, purpose });
         }
     }
 }
@@ -349,7 +408,7 @@ fn advance(
     let (from, attempt) = (task.state, task.attempt);
     let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
     task.state = to;
-    task.attempt += u32::from(step == Step::Start);
+    task.attempt += u32::from(matches!(step, Step::Start | Step::Verify));
     task.not_before = not_before;
     task.end.clone_from(&end);
     effects.changes.push(Change::Move(Box::new(Move {
@@ -384,6 +443,16 @@ fn pause(definition: &Definition, task: &Task, again: Again) -> SignedDuration {
     let jitter = doubled.mul_f64(f64::from(spread % 256) / 1024.0);
     let pause = (doubled + jitter).max(asked).min(LONGEST_PAUSE);
     SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO)
+}
+
+/// `end` as that of an attempt of which nobody knows whether it took effect: what it had so far stays in
+/// the details; whoever branches on the code must know.
+fn told_lost(mut end: End, task: &Task) -> End {
+    if let Outcome::Error(error) = &mut end.outcome {
+        let lost = lost(task);
+        (error.code, error.message, error.hint) = (lost.code, lost.message, lost.hint);
+    }
+    end
 }
 
 fn failed_end(at: Timestamp, error: ErrorBody) -> End {

@@ -4,15 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::code::Code;
-use crate::dispatcher::{Failed, Finished, Why};
-use crate::runner::{Again, Data, Effect, Equipment, Failure, Order, Success};
+use crate::config::Config;
+use crate::dispatcher::{Failed, Finished, Purpose, Why};
+use crate::duration::Span;
+use crate::layout::compact_bytes;
+use crate::mailbox::result::LARGE;
+use crate::runner::{Again, Data, Effect, Equipment, Failure, Order, Run, Success};
 use crate::subtool::{Definition, EffectClass};
 use crate::task::{End, ErrorBody, Outcome, Task};
 use crate::{clock, select};
+
+mod lookup;
 
 /// Says why a running attempt was told to stop.
 pub type Reason = Arc<std::sync::OnceLock<Why>>;
@@ -21,43 +27,95 @@ pub type Reason = Arc<std::sync::OnceLock<Why>>;
 pub async fn perform(
     task: Task,
     definition: Arc<Definition>,
+    purpose: Purpose,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
     reason: Reason,
 ) -> Finished {
-    let started = Instant::now();
-    let timeout = definition.timeout.unwrap_or(equipment.config.executor.timeout);
-    let order = Order {
-        id: task.id.to_string(),
-        attempt: task.attempt,
-        input: task.input.clone(),
-        caller_folder: task.caller.folder.clone(),
+    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    let result = match purpose {
+        Purpose::Work => attempt.work(&definition).await,
+        Purpose::Lookup => lookup::look_up(&attempt, &definition).await,
     };
-    let outcome = {
-        let work = definition.run.perform(&order, &equipment, &cancel);
+    Finished { id: task.id, attempt: task.attempt, result }
+}
+
+/// One attempt, and what it is made with.
+struct Attempt<'a> {
+    task: &'a Task,
+    equipment: &'a Equipment,
+    data_folder: &'a Path,
+    cancel: CancellationToken,
+    reason: Reason,
+}
+
+impl Attempt<'_> {
+    async fn work(&self, definition: &Definition) -> Result<End, Failed> {
+        let (started, started_at) = (Instant::now(), clock::now());
+        let order = self.order(self.task.input.clone());
+        let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
+        let outcome = self.bounded(&definition.run, &order, timeout).await;
+        let most = self.equipment.config.executor.output_bytes;
+        let shaped = match outcome {
+            Ok(success) => shape(success, self.task, definition, self.data_folder, most).await,
+            Err(failure) => Err(failure),
+        };
+        let duration = milliseconds(started);
+        match shaped {
+            Ok((outcome, meta)) => Ok(end(outcome, meta, duration, self.equipment)),
+            Err(mut failure) => {
+                if self.is_in_doubt(&failure) {
+                    failure.details.extend(sent(definition, &order, &self.equipment.config));
+                    failure = failure.detail("started_at", started_at.to_string());
+                }
+                Err(failed(failure, self.task, timeout, &self.reason, duration, self.equipment))
+            }
+        }
+    }
+
+    /// Runs `order`; when its time is up it is told to stop, and still reports.
+    async fn bounded(&self, run: &Run, order: &Order, timeout: Span) -> Result<Success, Failure> {
+        let work = run.perform(order, self.equipment, &self.cancel);
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
             () = tokio::time::sleep(timeout.get()) => {
-                if reason.set(Why::Timeout).is_err() {
-                    tracing::debug!(id = %task.id, "it was being stopped when its time ran out");
+                if self.reason.set(Why::Timeout).is_err() {
+                    tracing::debug!(id = %self.task.id, "it was being stopped when its time ran out");
                 }
-                cancel.cancel();
+                self.cancel.cancel();
                 work.await
             }
         }
-    };
-    let shaped = match outcome {
-        Ok(success) => shape(success, &task, &definition, &data_folder).await,
-        Err(failure) => Err(failure),
-    };
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let result = match shaped {
-        Ok((outcome, meta)) => Ok(end(outcome, meta, duration, &equipment)),
-        Err(failure) => Err(failed(failure, &task, timeout, &reason, duration, &equipment)),
-    };
-    Finished { id: task.id, attempt: task.attempt, result }
+    }
+
+    fn order(&self, input: Map<String, Value>) -> Order {
+        Order {
+            id: self.task.id.to_string(),
+            attempt: self.task.attempt,
+            input,
+            caller_folder: self.task.caller.folder.clone(),
+        }
+    }
+
+    /// Whether nobody knows what became of something that was sent.
+    fn is_in_doubt(&self, failure: &Failure) -> bool {
+        let was_cut_off = matches!(failure.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
+        failure.effect == Effect::Possible && !self.task.effect.repeatable() && was_cut_off
+    }
+}
+
+/// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only
+/// if it is long. Empty if it cannot be told.
+pub fn sent(definition: &Definition, order: &Order, config: &Config) -> Map<String, Value> {
+    let plan = definition.run.plan(order, config).ok();
+    let plan = plan.map(|plan| ("sent".to_owned(), json!({ definition.run.name(): excerpt(&plan) })));
+    plan.into_iter().collect()
+}
+
+fn milliseconds(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn shape(
@@ -65,18 +123,32 @@ async fn shape(
     task: &Task,
     definition: &Definition,
     data_folder: &Path,
+    output_bytes: u64,
 ) -> Result<(Outcome, Map<String, Value>), Failure> {
     let outcome = match success.data {
         Data::Json(data) => {
             let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
             // The effect has happened by now, whatever becomes of its data.
             let select_failed = |error: select::SelectError| {
-                let failure = Failure::new(Code::SelectFailed, error.to_string()).detail("data", data.clone());
-                if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
+                after_effect(Failure::new(Code::SelectFailed, error.to_string()).detail("data", excerpt(&data)), task)
             };
-            Outcome::Data(selected.map_err(select_failed)?.unwrap_or(data))
+            let data = match selected.map_err(select_failed)? {
+                Some(selected) => selected,
+                None => data,
+            };
+            let bytes = compact_bytes(&data);
+            if bytes > output_bytes {
+                return Err(too_large(bytes, output_bytes, task));
+            }
+            Outcome::Data(data)
         }
         Data::File { path, content_type, bytes } => {
+            if bytes > output_bytes {
+                if let Err(error) = tokio::fs::remove_file(&path).await {
+                    tracing::warn!(%error, "data that is too large was left behind");
+                }
+                return Err(too_large(bytes, output_bytes, task));
+            }
             let kept = data_folder.join(task.id.to_string());
             tokio::fs::rename(&path, &kept).await.map_err(|error| {
                 Failure::new(Code::Io, format!("the data could not be kept: {error}")).effect_possible()
@@ -87,10 +159,30 @@ async fn shape(
     Ok((outcome, success.meta))
 }
 
+fn too_large(bytes: u64, most: u64, task: &Task) -> Failure {
+    let failure = Failure::new(Code::ResponseTooLarge, format!("the data has {bytes} bytes; the most is {most}"))
+        .hint("ask for less: narrow the input; a human can raise `output_bytes` under [executor] in config.toml");
+    after_effect(failure, task)
+}
+
+/// A failure that came when the runner had already done its work.
+fn after_effect(failure: Failure, task: &Task) -> Failure {
+    if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
+}
+
+/// `value`, or its beginning as text where it is large: what explains an error must not be its bulk.
+fn excerpt(value: &Value) -> Value {
+    const MOST_CHARS: usize = 2_000;
+    if compact_bytes(value) < LARGE as u64 {
+        return value.clone();
+    }
+    value.to_string().chars().take(MOST_CHARS).chain(['…']).collect::<String>().into()
+}
+
 fn failed(
     failure: Failure,
     task: &Task,
-    timeout: crate::duration::Span,
+    timeout: Span,
     reason: &Reason,
     duration: u64,
     equipment: &Equipment,
@@ -102,7 +194,7 @@ fn failed(
         error.code = Code::TimedOut;
         error.message = format!("it took longer than {timeout}");
     }
-    if effect == Effect::Possible && task.effect == EffectClass::Once {
+    if effect == Effect::Possible && !task.effect.repeatable() {
         let known = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
         error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
     }

@@ -35,9 +35,14 @@ pub fn select(expression: &str, data: &Value) -> Result<Value, SelectError> {
 
 /// Every value that `expression` gives.
 pub fn outputs(expression: &str, data: &Value) -> Result<Vec<Value>, SelectError> {
+    outputs_of(expression, data.to_string().as_bytes())
+}
+
+/// [`outputs`] of JSON that is still text, which is read once and not kept twice.
+pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectError> {
     let failed = |reason: String| SelectError::Failed { expression: expression.to_owned(), reason };
     let filter = compile(expression)?;
-    let input = read::parse_single(data.to_string().as_bytes()).map_err(|error| failed(error.to_string()))?;
+    let input = read::parse_single(text).map_err(|error| failed(error.to_string()))?;
     let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut values = Vec::new();
     for output in filter.id.run((context, input)).map(unwrap_valr) {

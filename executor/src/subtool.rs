@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::duration::Span;
 use crate::runner::Run;
+use crate::schema::InputSchema;
 
 /// A subtool's name: 1 to 64 of `a-z A-Z 0-9 _ -`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,7 +99,10 @@ pub struct Definition {
     /// How often a failed attempt is repeated, if repeating it is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// At most `calls` runs in any window of the length `per`.
+    /// How to find out whether a run took effect that was lost before it reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
+    /// At most `calls` runs by one session in any window of the length `per`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
     /// How many of its tasks may run at the same time.
@@ -184,6 +189,8 @@ pub enum EffectClass {
     Read,
     /// It changes something, the same however often.
     Idempotent,
+    /// A lookup tells whether it happened: repeat it if that says no.
+    Verifiable,
     /// Never repeat it unless it surely did not happen.
     Once,
 }
@@ -192,7 +199,7 @@ impl EffectClass {
     pub fn repeatable(self) -> bool {
         match self {
             Self::Read | Self::Idempotent => true,
-            Self::Once => false,
+            Self::Verifiable | Self::Once => false,
         }
     }
 }
@@ -205,6 +212,40 @@ impl Annotations {
             _ => EffectClass::Once,
         }
     }
+}
+
+impl Definition {
+    /// What repeating it may do. Whoever is idempotent needs no lookup.
+    pub fn effect_class(&self) -> EffectClass {
+        match self.annotations.effect_class() {
+            EffectClass::Once if self.verify.is_some() => EffectClass::Verifiable,
+            class => class,
+        }
+    }
+}
+
+/// A lookup that tells whether a run took effect.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verify {
+    /// The subtool that looks it up: a read-only one that callers may use, since they get what it finds.
+    pub subtool: SubtoolName,
+    /// The lookup's input: JSON templates over the input of the run.
+    #[serde(default)]
+    pub input: Map<String, Value>,
+    /// A jq expression over the lookup's data: `true` if it happened, `false` if it surely did not; anything else leaves it open.
+    #[schemars(example = "any(.[]; .subject != null)")]
+    pub happened: String,
+    /// The subtool of that name, once the catalog is loaded.
+    #[serde(skip)]
+    pub lookup: Option<Lookup>,
+}
+
+/// What a lookup is performed with.
+#[derive(Debug, Clone)]
+pub struct Lookup {
+    pub definition: Arc<Definition>,
+    pub schema: Arc<InputSchema>,
 }
 
 /// `"never"`, `"always"`, or `{"when": "<expression over input and caller>"}`.
@@ -235,12 +276,11 @@ fn first_pause() -> Span {
     Span::from_millis(500)
 }
 
-/// A limit on how often it may run; calls beyond it are refused.
+/// A limit on how often one session may run it; calls beyond it are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// How many runs.
-    #[schemars(range(min = 1))]
+    /// How many runs; 0 is no limit.
     pub calls: u32,
     /// In any window of this length, like `1m`.
     pub per: Span,

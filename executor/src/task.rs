@@ -91,6 +91,8 @@ pub enum Step {
     /// Nothing stands in its way, or the human agreed.
     Enqueue,
     Start,
+    /// Its attempt was lost: a lookup tells whether it took effect.
+    Verify,
     /// The attempt ended without a result and may be repeated.
     Retry,
     Succeed,
@@ -139,6 +141,7 @@ impl State {
             (Self::Queued, Step::Fail) => Ok(Self::Failed),
             (Self::Queued, Step::Deny) => Ok(Self::Denied),
             (Self::Queued, Step::Cancel) => Ok(Self::Cancelled),
+            (Self::Running, Step::Verify) => Ok(Self::Running),
             (Self::Running, Step::Retry) => Ok(Self::Queued),
             (Self::Running, Step::Succeed) => Ok(Self::Succeeded),
             (Self::Running, Step::Fail) => Ok(Self::Failed),
@@ -222,7 +225,7 @@ pub struct Task {
     pub idempotency_key: Option<String>,
     pub created_at: Timestamp,
     pub state: State,
-    /// How often it was started.
+    /// How often it was started, or looked up.
     pub attempt: u32,
     /// A queued task does not start before this.
     pub not_before: Option<Timestamp>,
@@ -287,10 +290,11 @@ impl ErrorBody {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 11] = [
+    const STEPS: [Step; 12] = [
         Step::Ask,
         Step::Enqueue,
         Step::Start,
+        Step::Verify,
         Step::Retry,
         Step::Succeed,
         Step::Fail,

@@ -281,7 +281,32 @@ fn a_rate_limit_names_its_window() {
     }
     let ran = world.run(&["run", "rare"]);
     assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("rate-limited")), "{ran}");
-    assert_eq!(ran.error()["message"], "`rare` allows 2 calls per 1h");
+    assert_eq!(ran.error()["message"], "`rare` allows a session 2 calls per 1h");
+    let other = world.command(&["run", "rare"]).env("AGENT_MAGIC_TOOL_SESSION", "other").output().expect("it starts");
+    assert_eq!(world.ran(&other).exit, 0);
+}
+
+#[test]
+fn a_session_with_too_much_open_is_told_when_to_come_back() {
+    let world = World::new();
+    world.configure("[executor]\nopen_tasks_per_session = 2\nopen_bytes_per_session = 1000\n");
+    world.define(
+        "nap.json",
+        &json!({"nap": {"description": "Sleeps for a minute.", "input": {"type": "object"},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "60"]}}}}),
+    );
+    let oldest = world.start("nap", &json!({}));
+    let large = world.run(&["run", "nap", &format!("text={}", "x".repeat(1000))]);
+    assert_eq!((large.exit, large.error()["code"].as_str()), (5, Some("throttled")), "{large}");
+    world.start("nap", &json!({}));
+    let ran = world.run(&["run", "nap"]);
+    let hint = format!("come back when a task has ended; your oldest one: agent-magic-tool wait {oldest}");
+    assert_eq!((ran.exit, ran.error()["hint"].as_str()), (5, Some(hint.as_str())), "{ran}");
+    let other = world.command(&["run", "nap"]).env("AGENT_MAGIC_TOOL_SESSION", "other").output().expect("it starts");
+    assert_eq!(world.ran(&other).exit, 0);
+    world.run(&["cancel", &oldest]);
+    world.run(&["wait", &oldest]);
+    assert_eq!(world.run(&["run", "nap"]).exit, 0);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_part_of_the_data_is_read() {
     assert_eq!(read(&["--jq", ".[41]"]).json(), "42");
     assert_eq!(read(&["--jq", ".[0], .[1]"]).json(), json!(["1", "2"]));
     assert_eq!(read(&["--jq", "length"]).json(), 40_000);
-    assert_eq!(read(&["--bytes", "0-9"]).json()["text"], "[\"1\",\"2\",\"");
+    assert_eq!(read(&["--bytes", "0-9"]).json()["text"], "[\n  \"1\",\n ");
     assert_eq!(read(&["--lines", "2-3"]).json()["text"], "  \"1\",\n  \"2\",");
     let misled = read(&["--jq", ".data[0]"]);
     assert_ne!(misled.exit, 70, "{misled}");

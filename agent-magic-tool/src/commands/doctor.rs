@@ -1,6 +1,7 @@
 //! `doctor`: whether this installation works, and where everything lies.
 
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 use executor::catalog::Catalog;
 use executor::code::Exit;
@@ -14,11 +15,17 @@ use crate::context::Context;
 use crate::error::{Error, chain};
 use crate::sandbox;
 
+mod health;
+mod repair;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print every setting with its default, as a file to start from
     #[arg(long)]
     settings: bool,
+    /// Mend what is safe: close our folders to others, remove stale temporary files; says what was done
+    #[arg(long, conflicts_with = "settings")]
+    repair: bool,
 }
 
 /// One thing that was looked at.
@@ -49,6 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     let places = &context.places;
+    let repaired = args.repair.then(|| repair::repair(places, &context.output));
     let mut checks = Vec::new();
     let config = match places.read_config() {
         Ok(config) => {
@@ -72,16 +80,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             None
         }
     };
-    checks.extend(mailbox.as_ref().map(leftovers));
-    checks.push(executor(mailbox.as_ref(), context));
+    if let Some(mailbox) = &mailbox {
+        let now = SystemTime::now();
+        checks.extend([leftovers(mailbox), health::requests(mailbox, now), health::clock(mailbox, now)]);
+    }
+    checks.push(health::modes(places));
+    checks.extend(executor(mailbox.as_ref(), context));
     let catalog = Catalog::load(&places.sources(&config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
     let ok = checks.iter().all(|check| check.ok);
-    context.output.json(&json!({
+    let mut report = json!({
         "ok": ok,
         "version": env!("CARGO_PKG_VERSION"),
         "checks": checks,
+        "sizes": health::sizes(places),
         "places": {
             "mailbox": places.mailbox,
             "config_file": places.config_file(),
@@ -91,7 +104,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             "log": places.log(),
             "cache": places.cache,
         },
-    }))?;
+    });
+    if let (Some(report), Some(repaired)) = (report.as_object_mut(), repaired) {
+        report.insert("repaired".to_owned(), repaired.into());
+    }
+    context.output.json(&report)?;
     Ok(if ok { Exit::Ok } else { Exit::Failed })
 }
 
@@ -108,22 +125,33 @@ fn leftovers(mailbox: &Mailbox) -> Check {
     }
 }
 
-fn executor(mailbox: Option<&Mailbox>, context: &Context) -> Check {
+/// Who is there, and whether what we run in would let one be started.
+fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
     const NAME: &str = "executor";
-    match mailbox.and_then(|mailbox| mailbox.executor().ok().flatten()) {
-        Some(pid) => {
+    let obstacle = sandbox::obstacle(&context.places);
+    let inside = match &obstacle {
+        None => Check::good("sandbox", "nothing stands in an executor's way here"),
+        Some(obstacle) => Check::good("sandbox", format!("an executor cannot be started from here: {obstacle}")),
+    };
+    let executor = match (mailbox.and_then(|mailbox| mailbox.executor().ok().flatten()), obstacle) {
+        (Some(pid), _) => {
             let version = mailbox.and_then(Mailbox::identity).map(|identity| identity.version).unwrap_or_default();
-            Check::good(NAME, format!("process {pid}, version {version}"))
+            let message = format!("process {pid}, version {version}");
+            if version == env!("CARGO_PKG_VERSION") {
+                Check::good(NAME, message)
+            } else {
+                let message = format!("{message}; this command is version {}", env!("CARGO_PKG_VERSION"));
+                Check::bad(NAME, message, "the next task starts a new one after: agent-magic-tool executor stop")
+            }
         }
-        None => match sandbox::obstacle(&context.places) {
-            None => Check::good(NAME, "none runs; the next task starts one"),
-            Some(obstacle) => Check::bad(
-                NAME,
-                format!("none runs, and one cannot be started here: {obstacle}"),
-                "outside of the sandbox, start it with: agent-magic-tool executor start",
-            ),
-        },
-    }
+        (None, None) => Check::good(NAME, "none runs; the next task starts one"),
+        (None, Some(obstacle)) => Check::bad(
+            NAME,
+            format!("none runs, and one cannot be started here: {obstacle}"),
+            "outside of the sandbox, start it with: agent-magic-tool executor start",
+        ),
+    };
+    [executor, inside]
 }
 
 fn definitions(catalog: &Catalog) -> Check {

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         "name": subtool.name,
         "origin": subtool.origin.to_string(),
         "hash": subtool.hash,
-        "effect": definition.annotations.effect_class(),
+        "effect": definition.effect_class(),
         "definition": definition,
     }))?;
     Ok(Exit::Ok)
@@ -54,7 +54,7 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
                 "name": subtool.name,
                 "origin": subtool.origin.to_string(),
                 "runner": definition.run.name(),
-                "effect": definition.annotations.effect_class(),
+                "effect": definition.effect_class(),
                 "depends_on": definition.depends_on,
                 "requires": definition.requires,
             })

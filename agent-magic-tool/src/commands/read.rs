@@ -1,17 +1,28 @@
 //! `read`: a result, or the part of its data that is needed.
+//!
+//! Parts are taken straight out of the file that the data lies in, however large it is; only `--jq`
+//! needs all of it in memory, so that has a limit.
 
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::ops::RangeInclusive;
 
 use executor::code::{Code, Exit};
+use executor::layout::laid_out;
 use executor::mailbox::Mailbox;
+use executor::part::{self, Content, Part};
+use executor::select;
 use executor::task::TaskId;
-use executor::{json, select};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 use crate::result::{self, ResultFile};
+
+/// More data than this is not given to a jq expression, which takes some ten times as much memory;
+/// it is more than the executor keeps of a result unless it is told to.
+const LARGEST_FOR_JQ: u64 = 128 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -19,26 +30,33 @@ pub(crate) struct Args {
     #[arg(value_name = "ID|FILE")]
     task: String,
     /// A jq expression over the data alone: `.[0].id`, not `.data[0].id`; several outputs make an array
-    #[arg(long, value_name = "EXPR", group = "part")]
+    #[arg(long, value_name = "EXPR")]
     jq: Option<String>,
-    /// These bytes of the data, from 0, both ends included
-    #[arg(long, value_name = "A-B", group = "part")]
+    /// This page of a list, from 1; with --jq the list that EXPR gives
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    page: Option<u64>,
+    /// How many items a page has
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "page", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    page_size: u64,
+    /// These bytes of the data, from 0, both ends included, a million at most; `A-` is to the end
+    #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page", "lines"])]
     bytes: Option<Range>,
-    /// These lines of the data, from 1, both ends included; JSON is indented first
-    #[arg(long, value_name = "A-B", group = "part")]
+    /// These lines of the data, from 1, both ends included; in JSON a line is an item where that fits
+    #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page"])]
     lines: Option<Range>,
 }
 
 #[derive(Debug, Clone)]
-struct Range(RangeInclusive<usize>);
+struct Range(RangeInclusive<u64>);
 
 impl std::str::FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let malformed = || format!("`{text}` is no range; write it like 1-200");
+        let number = |text: &str| text.parse::<u64>().map_err(|_| malformed());
         let (first, last) = text.split_once('-').ok_or_else(malformed)?;
-        let (first, last) = (first.parse().map_err(|_| malformed())?, last.parse().map_err(|_| malformed())?);
+        let (first, last) = (number(first)?, if last.is_empty() { u64::MAX } else { number(last)? });
         if first <= last { Ok(Self(first..=last)) } else { Err(format!("`{text}` ends before it begins")) }
     }
 }
@@ -49,11 +67,34 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if !file.is_final() {
         launch::revive(&context.places, &mailbox);
     }
-    let (part, note) = match (&args.jq, &args.bytes, &args.lines) {
-        (Some(expression), ..) => by_jq(expression, &Data::of(&file, &mailbox)?)?,
-        (_, Some(Range(bytes)), _) => (Data::of(&file, &mailbox)?.bytes(file.id, bytes), None),
-        (.., Some(Range(lines))) => (Data::of(&file, &mailbox)?.lines(file.id, lines)?, None),
-        _ => (file.answer(&mailbox), None),
+    let data = || Data::of(&file, &mailbox);
+    let mut note = None;
+    let part = match args {
+        Args { jq: Some(expression), page, .. } => {
+            let (value, misled) = by_jq(expression, data()?)?;
+            note = misled;
+            match page {
+                Some(page) => {
+                    let again = format!("--jq {} ", quoted(expression));
+                    paged(Cursor::new(value.to_string()), file.id, &again, *page, args.page_size)?
+                }
+                None => value,
+            }
+        }
+        Args { page: Some(page), .. } => match data()?.source() {
+            Source { is_json: true, from } => paged(from, file.id, "", *page, args.page_size)?,
+            Source { .. } => return Err(no_list("the data is a text, and no list", file.id)),
+        },
+        Args { bytes: Some(Range(range)), .. } => {
+            let part = part::bytes(data()?.source().from, range).map_err(|error| unreadable(file.id, &error))?;
+            shown(&part, "bytes", range, file.id)?
+        }
+        Args { lines: Some(Range(range)), .. } => {
+            let source = BufReader::with_capacity(1 << 16, data()?.source().from);
+            let part = part::lines(source, range).map_err(|error| unreadable(file.id, &error))?;
+            shown(&part, "lines", range, file.id)?
+        }
+        Args { .. } => file.answer(&mailbox),
     };
     context.output.json(&part)?;
     if let Some(note) = note {
@@ -62,12 +103,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-fn by_jq(expression: &str, data: &Data) -> Result<(Value, Option<&'static str>), Error> {
+fn by_jq(expression: &str, data: Data) -> Result<(Value, Option<&'static str>), Error> {
     let wrong = |error: select::SelectError| {
         Error::new(Code::SelectFailed, error.to_string()).hint("EXPR is jq over the data alone, like `.[0].id`")
     };
     select::check(expression).map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
-    let outputs = select::outputs(expression, &data.parsed()?).map_err(wrong)?;
+    let outputs = select::outputs_of(expression, &data.whole()?).map_err(wrong)?;
     let part = match <[Value; 1]>::try_from(outputs) {
         Ok([single]) => single,
         Err(outputs) => Value::Array(outputs),
@@ -76,16 +117,89 @@ fn by_jq(expression: &str, data: &Data) -> Result<(Value, Option<&'static str>),
     Ok((part, is_misled.then_some("EXPR sees the data alone: `.[0].id`, not `.data[0].id`")))
 }
 
+fn paged(list: impl Read, id: TaskId, again: &str, number: u64, size: u64) -> Result<Value, Error> {
+    let page = part::page(list, (number - 1).saturating_mul(size), size).map_err(|error| match error {
+        part::PageError::Malformed(_) => Error::new(Code::Io, error.to_string()),
+        part::PageError::Object(_) | part::PageError::NoList => no_list(&error.to_string(), id),
+    })?;
+    let pages = page.of.div_ceil(size).max(1);
+    if number > pages {
+        return Err(Error::usage(format!("there is no page {number}: {} items make {pages} of {size}", page.of)));
+    }
+    let mut answer = Map::new();
+    answer.insert("id".to_owned(), id.to_string().into());
+    answer.insert("page".to_owned(), number.into());
+    answer.insert("pages".to_owned(), pages.into());
+    answer.insert("of".to_owned(), page.of.into());
+    answer.insert("items".to_owned(), page.items.into());
+    if number < pages {
+        let size = if size == 100 { String::new() } else { format!(" --page-size {size}") };
+        let next = format!("agent-magic-tool read {id} {again}--page {}{size}", number + 1);
+        answer.insert("next".to_owned(), next.into());
+    }
+    Ok(Value::Object(answer))
+}
+
+fn no_list(message: &str, id: TaskId) -> Error {
+    Error::usage(message).hint(format!(
+        "take the list out of it: agent-magic-tool read {id} --jq '.items' --page 1; or read --lines 1-100"
+    ))
+}
+
+/// A part as it is printed: what it is, of how much, and how to go on if it is less than was asked for.
+fn shown(part: &Part, unit: &str, asked: &RangeInclusive<u64>, id: TaskId) -> Result<Value, Error> {
+    let origin = u64::from(unit == "lines");
+    if part.end == part.first && *asked.start() > origin {
+        return Err(Error::usage(format!("{unit} {}- are beyond the end: there are {}", asked.start(), part.of)));
+    }
+    let mut answer = Map::new();
+    answer.insert("id".to_owned(), id.to_string().into());
+    let range = if part.end > part.first { json!([part.first, part.end - 1]) } else { json!([]) };
+    answer.insert(unit.to_owned(), range);
+    answer.insert("of".to_owned(), part.of.into());
+    match part.content() {
+        Content::Text(text) => answer.insert("text".to_owned(), text.into()),
+        Content::Base64(text) => answer.insert("base64".to_owned(), text.into()),
+    };
+    let is_all = part.end > *asked.end() || part.end >= part.of + origin;
+    let next = if part.is_cut {
+        // Its only line is too long: what is missing of it can be had by bytes.
+        Some(format!("--bytes {}-", part.at + part.bytes.len() as u64))
+    } else {
+        (!is_all).then(|| format!("--{unit} {}-", part.end))
+    };
+    if let Some(next) = next {
+        let last = if part.is_cut || *asked.end() == u64::MAX { String::new() } else { asked.end().to_string() };
+        answer.insert("next".to_owned(), format!("agent-magic-tool read {id} {next}{last}").into());
+    }
+    Ok(Value::Object(answer))
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn unreadable(id: TaskId, error: &std::io::Error) -> Error {
+    Error::io(&format!("the data of task `{id}` cannot be read"), error)
+}
+
 /// A result's data: in the file, or beside it.
 #[derive(Debug)]
 enum Data {
-    Json(Value),
-    /// Raw bytes beside the result file.
-    Raw {
-        bytes: Vec<u8>,
-        is_json: bool,
-    },
+    Here(Value),
+    Beside { id: TaskId, file: File, is_json: bool },
 }
+
+/// Data to be read from its beginning or from anywhere.
+struct Source {
+    from: Box<dyn Anywhere>,
+    is_json: bool,
+}
+
+trait Anywhere: Read + Seek {}
+
+impl<T: Read + Seek> Anywhere for T {}
 
 impl Data {
     fn of(file: &ResultFile, mailbox: &Mailbox) -> Result<Self, Error> {
@@ -96,49 +210,58 @@ impl Data {
         let error = file.field("error");
         if !error.is_null() {
             // A failed task's data is what it says about the failure.
-            return Ok(Self::Json(error.clone()));
+            return Ok(Self::Here(error.clone()));
         }
-        let beside = file.field("_meta")["data_file"].as_str().and_then(|path| path.rsplit_once('.'));
-        let Some((_, extension)) = beside else { return Ok(Self::Json(file.field("data").clone())) };
-        let bytes = mailbox
-            .read_data(file.id, extension)
-            .map_err(|error| Error::io(&format!("the data of task `{}` cannot be read", file.id), &error))?;
-        Ok(Self::Raw { bytes, is_json: extension == "json" })
+        let Some(path) = file.field("_meta")["data_file"].as_str() else {
+            return Ok(Self::Here(file.field("data").clone()));
+        };
+        // Of the path only this counts: where data lies is ours to say.
+        let extension =
+            ["json", "txt", "bin"].into_iter().find(|extension| path.ends_with(&format!(".data.{extension}")));
+        let extension = extension.ok_or_else(|| {
+            Error::new(
+                Code::NotFound,
+                format!("the result file of task `{}` names data that is none of its own", file.id),
+            )
+        })?;
+        let opened = mailbox.open_data(file.id, extension).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::new(Code::NotFound, format!("the data of task `{}` is gone", file.id)).hint("run it again")
+            }
+            _ => unreadable(file.id, &error),
+        })?;
+        Ok(Self::Beside { id: file.id, file: opened, is_json: extension == "json" })
     }
 
-    fn parsed(&self) -> Result<Value, Error> {
+    fn source(self) -> Source {
         match self {
-            Self::Json(value) => Ok(value.clone()),
-            Self::Raw { bytes, is_json: true } => {
-                json::parse(bytes).map_err(|error| Error::new(Code::Io, format!("the data is not valid JSON: {error}")))
-            }
-            Self::Raw { bytes, .. } => Ok(Value::String(String::from_utf8_lossy(bytes).into_owned())),
+            Self::Here(Value::String(text)) => Source { from: Box::new(Cursor::new(text)), is_json: false },
+            Self::Here(value) => Source { from: Box::new(Cursor::new(laid_out(&value))), is_json: true },
+            Self::Beside { file, is_json, .. } => Source { from: Box::new(file), is_json },
         }
     }
 
-    fn bytes(&self, id: TaskId, range: &RangeInclusive<usize>) -> Value {
-        let text;
-        let all: &[u8] = match self {
-            Self::Json(Value::String(string)) => string.as_bytes(),
-            Self::Json(value) => {
-                text = value.to_string();
-                text.as_bytes()
+    /// All of it, as JSON text.
+    fn whole(self) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Here(value) => Ok(value.to_string().into_bytes()),
+            Self::Beside { id, mut file, is_json } => {
+                let bytes = file.metadata().map_err(|error| unreadable(id, &error))?.len();
+                if bytes > LARGEST_FOR_JQ {
+                    let message = format!(
+                        "{bytes} bytes are too much for --jq, which needs all of it in memory: the most is {LARGEST_FOR_JQ}"
+                    );
+                    return Err(Error::new(Code::ResponseTooLarge, message).hint(format!(
+                        "read a part: agent-magic-tool read {id} --page 1, or --lines 1-100, or --bytes 0-9999"
+                    )));
+                }
+                let mut whole = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+                file.read_to_end(&mut whole).map_err(|error| unreadable(id, &error))?;
+                if is_json {
+                    return Ok(whole);
+                }
+                Ok(Value::from(String::from_utf8_lossy(&whole)).to_string().into_bytes())
             }
-            Self::Raw { bytes, .. } => bytes,
-        };
-        let (first, end) = ((*range.start()).min(all.len()), range.end().saturating_add(1).min(all.len()));
-        let part = String::from_utf8_lossy(&all[first..end]);
-        json!({"id": id, "bytes": [first, end], "of": all.len(), "text": part})
-    }
-
-    fn lines(&self, id: TaskId, range: &RangeInclusive<usize>) -> Result<Value, Error> {
-        let text = match self.parsed()? {
-            Value::String(text) => text,
-            value => serde_json::to_string_pretty(&value).expect("JSON can be written"),
-        };
-        let all: Vec<_> = text.lines().collect();
-        let (first, end) = (range.start().saturating_sub(1).min(all.len()), (*range.end()).min(all.len()));
-        let part = all.get(first..end).unwrap_or_default().join("\n");
-        Ok(json!({"id": id, "lines": [first + 1, end], "of": all.len(), "text": part}))
+        }
     }
 }

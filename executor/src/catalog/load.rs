@@ -14,7 +14,7 @@ use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
 use crate::json::{self, Limits};
 use crate::schema::{self, InputSchema};
 use crate::secret::SecretName;
-use crate::subtool::{Confirm, Definition, SubtoolName};
+use crate::subtool::{Confirm, Definition, EffectClass, Lookup, SubtoolName};
 use crate::{select, template};
 
 /// A file of definitions larger than this is refused; Google's largest API makes about 3 MB.
@@ -59,6 +59,9 @@ pub(super) fn load(sources: &Sources) -> Catalog {
         }
     }
     loading.check_dependencies();
+    while loading.check_lookups() {
+        loading.check_dependencies();
+    }
     let hidden: Vec<_> = loading
         .catalog
         .subtools
@@ -69,6 +72,8 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     for name in hidden {
         loading.catalog.subtools.remove(&name);
     }
+    // Only now: callers get what a lookup finds, so it must be one that they may use themselves.
+    loading.resolve_lookups();
     loading.catalog
 }
 
@@ -148,6 +153,56 @@ impl Loading {
     }
 }
 
+impl Loading {
+    /// A subtool whose `verify` names nothing that can look it up is left out; whether there was one.
+    fn check_lookups(&mut self) -> bool {
+        let subtools = &self.catalog.subtools;
+        let unfit = |subtool: &Subtool| {
+            let verify = subtool.definition.verify.as_ref()?;
+            let name = &verify.subtool;
+            let Some(lookup) = subtools.get(name).map(|lookup| &lookup.definition) else {
+                return Some(("verify.subtool", format!("there is no subtool `{name}`")));
+            };
+            if lookup.effect_class() != EffectClass::Read {
+                return Some((
+                    "verify.subtool",
+                    format!("`{name}` is not read-only, so that looking could change something"),
+                ));
+            }
+            let required = lookup.input.get("required").and_then(Value::as_array).into_iter().flatten();
+            let missing = required.filter_map(Value::as_str).find(|field| !verify.input.contains_key(*field))?;
+            Some(("verify.input", format!("`{name}` needs `{missing}`")))
+        };
+        let found: Vec<_> =
+            subtools.values().filter_map(|subtool| Some((subtool.name.clone(), unfit(subtool)?))).collect();
+        for (name, (place, message)) in &found {
+            if let Some(subtool) = self.catalog.subtools.remove(name) {
+                self.problem(&subtool.origin, Some(name.as_str()), Some((*place).to_owned()), message);
+            }
+        }
+        !found.is_empty()
+    }
+
+    fn resolve_lookups(&mut self) {
+        let subtools = &self.catalog.subtools;
+        let found: Vec<_> = subtools
+            .values()
+            .filter_map(|subtool| {
+                let lookup = subtools.get(&subtool.definition.verify.as_ref()?.subtool)?;
+                let lookup = Lookup { definition: Arc::clone(&lookup.definition), schema: Arc::clone(&lookup.schema) };
+                Some((subtool.name.clone(), lookup))
+            })
+            .collect();
+        for (name, lookup) in found {
+            if let Some(subtool) = self.catalog.subtools.get_mut(&name)
+                && let Some(verify) = &mut Arc::make_mut(&mut subtool.definition).verify
+            {
+                verify.lookup = Some(lookup);
+            }
+        }
+    }
+}
+
 fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
     subtools.iter().map(SubtoolName::as_str).collect()
 }
@@ -194,11 +249,15 @@ fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
     if definition.concurrency == Some(0) {
         return Err(at("concurrency", &"0 would never run; the least is 1"));
     }
-    if definition.rate_limit.is_some_and(|limit| limit.calls == 0) {
-        return Err(at("rate_limit.calls", &"0 would never run; the least is 1"));
-    }
     if definition.retries.is_some_and(|retries| retries.times > 10) {
         return Err(at("retries.times", &"the most is 10"));
+    }
+    if let Some(verify) = &definition.verify {
+        if definition.effect_class() != EffectClass::Verifiable {
+            return Err(at("verify", &"it may be repeated as it is, by its annotations, and needs no lookup"));
+        }
+        template::check_value(&Value::Object(verify.input.clone())).map_err(|error| at("verify.input", &error))?;
+        select::check(&verify.happened).map_err(|error| at("verify.happened", &error))?;
     }
     for (index, example) in definition.examples.iter().enumerate() {
         let mut input = example.input.clone();

@@ -93,7 +93,9 @@ impl Publisher {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
         let file = render(task, self.inline_bytes, name);
         match file.beside {
-            Some(Beside::Json(data)) => self.mailbox.put_data(task.id, "json", &mut data.as_bytes())?,
+            Some(Beside::Text { text, extension }) => {
+                self.mailbox.put_data(task.id, extension, &mut text.as_bytes())?;
+            }
             Some(Beside::File { path, extension }) => match File::open(&path) {
                 Ok(mut data) => self.mailbox.put_data(task.id, extension, &mut data)?,
                 // It will not come back; how the task ended is still worth knowing.
@@ -134,12 +136,12 @@ mod tests {
     #[test]
     fn data_lies_beside_its_result_file_for_its_owner_alone() {
         let (folder, mailbox, mut publisher) = world();
-        let json = ended(Outcome::Data("more than ten bytes".into()));
+        let json = ended(Outcome::Data(serde_json::json!(["more than ten bytes"])));
         let kept = folder.path().join("kept");
         fs::write(&kept, "text").expect("written");
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o644)).expect("set");
         let text = ended(Outcome::File { path: kept, content_type: "text/plain".to_owned(), bytes: 4 });
-        for (task, extension, data) in [(&json, "json", "\"more than ten bytes\""), (&text, "txt", "text")] {
+        for (task, extension, data) in [(&json, "json", "[\n  \"more than ten bytes\"\n]"), (&text, "txt", "text")] {
             publisher.publish(task);
             let path = mailbox.data_file(task.id, extension);
             assert_eq!(fs::read_to_string(&path).expect("readable"), data);
@@ -152,7 +154,7 @@ mod tests {
     #[test]
     fn data_that_cannot_be_put_there_keeps_the_result_file_back() {
         let (_folder, mailbox, mut publisher) = world();
-        let task = ended(Outcome::Data("more than ten bytes".into()));
+        let task = ended(Outcome::Data(serde_json::json!(["more than ten bytes"])));
         // A folder with something in it cannot be replaced by a file.
         fs::create_dir_all(mailbox.data_file(task.id, "json").join("x")).expect("made");
         publisher.publish(&task);

@@ -17,12 +17,12 @@ impl Dispatcher {
             effects.actions.push(Action::Answer(id, Box::new(answer)));
             return;
         }
-        if definition.rate_limit.is_some() {
-            self.windows.count(&task.tool, now);
+        if let Some(limit) = definition.rate_limit {
+            self.windows.count(&task.caller, &task.tool, limit, now);
         }
         effects.changes.push(Change::Accept(Box::new(task.clone())));
         advance(&mut task, Step::Enqueue, now, None, None, effects);
-        self.enter(Open { task, definition, cancelling: false });
+        self.enter(Open::new(task, definition));
         self.line_up(id, now);
         self.start_what_can(now, effects);
         let task = &self.open[&id].task;
@@ -46,7 +46,7 @@ impl Dispatcher {
             return Some(if is_same { Answer::SameAs(same.id) } else { mismatch(same) });
         }
         if let Some(limit) = definition.rate_limit
-            && let Some(error) = self.windows.refuse(&task.tool, limit, now)
+            && let Some(error) = self.windows.refuse(&task.caller, &task.tool, limit, now)
         {
             return Some(Answer::Refused(error));
         }
@@ -55,12 +55,7 @@ impl Dispatcher {
                 ErrorBody::new(Code::NoExecutor, "the executor is stopping").hint("try again in a moment"),
             ));
         }
-        (self.open.len() >= self.limits.open_tasks).then(|| {
-            let message = format!("{} tasks are open, and that is the most", self.open.len());
-            Answer::Refused(
-                ErrorBody::new(Code::Throttled, message).hint("wait for some to end: agent-magic-tool tasks"),
-            )
-        })
+        self.load.refuse(task, self.limits).map(Answer::Refused)
     }
 }
 

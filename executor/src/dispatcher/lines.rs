@@ -10,7 +10,7 @@ use crate::subtool::SubtoolName;
 use crate::task::{Caller, TaskId};
 
 /// A caller as far as fairness goes: a user's sessions do not starve each other either.
-type Party = (u32, Option<String>);
+pub(super) type Party = (u32, Option<String>);
 
 /// The waiting tasks of every caller.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl Lines {
     }
 }
 
-fn party(caller: &Caller) -> Party {
+pub(super) fn party(caller: &Caller) -> Party {
     (caller.uid, caller.session.clone())
 }
 

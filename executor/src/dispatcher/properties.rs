@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::tests::{definition, failure, limits, task};
+use super::tests::{definition, failure, known, limits, task};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -53,15 +53,21 @@ enum How {
     Fails { why: Why, again: Again, effect: Effect },
 }
 
-/// Three subtools: a limited one that is read-only, an idempotent one, and one whose effect happens once.
-const TOOLS: [(&str, EffectClass); 3] =
-    [("read", EffectClass::Read), ("idempotent", EffectClass::Idempotent), ("once", EffectClass::Once)];
+/// Four subtools: a limited one that is read-only, an idempotent one, one whose effect happens once, and
+/// one of which a lookup tells whether it happened.
+const TOOLS: [(&str, EffectClass); 4] = [
+    ("read", EffectClass::Read),
+    ("idempotent", EffectClass::Idempotent),
+    ("once", EffectClass::Once),
+    ("verifiable", EffectClass::Verifiable),
+];
 
-fn definitions() -> [Arc<Definition>; 3] {
+fn definitions() -> [Arc<Definition>; 4] {
     [
         definition(json!({"concurrency": 1, "retries": {"times": 2, "backoff": "50ms"}})),
         definition(json!({"rate_limit": {"calls": 5, "per": "1s"}, "retries": {"times": 1, "backoff": "1s"}})),
         definition(json!({"retries": {"times": 2, "backoff": "100ms"}})),
+        definition(json!({"verify": {"subtool": "read", "happened": "."}})),
     ]
 }
 
@@ -78,7 +84,7 @@ fn how() -> impl Strategy<Value = How> {
 fn act() -> impl Strategy<Value = Act> {
     let key = prop_oneof![3 => Just(None), 1 => (0..3_u8).prop_map(Some)];
     let admit =
-        (0..3_usize, 0..2_u32, key, 0..2_u8).prop_map(|(tool, uid, key, input)| Act::Admit { tool, uid, key, input });
+        (0..4_usize, 0..2_u32, key, 0..2_u8).prop_map(|(tool, uid, key, input)| Act::Admit { tool, uid, key, input });
     let finish = (any::<usize>(), how()).prop_map(|(which, how)| Act::Finish { which, how });
     let plain = prop_oneof![
         8 => admit,
@@ -102,14 +108,17 @@ struct Model {
     dispatcher: Dispatcher,
     store: MemoryStore,
     now: Timestamp,
-    definitions: [Arc<Definition>; 3],
+    definitions: [Arc<Definition>; 4],
     /// Every task that was committed, oldest first.
     known: Vec<TaskId>,
     /// The attempts that run in this executor.
-    running: Vec<(TaskId, u32)>,
+    running: Vec<(TaskId, u32, Purpose)>,
     /// The tasks of which an attempt may have taken effect: their executor was lost while it ran, or
     /// it reported so.
     affected: BTreeSet<TaskId>,
+    /// Those of them that truly took effect, and whether the next one in doubt will.
+    happened: BTreeSet<TaskId>,
+    coin: bool,
     ends: BTreeMap<TaskId, End>,
     draining: bool,
 }
@@ -124,6 +133,8 @@ impl Model {
             known: Vec::new(),
             running: Vec::new(),
             affected: BTreeSet::new(),
+            happened: BTreeSet::new(),
+            coin: false,
             ends: BTreeMap::new(),
             draining: false,
         }
@@ -176,15 +187,24 @@ impl Model {
                 if self.running.is_empty() {
                     return None;
                 }
-                let (id, attempt) = self.running.remove(which % self.running.len());
+                let (id, attempt, purpose) = self.running.remove(which % self.running.len());
                 let result = match how {
+                    // A lookup that works tells the truth.
+                    How::Succeeds if purpose == Purpose::Lookup && !self.happened.contains(&id) => {
+                        let (why, again, effect) = (Why::Failure, Again::Never, Effect::None);
+                        Err(Failed { end: failure(self.now), why, again, effect })
+                    }
+                    How::Fails { why, again, .. } if purpose == Purpose::Lookup => {
+                        let effect = Effect::Possible;
+                        Err(Failed { end: failure(self.now), why: *why, again: *again, effect })
+                    }
                     How::Succeeds => {
                         self.affected.insert(id);
                         Ok(End { at: self.now, outcome: Outcome::Data(json!(attempt)), meta: serde_json::Map::new() })
                     }
                     How::Fails { why, again, effect } => {
                         if *effect == Effect::Possible {
-                            self.affected.insert(id);
+                            self.may_have_happened(id);
                         }
                         Err(Failed { end: failure(self.now), why: *why, again: *again, effect: *effect })
                     }
@@ -193,7 +213,7 @@ impl Model {
             }
             Act::Stray { which, attempt } => {
                 let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
-                if self.running.contains(&(id, *attempt)) {
+                if self.running.iter().any(|(running, number, _)| (*running, *number) == (id, *attempt)) {
                     return None;
                 }
                 let end = End { at: self.now, outcome: Outcome::Data(json!("stray")), meta: serde_json::Map::new() };
@@ -242,14 +262,19 @@ impl Model {
             let replayed = story.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
             assert_eq!(replayed, Ok(task.state), "the story replays to the stored state");
             assert_eq!(task.end.as_ref(), self.ends.get(id), "the end that was recorded stays");
-            assert_eq!(story.iter().filter(|recorded| recorded.step == Step::Start).count(), task.attempt as usize);
+            let attempts = story.iter().filter(|recorded| matches!(recorded.step, Step::Start | Step::Verify)).count();
+            assert_eq!(attempts, task.attempt as usize);
+            if task.effect == EffectClass::Verifiable && task.state.is_final() && self.happened.contains(id) {
+                let allowed = [State::Succeeded, State::Unknown];
+                assert!(allowed.contains(&task.state), "what happened is not told as not done: {}", task.state);
+            }
         }
     }
 
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Perform { task, .. } => {
+                Action::Perform { task, purpose, .. } => {
                     assert!(!self.draining, "nothing starts any more");
                     let stored = self.store.task(task.id).expect("read").expect("stored");
                     assert_eq!(
@@ -257,11 +282,14 @@ impl Model {
                         (State::Running, task.attempt),
                         "an attempt is recorded before it is performed"
                     );
-                    assert!(!self.running.iter().any(|(id, _)| *id == task.id), "no task runs twice at once");
+                    assert!(!self.running.iter().any(|(id, ..)| *id == task.id), "no task runs twice at once");
                     if task.effect == EffectClass::Once {
                         assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
                     }
-                    self.running.push((task.id, task.attempt));
+                    if task.effect == EffectClass::Verifiable && purpose == Purpose::Work {
+                        assert!(!self.happened.contains(&task.id), "what happened is not done again");
+                    }
+                    self.running.push((task.id, task.attempt, purpose));
                 }
                 Action::Publish(task) => {
                     let stored = self.store.task(task.id).expect("read").expect("only what is stored is published");
@@ -272,7 +300,7 @@ impl Model {
                     );
                 }
                 Action::Interrupt(id, _) => {
-                    assert!(self.running.iter().any(|(running, _)| *running == id), "only what runs is interrupted");
+                    assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
                 }
                 Action::Answer(..) => {}
             }
@@ -281,19 +309,32 @@ impl Model {
         assert!(self.running.len() <= 2);
         let limited =
             |id: &TaskId| self.store.task(*id).expect("read").is_some_and(|task| task.tool.as_str() == "read");
-        assert!(self.running.iter().filter(|(id, _)| limited(id)).count() <= 1, "a subtool's own limit holds");
+        assert!(self.running.iter().filter(|(id, ..)| limited(id)).count() <= 1, "a subtool's own limit holds");
+    }
+
+    /// An attempt was lost; as often as not it took effect.
+    fn may_have_happened(&mut self, id: TaskId) {
+        self.affected.insert(id);
+        self.coin = !self.coin;
+        if self.coin {
+            self.happened.insert(id);
+        }
     }
 
     /// The executor is gone, and another takes over. What ran may have taken effect.
     fn crash(&mut self) {
-        self.affected.extend(self.running.drain(..).map(|(id, _)| id));
+        for (id, _, purpose) in std::mem::take(&mut self.running) {
+            if purpose == Purpose::Work {
+                self.may_have_happened(id);
+            }
+        }
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {
-            let place = TOOLS.iter().position(|(name, _)| *name == task.tool.as_str())?;
-            Some(Arc::clone(&definitions[place]))
+            let place = TOOLS.iter().position(|(name, _)| *name == task.tool.as_str());
+            known(place.map(|place| &definitions[place]))
         });
         self.commit(&effects);
         self.act(effects.actions);

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use serde_json::{Map, Value};
+
+use super::lookup::{Phase, can_look_up};
 use super::{Action, Dispatcher, Effects, Open, advance, failed_end};
 use crate::code::Code;
-use crate::subtool::Definition;
+use crate::subtool::{Definition, EffectClass};
 use crate::task::{ErrorBody, State, Step, Task};
 
 /// How often in all, beyond its declared retries, a task is started that never reported: what
@@ -16,32 +19,28 @@ pub(super) const MOST_LOST: u32 = 3;
 impl Dispatcher {
     /// Takes over the tasks that an executor before us left open; called once, before any event.
     ///
-    /// `definition` gives the definition of a task if it is still the one it was accepted under.
-    /// What was running is started again if that is harmless, else it ends as unknown.
-    pub fn recover(
-        &mut self,
-        tasks: Vec<Task>,
-        now: Timestamp,
-        definition: impl Fn(&Task) -> Option<Arc<Definition>>,
-    ) -> Effects {
+    /// `known` gives what only others know of a task. What was running is started again if that is
+    /// harmless; else it is looked up, and where it cannot be it ends as unknown.
+    pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, known: impl Fn(&Task) -> Known) -> Effects {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
-            let known = definition(&task);
+            let Known { definition, sent } = known(&task);
+            let mut is_lookup_due = false;
             if task.state == State::Accepted {
                 advance(&mut task, Step::Enqueue, now, None, None, &mut effects);
             }
             if task.state == State::Running {
-                let retries = known.as_ref().and_then(|definition| definition.retries);
-                let most = retries.map_or(0, |retries| retries.times) + MOST_LOST;
-                if task.effect.repeatable() && task.attempt < most {
+                let may_go_on = task.attempt < most_attempts(&task, definition.as_deref());
+                is_lookup_due = may_go_on && can_look_up(&task, definition.as_deref());
+                if may_go_on && task.effect.repeatable() {
                     advance(&mut task, Step::Retry, now, None, None, &mut effects);
-                } else {
-                    let end = failed_end(now, lost(&task));
-                    advance(&mut task, Step::Lose, now, None, Some(end), &mut effects);
+                } else if !is_lookup_due {
+                    let error = ErrorBody { details: sent, ..lost(&task) };
+                    advance(&mut task, Step::Lose, now, None, Some(failed_end(now, error)), &mut effects);
                 }
             }
-            if task.state == State::Queued && known.is_none() {
+            if task.state == State::Queued && definition.is_none() {
                 let error =
                     ErrorBody::new(Code::BadDefinition, "its definition changed or is gone since it was accepted")
                         .hint("run it again if it is still wanted");
@@ -51,10 +50,13 @@ impl Dispatcher {
                 effects.actions.push(Action::Publish(Box::new(task)));
                 continue;
             }
-            let (id, queued) = (task.id, task.state == State::Queued);
-            let definition = known.unwrap_or_else(gone);
-            self.enter(Open { task, definition, cancelling: false });
-            if queued {
+            let (id, is_due) = (task.id, task.state == State::Queued || is_lookup_due);
+            let mut open = Open::new(task, definition.unwrap_or_else(gone));
+            if is_lookup_due {
+                open.phase = Phase::LookupDue(None);
+            }
+            self.enter(open);
+            if is_due {
                 self.line_up(id, now);
             }
         }
@@ -64,6 +66,23 @@ impl Dispatcher {
         effects.actions.extend(waiting.map(|open| Action::Publish(Box::new(open.task.clone()))));
         effects
     }
+}
+
+/// What others than the dispatcher know of a task that was left open.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Its definition, if that is still the one it was accepted under.
+    pub definition: Option<Arc<Definition>>,
+    /// What its lost attempt sent and when, for whoever has to find out whether it took effect.
+    pub sent: Map<String, Value>,
+}
+
+/// How often in all a task may be started and looked up, if its attempts are lost.
+pub(super) fn most_attempts(task: &Task, definition: Option<&Definition>) -> u32 {
+    let retries = definition.and_then(|definition| definition.retries);
+    let most = retries.map_or(0, |retries| retries.times) + MOST_LOST;
+    // Each attempt may have its lookup.
+    if task.effect == EffectClass::Verifiable { 2 * most } else { most }
 }
 
 pub(super) fn lost(task: &Task) -> ErrorBody {

@@ -20,15 +20,16 @@ pub(super) struct Bench {
 
 /// What one event led to.
 #[derive(Debug, Default)]
-struct Turn {
-    performed: Vec<TaskId>,
-    interrupted: Vec<(TaskId, Why)>,
-    published: Vec<(TaskId, State)>,
-    answers: Vec<Answer>,
+pub(super) struct Turn {
+    pub(super) performed: Vec<TaskId>,
+    pub(super) interrupted: Vec<(TaskId, Why)>,
+    pub(super) published: Vec<(TaskId, State)>,
+    pub(super) answers: Vec<Answer>,
 }
 
 pub(super) fn limits(concurrency: u32) -> Limits {
-    Limits { concurrency, open_tasks: 1_000 }
+    let most = Most { tasks: 1_000, bytes: 1 << 20 };
+    Limits { concurrency, open: most, open_per_session: most }
 }
 
 /// A definition with `fields` beside what every definition has.
@@ -69,7 +70,7 @@ impl Bench {
         Self { dispatcher: Dispatcher::new(limits), store: MemoryStore::default(), now }
     }
 
-    fn handle(&mut self, event: Event) -> Turn {
+    pub(super) fn handle(&mut self, event: Event) -> Turn {
         let mut effects = Effects::default();
         self.dispatcher.handle(event, self.now, &mut effects);
         self.carry_out(effects)
@@ -90,7 +91,7 @@ impl Bench {
     }
 
     /// Asks for `task`, the way the desk and the daemon do.
-    fn admit(&mut self, task: &Task, definition: &Arc<Definition>) -> Turn {
+    pub(super) fn admit(&mut self, task: &Task, definition: &Arc<Definition>) -> Turn {
         let earlier =
             task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(task.caller.uid, key).expect("read"));
         let admission = Admission { task: task.clone(), definition: Arc::clone(definition), earlier };
@@ -98,47 +99,51 @@ impl Bench {
     }
 
     /// Admits a task of one subtool that may run at once, and starts it.
-    fn start(&mut self, effect: EffectClass, definition: &Arc<Definition>) -> TaskId {
+    pub(super) fn start(&mut self, effect: EffectClass, definition: &Arc<Definition>) -> TaskId {
         let task = task("t", effect, self.now);
         assert_eq!(self.admit(&task, definition).performed, [task.id]);
         task.id
     }
 
-    fn succeed(&mut self, id: TaskId) -> Turn {
+    pub(super) fn succeed(&mut self, id: TaskId) -> Turn {
         let attempt = self.stored(id).attempt;
         let end = End { at: self.now, outcome: Outcome::Data(json!(1)), meta: serde_json::Map::new() };
         self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Ok(end) })))
     }
 
-    fn fail(&mut self, id: TaskId, why: Why, again: Again, effect: Effect) -> Turn {
+    pub(super) fn fail(&mut self, id: TaskId, why: Why, again: Again, effect: Effect) -> Turn {
         let attempt = self.stored(id).attempt;
         let failed = Failed { end: failure(self.now), why, again, effect };
         self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Err(failed) })))
     }
 
-    fn stored(&self, id: TaskId) -> Task {
+    pub(super) fn stored(&self, id: TaskId) -> Task {
         self.store.task(id).expect("read").expect("it is there")
     }
 
-    fn state(&self, id: TaskId) -> State {
+    pub(super) fn state(&self, id: TaskId) -> State {
         self.stored(id).state
     }
 
-    fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
+    pub(super) fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
         self.handle(Event::CancelAsked { request: TaskId::new(), task: id, uid })
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.now += SignedDuration::try_from(time).expect("a short time");
     }
 
     /// Another dispatcher over the same store, as after a crash.
-    fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
+    pub(super) fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
         self.dispatcher = Dispatcher::new(self.dispatcher.limits);
         let open = self.store.open_tasks().expect("read");
-        let effects = self.dispatcher.recover(open, self.now, |_| definition.cloned());
+        let effects = self.dispatcher.recover(open, self.now, |_| known(definition));
         self.carry_out(effects)
     }
+}
+
+pub(super) fn known(definition: Option<&Arc<Definition>>) -> Known {
+    Known { definition: definition.cloned(), ..Known::default() }
 }
 
 pub(super) fn failure(at: Timestamp) -> End {
@@ -152,7 +157,7 @@ fn code_of(answer: &Answer) -> Code {
     }
 }
 
-fn error_of(task: &Task) -> &ErrorBody {
+pub(super) fn error_of(task: &Task) -> &ErrorBody {
     match task.end.as_ref().map(|end| &end.outcome) {
         Some(Outcome::Error(error)) => error,
         other => panic!("no error: {other:?}"),
@@ -202,7 +207,7 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     let answer = refused(&mut bench);
     let Answer::Refused(error) = &answer else { panic!("{answer:?}") };
     assert_eq!(error.code, Code::RateLimited);
-    assert_eq!(error.message, "`t` allows 2 calls per 1m");
+    assert_eq!(error.message, "`t` allows a session 2 calls per 1m");
     assert_eq!(error.hint.as_deref(), Some("try again in 41s"));
     assert_eq!(error.details["retry_after_ms"], 40_000);
 
@@ -215,6 +220,13 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     bench.start(EffectClass::Once, &limited);
     let other = task("other", EffectClass::Once, bench.now);
     assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
+    let session = Caller { uid: 1, session: Some("other".to_owned()), folder: None };
+    let foreign = Task { caller: session, ..once(bench.now) };
+    assert_eq!(bench.admit(&foreign, &limited).performed, [foreign.id], "and so has each session");
+    let unlimited = definition(json!({"rate_limit": {"calls": 0, "per": "1m"}}));
+    for _ in 0..5 {
+        assert_eq!(bench.admit(&once(bench.now), &unlimited).answers, [], "0 is no limit");
+    }
 }
 
 #[test]
@@ -276,7 +288,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
 
 #[test]
 fn more_open_tasks_than_may_be_are_refused() {
-    let mut bench = Bench::new(Limits { concurrency: 1, open_tasks: 2 });
+    let mut bench = Bench::new(Limits { open: Most { tasks: 2, bytes: 1 << 20 }, ..limits(1) });
     let plain = definition(json!({}));
     let first = bench.start(EffectClass::Once, &plain);
     bench.admit(&once(bench.now), &plain);

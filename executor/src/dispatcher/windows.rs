@@ -1,34 +1,54 @@
-//! Rate limits: when each limited subtool was last called.
+//! Rate limits: when each session last called each limited subtool.
 
 use std::collections::{HashMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::lines::{Party, party};
 use crate::code::Code;
 use crate::subtool::{RateLimit, SubtoolName};
-use crate::task::ErrorBody;
+use crate::task::{Caller, ErrorBody};
 
-/// The accepted calls of every subtool that has a limit.
+/// So many windows are kept before those that are empty by now are looked for.
+const TIDY_FROM: usize = 1_000;
+
+/// The accepted calls of every subtool that has a limit, by the session that made them.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
-    calls: HashMap<SubtoolName, VecDeque<Timestamp>>,
+    calls: HashMap<(Party, SubtoolName), Window>,
+    /// Twice as many as there were when the empty ones were dropped last.
+    tidy_at: usize,
+}
+
+#[derive(Debug)]
+struct Window {
+    per: SignedDuration,
+    calls: VecDeque<Timestamp>,
 }
 
 impl Windows {
     /// Why a call at `now` is one too many, if it is. Counts nothing: a refused call costs nothing.
-    pub(super) fn refuse(&mut self, tool: &SubtoolName, limit: RateLimit, now: Timestamp) -> Option<ErrorBody> {
-        let per = SignedDuration::try_from(limit.per.get()).unwrap_or(SignedDuration::MAX);
-        let window = self.calls.get_mut(tool)?;
-        while window.front().is_some_and(|at| now.duration_since(*at) >= per) {
-            window.pop_front();
+    pub(super) fn refuse(
+        &mut self,
+        caller: &Caller,
+        tool: &SubtoolName,
+        limit: RateLimit,
+        now: Timestamp,
+    ) -> Option<ErrorBody> {
+        if limit.calls == 0 {
+            return None;
         }
-        if window.len() < limit.calls as usize {
+        let window = self.calls.get_mut(&(party(caller), tool.clone()))?;
+        window.per = length(limit);
+        window.forget(now);
+        let (per, calls) = (window.per, &window.calls);
+        if calls.len() < limit.calls as usize {
             return None;
         }
         // Enough of them must leave the window, which is more than one after a limit was lowered.
-        let leaves = window.get(window.len() - limit.calls as usize).map_or(now, |at| *at);
+        let leaves = calls.get(calls.len() - limit.calls as usize).map_or(now, |at| *at);
         let wait = per - now.duration_since(leaves);
-        let message = format!("`{tool}` allows {} calls per {}", limit.calls, limit.per);
+        let message = format!("`{tool}` allows a session {} calls per {}", limit.calls, limit.per);
         Some(
             ErrorBody::new(Code::RateLimited, message)
                 .hint(format!("try again in {}s", wait.as_secs() + 1))
@@ -36,10 +56,49 @@ impl Windows {
         )
     }
 
-    pub(super) fn count(&mut self, tool: &SubtoolName, now: Timestamp) {
-        let window = self.calls.entry(tool.clone()).or_default();
+    pub(super) fn count(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, now: Timestamp) {
+        if limit.calls == 0 {
+            return;
+        }
+        if self.calls.len() >= self.tidy_at.max(TIDY_FROM) {
+            self.calls.values_mut().for_each(|window| window.forget(now));
+            self.calls.retain(|_, window| !window.calls.is_empty());
+            self.tidy_at = 2 * self.calls.len();
+        }
+        let empty = || Window { per: length(limit), calls: VecDeque::new() };
+        let calls = &mut self.calls.entry((party(caller), tool.clone())).or_insert_with(empty).calls;
         // At the end, unless the clock was set back or calls are remembered out of order.
-        let place = window.partition_point(|at| *at <= now);
-        window.insert(place, now);
+        let place = calls.partition_point(|at| *at <= now);
+        calls.insert(place, now);
+    }
+}
+
+impl Window {
+    fn forget(&mut self, now: Timestamp) {
+        while self.calls.front().is_some_and(|at| now.duration_since(*at) >= self.per) {
+            self.calls.pop_front();
+        }
+    }
+}
+
+fn length(limit: RateLimit) -> SignedDuration {
+    SignedDuration::try_from(limit.per.get()).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::duration::Span;
+
+    #[test]
+    fn sessions_that_are_gone_are_forgotten() {
+        let mut windows = Windows::default();
+        let limit = RateLimit { calls: 1, per: Span::from_secs(1) };
+        let tool = "t".parse().expect("a name");
+        for second in 0..5_000 {
+            let caller = Caller { uid: 1, session: Some(second.to_string()), folder: None };
+            windows.count(&caller, &tool, limit, Timestamp::from_second(second).expect("a time"));
+        }
+        assert!(windows.calls.len() <= TIDY_FROM, "{}", windows.calls.len());
     }
 }

@@ -17,9 +17,10 @@ impl Mailbox {
         read_trusted(&self.result_file(id))
     }
 
-    /// The data beside a task's result file; refused like [`Mailbox::read_result`].
-    pub fn read_data(&self, id: TaskId, extension: &str) -> io::Result<Vec<u8>> {
-        read_trusted(&self.data_file(id, extension))
+    /// The data beside a task's result file; refused like [`Mailbox::read_result`]. It may be larger
+    /// than memory.
+    pub fn open_data(&self, id: TaskId, extension: &str) -> io::Result<fs::File> {
+        open_trusted(&self.data_file(id, extension))
     }
 
     /// Whether an executor went away and left something to do: only one that has nothing open
@@ -30,14 +31,18 @@ impl Mailbox {
 }
 
 fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_trusted(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_trusted(path: &Path) -> io::Result<fs::File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let mut file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
     let found = file.metadata()?;
     // Replaced since it was opened, a file has no name left; it is whole all the same.
     if !is_proper(&found) && found.nlink() != 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no plain file of this user alone"));
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(file)
 }

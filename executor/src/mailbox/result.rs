@@ -2,10 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::task::{Outcome, State, Task};
+use crate::layout::{compact_bytes, laid_out};
+use crate::task::{Outcome, State, Task, TaskId};
+
+mod shape;
+
+use shape::shape;
 
 /// From this many bytes on `_meta` tells the size and shape of the data.
-const LARGE: usize = 20_000;
+pub const LARGE: usize = 20_000;
 /// How much of data that lies beside the file is shown in it.
 const PREVIEW_CHARS: usize = 2_000;
 
@@ -19,7 +24,10 @@ pub struct ResultFile {
 /// Data that a result file refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    Json(String),
+    Text {
+        text: String,
+        extension: &'static str,
+    },
     /// A file of the executor's data folder, to be copied.
     File {
         path: std::path::PathBuf,
@@ -50,17 +58,21 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
             file.insert("error".into(), serde_json::to_value(error).expect("an error body is plain JSON"));
         }
         Outcome::Data(data) => {
-            let written = data.to_string();
-            if written.len() >= LARGE {
-                meta.insert("bytes".into(), written.len().into());
-                meta.insert("shape".into(), shape(data, 0));
+            let compact = compact_bytes(data);
+            if compact >= LARGE as u64 {
+                meta.insert("bytes".into(), compact.into());
+                meta.insert("shape".into(), shape(data));
             }
-            if written.len() > inline_bytes {
-                meta.insert("data_file".into(), name("json").into());
-                meta.insert("preview".into(), written.chars().take(PREVIEW_CHARS).collect::<String>().into());
-                meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
-                meta.insert("read".into(), format!("agent-magic-tool read {} --jq '.'", task.id).into());
-                beside = Some(Beside::Json(written));
+            if compact > inline_bytes as u64 {
+                // A text lies there as itself: what is read by lines must have lines.
+                let (text, extension) = match data {
+                    Value::String(text) => (text.clone(), "txt"),
+                    data => (laid_out(data), "json"),
+                };
+                meta.insert("bytes".into(), text.len().into());
+                meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
+                refer(&mut meta, task, name(extension), read_lines(task.id, extension, Some(data)));
+                beside = Some(Beside::Text { text, extension });
             } else {
                 file.insert("data".into(), data.clone());
             }
@@ -69,7 +81,7 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
             let extension = if content_type.starts_with("text/") { "txt" } else { "bin" };
             meta.insert("bytes".into(), (*bytes).into());
             meta.insert("content_type".into(), content_type.as_str().into());
-            meta.insert("data_file".into(), name(extension).into());
+            refer(&mut meta, task, name(extension), read_lines(task.id, extension, None));
             beside = Some(Beside::File { path: path.clone(), extension });
         }
     }
@@ -103,29 +115,45 @@ fn text(file: Map<String, Value>) -> String {
     text
 }
 
-/// The structure of a value without its contents.
-fn shape(value: &Value, depth: usize) -> Value {
-    const DEEPEST: usize = 3;
-    const MOST_KEYS: usize = 30;
-    match value {
-        Value::Array(items) => {
-            let of = items.first().filter(|_| depth < DEEPEST).map(|first| shape(first, depth + 1));
-            json!({"array": items.len(), "of": of})
+/// Says where data lies that is not in the file, what it answers, and how to get at it.
+fn refer(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
+    meta.insert("data_file".into(), path.into());
+    meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
+    meta.insert("read".into(), read.into());
+}
+
+/// Commands that print a part of the data, ready to be used.
+fn read_lines(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> {
+    let mut parts = match data {
+        Some(Value::Array(_)) => vec!["--page 1".to_owned(), "--jq '.[0]'".to_owned()],
+        Some(Value::Object(fields)) => {
+            let longest = fields
+                .iter()
+                .filter_map(|(key, field)| Some((field.as_array()?.len(), key)))
+                .filter(|(_, key)| is_plain(key))
+                .max_by_key(|(length, _)| *length);
+            let list = longest.map(|(_, key)| format!("--jq '.{key}' --page 1"));
+            list.into_iter().chain(["--jq 'keys'".to_owned()]).collect()
         }
-        Value::Object(fields) if depth < DEEPEST => {
-            fields.iter().take(MOST_KEYS).map(|(key, value)| (key.clone(), shape(value, depth + 1))).collect()
-        }
-        Value::Object(fields) => json!({"object": fields.len()}),
-        Value::String(text) => json!(format!("string of {} characters", text.chars().count())),
-        Value::Number(_) => json!("number"),
-        Value::Bool(_) => json!("boolean"),
-        Value::Null => json!("null"),
+        _ => Vec::new(),
+    };
+    if extension != "bin" {
+        parts.push("--lines 1-100".to_owned());
     }
+    parts.push("--bytes 0-9999".to_owned());
+    parts.into_iter().map(|part| format!("agent-magic-tool read {id} {part}")).collect()
+}
+
+/// Whether `key` can stand behind a dot in jq.
+fn is_plain(key: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !key.is_empty() && key.bytes().all(is_word) && !key.as_bytes()[0].is_ascii_digit()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Outcome::File;
     use crate::task::{End, ErrorBody};
 
     fn task() -> Task {
@@ -161,12 +189,51 @@ mod tests {
     fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
         let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
         let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));
-        assert_eq!(file.beside, Some(Beside::Json(data.to_string())));
+        let beside = laid_out(&data);
         let text: Value = serde_json::from_str(&file.text).expect("JSON");
         assert_eq!(text.get("data"), None);
-        assert_eq!(text["_meta"]["bytes"], data.to_string().len());
-        assert_eq!(text["_meta"]["shape"]["items"]["array"], 2_000);
-        assert_eq!(text["_meta"]["data_file"], "/results/x.data.json");
+        let meta = &text["_meta"];
+        assert_eq!(meta["bytes"], beside.len(), "as many as `--bytes` counts");
+        assert_eq!(meta["shape"]["items"]["array"], 2_000);
+        assert_eq!(meta["data_file"], "/results/x.data.json");
+        assert_eq!(meta["query"], json!({"tool": text["tool"], "input": text["input"]}));
         assert!(file.text.len() < 10_000);
+        assert_eq!(file.beside, Some(Beside::Text { text: beside, extension: "json" }));
+    }
+
+    #[test]
+    fn the_lines_to_read_on_fit_the_data() {
+        let read = |data: Value| {
+            let task = ended(State::Succeeded, Outcome::Data(data));
+            let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
+            let lines = text["_meta"]["read"].as_array().expect("lines").clone();
+            let start = format!("agent-magic-tool read {} ", task.id);
+            lines
+                .iter()
+                .map(|line| line.as_str().and_then(|line| line.strip_prefix(&start)).expect("it").to_owned())
+                .collect::<Vec<_>>()
+        };
+        let items = vec![json!({"name": "x".repeat(100)}); 2_000];
+        let rest = ["--lines 1-100", "--bytes 0-9999"];
+        assert_eq!(read(json!(items)), [&["--page 1", "--jq '.[0]'"], &rest[..]].concat());
+        assert_eq!(
+            read(json!({"a": [1], "of'x": items, "b": items})),
+            [&["--jq '.b' --page 1", "--jq 'keys'"], &rest[..]].concat()
+        );
+        assert_eq!(read(json!({"a b": items})), [&["--jq 'keys'"], &rest[..]].concat());
+        assert_eq!(read(json!("line\n".repeat(30_000))), rest);
+    }
+
+    #[test]
+    fn a_large_text_lies_beside_the_file_as_itself() {
+        let data = "line\n".repeat(30_000);
+        let file = rendered(&ended(State::Succeeded, Outcome::Data(data.as_str().into())));
+        assert_eq!(file.beside, Some(Beside::Text { text: data, extension: "txt" }));
+        let file = File { path: "/x".into(), content_type: "image/png".to_owned(), bytes: 7 };
+        let text: Value = serde_json::from_str(&rendered(&ended(State::Succeeded, file)).text).expect("JSON");
+        assert_eq!(
+            (&text["_meta"]["data_file"], text["_meta"]["read"].as_array().map(Vec::len)),
+            (&json!("/results/x.data.bin"), Some(1))
+        );
     }
 }

@@ -60,6 +60,31 @@ fn keys_of_the_file() {
 }
 
 #[test]
+fn a_lookup_that_cannot_look_it_up() {
+    let look = definition(json!({"annotations": {"readOnlyHint": true}}));
+    let needy = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+    let said_of_verify = |subtool: &str, verify: Value, changes: Value| {
+        let mut sender = definition(changes);
+        sender["verify"] = verify;
+        sender["verify"]["subtool"] = subtool.into();
+        let needy = definition(json!({"annotations": {"readOnlyHint": true}, "input": needy}));
+        said_of_file(
+            &json!({"send": sender, "look": look, "needy": needy, "change": definition(json!({"annotations": {}}))}),
+        )
+    };
+    let writes = || json!({"annotations": {"readOnlyHint": false}});
+    let yes = || json!({"happened": "length > 0"});
+    assert_snapshot!(said_of_verify("look", yes(), writes()), @"");
+    assert_snapshot!(said_of_verify("lock", yes(), writes()), @"acme.json: send: verify.subtool: there is no subtool `lock`");
+    assert_snapshot!(said_of_verify("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so that looking could change something");
+    assert_snapshot!(said_of_verify("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` needs `id`");
+    assert_snapshot!(said_of_verify("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is no jq expression: a mistake in its syntax");
+    assert_snapshot!(said_of_verify("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
+    assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
+    assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
+}
+
+#[test]
 fn keys_of_a_subtool() {
     assert_snapshot!(
         said_of(json!({"tiemout": "30s"})),
@@ -67,7 +92,7 @@ fn keys_of_a_subtool() {
     );
     assert_snapshot!(
         said_of(json!({"colour": "red"})),
-        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
+        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `verify`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
     );
     assert_snapshot!(said_of(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
     assert_snapshot!(

@@ -60,10 +60,10 @@ fn an_end_that_was_recorded_and_not_published_is_published_at_the_next_start() {
 
     fs::write(world.mailbox.result_file(gate), &placeholder).expect("written");
     fs::remove_file(world.mailbox.result_file(said)).expect("removed");
-    fs::remove_file(world.mailbox.data_file(said, "json")).expect("removed");
+    fs::remove_file(world.mailbox.data_file(said, "txt")).expect("removed");
     let executor = world.serve();
     assert_eq!((world.wait(gate), world.wait(said)), (ended.clone(), large.clone()));
-    assert!(world.mailbox.data_file(said, "json").exists());
+    assert!(world.mailbox.data_file(said, "txt").exists());
     executor.stop();
 
     fs::write(world.mailbox.result_file(gate), "").expect("written");

@@ -86,9 +86,9 @@ fn large_data_lies_beside_its_result_for_its_owner_alone() {
     let _executor = world.serve();
     let id = world.post_run("say", json!({"text": "more than ten bytes"}));
     let result = world.wait(id);
-    let path = world.mailbox.data_file(id, "json");
+    let path = world.mailbox.data_file(id, "txt");
     assert_eq!((&result["_meta"]["data_file"], result.get("data")), (&json!(path), None));
-    assert_eq!(fs::read_to_string(&path).expect("it was there first"), "\"more than ten bytes\"");
+    assert_eq!(fs::read_to_string(&path).expect("it was there first"), "more than ten bytes");
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
 }
 
@@ -191,5 +191,5 @@ fn a_rate_limit_outlasts_the_executor() {
     }
     let _executor = world.serve();
     let Answer::Refused(error) = world.answer(call()) else { panic!("refused") };
-    assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows 2 calls per 24h"));
+    assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows a session 2 calls per 24h"));
 }

@@ -1,0 +1,111 @@
+//! Looking up whether a lost attempt took effect: another subtool, which changes nothing, and an
+//! expression over what it finds.
+//!
+//! Only a plain `true` or `false` counts. Whatever stands in the way leaves it open, and never makes
+//! something happen twice.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::{Attempt, end, failed, milliseconds, shape};
+use crate::code::Code;
+use crate::dispatcher::Failed;
+use crate::runner::{Again, Effect, Failure};
+use crate::select;
+use crate::subtool::{Definition, Lookup, Verify};
+use crate::task::{End, Outcome};
+use crate::template::Scope;
+
+/// What the lookup found, or why it is open what happened.
+struct Found {
+    happened: Result<bool, Failure>,
+    data: Value,
+    meta: Map<String, Value>,
+}
+
+pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> Result<End, Failed> {
+    let started = Instant::now();
+    let timeout = |lookup: Option<&Lookup>| {
+        lookup.and_then(|lookup| lookup.definition.timeout).unwrap_or(attempt.equipment.config.executor.timeout)
+    };
+    let Some((verify, lookup)) = definition.verify.as_ref().and_then(|verify| Some((verify, verify.lookup.as_ref()?)))
+    else {
+        let failure =
+            Failure::new(Code::BadDefinition, "its `verify` names no subtool that is there").effect_possible();
+        return Err(failed(failure, attempt.task, timeout(None), &attempt.reason, 0, attempt.equipment));
+    };
+    let input = input(attempt, verify, lookup);
+    let said = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
+    let found = match input {
+        Ok(input) => find(attempt, verify, lookup, input).await,
+        Err(failure) => Err(failure),
+    };
+    let duration = milliseconds(started);
+    let failure = match found {
+        Ok(Found { happened: Ok(true), data, mut meta }) => {
+            meta.insert("verified".to_owned(), said);
+            return Ok(end(Outcome::Data(data), meta, duration, attempt.equipment));
+        }
+        Ok(Found { happened: Ok(false), .. }) => Failure {
+            effect: Effect::None,
+            ..Failure::new(Code::UnknownOutcome, format!("`{}` found that it did not happen", verify.subtool))
+        },
+        Ok(Found { happened: Err(failure), .. }) | Err(failure) => Failure { effect: Effect::Possible, ..failure },
+    };
+    let failure = failure.detail("check", said);
+    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.equipment);
+    if failed.effect == Effect::None {
+        // It found what it was for: nothing is to be looked up again.
+        failed.again = Again::Never;
+    }
+    Err(failed)
+}
+
+fn input(attempt: &Attempt<'_>, verify: &Verify, lookup: &Lookup) -> Result<Map<String, Value>, Failure> {
+    let mut input = Scope::of_input(&attempt.task.input).fields(&verify.input)?;
+    lookup.schema.fill_defaults(&mut input);
+    match lookup.schema.problems(&Value::Object(input.clone())).first() {
+        None => Ok(input),
+        Some(problem) => {
+            let message =
+                format!("`{}` does not take its input at `{}`: {}", verify.subtool, problem.pointer, problem.problem);
+            Err(Failure::new(Code::InvalidInput, message))
+        }
+    }
+}
+
+async fn find(
+    attempt: &Attempt<'_>,
+    verify: &Verify,
+    lookup: &Lookup,
+    input: Map<String, Value>,
+) -> Result<Found, Failure> {
+    let (equipment, definition) = (attempt.equipment, &*lookup.definition);
+    let timeout = definition.timeout.unwrap_or(equipment.config.executor.timeout);
+    let success = attempt.bounded(&definition.run, &attempt.order(input), timeout).await?;
+    let most = equipment.config.executor.output_bytes;
+    let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, most).await?;
+    let data = match outcome {
+        Outcome::Data(data) => data,
+        Outcome::File { path, .. } => {
+            if let Err(error) = tokio::fs::remove_file(&path).await {
+                tracing::warn!(%error, "what a lookup found was left behind");
+            }
+            return Err(Failure::new(
+                Code::BadResponse,
+                format!("`{}` found a file, which tells nothing", verify.subtool),
+            ));
+        }
+        Outcome::Error(error) => return Err(Failure::new(error.code, error.message)),
+    };
+    let happened = match select::outputs(&verify.happened, &data).as_deref() {
+        Ok([Value::Bool(happened)]) => Ok(*happened),
+        Ok(_) => {
+            let message = format!("what `{}` found leaves it open whether it happened", verify.subtool);
+            Err(Failure::new(Code::UnknownOutcome, message))
+        }
+        Err(error) => Err(Failure::new(Code::SelectFailed, error.to_string())),
+    };
+    Ok(Found { happened, data, meta })
+}

@@ -1,0 +1,108 @@
+//! `doctor`: what is wrong with an installation, and what of it can be mended.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World};
+
+fn check(ran: &Ran, name: &str) -> Value {
+    let report = ran.json();
+    let checks = report["checks"].as_array().expect("checks");
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no check `{name}`: {ran}")).clone()
+}
+
+fn dated(world: &World, name: &str, at: SystemTime) -> String {
+    let path = world.mailbox().join(name);
+    let file = File::create(&path).expect("created");
+    file.set_permissions(Permissions::from_mode(0o600)).expect("set");
+    file.set_modified(at).expect("set");
+    format!("`{}`", path.display())
+}
+
+const ID: &str = "01a1fce914ce72a8be531d1bffc6ef06";
+
+#[test]
+fn a_sound_installation_is_fine_and_tells_what_it_takes() {
+    let world = World::new();
+    fs::write(world.folder().join("note.txt"), "one\n").expect("written");
+    world.result_of("files_read", &json!({"path": "note.txt"}));
+    let ran = world.run(&["doctor"]);
+    assert_eq!((ran.exit, &ran.json()["ok"]), (0, &json!(true)), "{ran}");
+    let sizes = ran.json()["sizes"].clone();
+    for what in ["results", "record", "log"] {
+        assert!(sizes[what].as_u64().is_some_and(|bytes| bytes > 0), "{what}: {sizes}");
+    }
+    assert_eq!((&sizes["data"], ran.json().get("repaired")), (&json!(0), None));
+    assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]), "nothing was to be mended");
+}
+
+#[test]
+fn requests_that_nobody_takes_and_results_from_the_future_are_told() {
+    let world = World::new();
+    world.run(&["tasks"]);
+    let now = SystemTime::now();
+    let old = dated(&world, &format!("inbox/{ID}.json"), now - Duration::from_mins(2));
+    let ran = world.run(&["doctor"]);
+    assert_eq!((ran.exit, &check(&ran, "requests")["found"]), (1, &json!([old])), "{ran}");
+    assert_eq!(check(&ran, "clock")["ok"], true);
+    dated(&world, &format!("results/result-{ID}.json"), now + Duration::from_hours(3));
+    let clock = check(&world.run(&["doctor"]), "clock");
+    assert!(
+        clock["ok"] == false
+            && clock["message"]
+                .as_str()
+                .is_some_and(|told| told.starts_with("1 results are from the future, by up to 2h")),
+        "{clock}"
+    );
+}
+
+#[test]
+fn an_executor_of_another_version_is_told() {
+    let world = World::new();
+    world.run(&["executor", "start"]);
+    assert_eq!(check(&world.run(&["doctor"]), "executor")["ok"], true);
+    let identity = world.mailbox().join("executor.json");
+    let mut said: Value = serde_json::from_str(&fs::read_to_string(&identity).expect("it is there")).expect("JSON");
+    said["version"] = "0.0.1".into();
+    fs::write(&identity, said.to_string()).expect("written");
+    let ran = world.run(&["doctor"]);
+    let executor = check(&ran, "executor");
+    assert!(
+        ran.exit == 1
+            && executor["message"].as_str().is_some_and(|told| told.contains("version 0.0.1; this command is")),
+        "{ran}"
+    );
+}
+
+#[test]
+fn only_what_is_safe_is_repaired_and_told() {
+    let world = World::new();
+    world.run(&["tasks"]);
+    let old = SystemTime::now() - Duration::from_hours(1);
+    let kept = [format!("inbox/{ID}.json"), format!("results/result-{ID}.json"), "inbox/foreign.txt".to_owned()];
+    for name in &kept {
+        dated(&world, name, old);
+    }
+    dated(&world, "inbox/.withdrawn-x", old);
+    dated(&world, "results/.young", SystemTime::now());
+    let results = world.mailbox().join("results");
+    // So that even the mailbox is not trusted any more.
+    fs::set_permissions(&results, Permissions::from_mode(0o777)).expect("set");
+    let ran = world.run(&["doctor"]);
+    assert_eq!((ran.exit, &check(&ran, "modes")["found"]), (1, &json!([format!("`{}`", results.display())])), "{ran}");
+    assert_eq!(check(&ran, "mailbox")["ok"], false);
+
+    let repaired = world.run(&["doctor", "--repair"]);
+    let expected = [
+        format!("closed `{}` to others", results.display()),
+        "removed 1 stale temporary files and answers from the mailbox".to_owned(),
+    ];
+    assert_eq!(repaired.json()["repaired"], json!(expected), "{repaired}");
+    assert_eq!((&check(&repaired, "modes")["ok"], &check(&repaired, "mailbox")["ok"]), (&json!(true), &json!(true)));
+    assert_eq!(fs::metadata(&results).expect("there").permissions().mode() & 0o777, 0o700);
+    assert!(kept.iter().chain([&"results/.young".to_owned()]).all(|name| world.mailbox().join(name).exists()));
+    assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]));
+}

@@ -1,0 +1,199 @@
+//! `read`: parts of large data, straight out of the file, whatever its size.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::world::{PROGRAM, Ran, World};
+
+/// What no command that reads a part may need; less than half of the data.
+const MEMORY_KB: u32 = 80_000;
+
+struct Large {
+    world: World,
+    id: String,
+    data_file: PathBuf,
+}
+
+impl Large {
+    /// A task whose data is `records`, as a program printed it.
+    fn of(data: &Value) -> Self {
+        let world = World::new();
+        fs::write(world.folder().join("data.json"), data.to_string()).expect("written");
+        world.define(
+            "some.json",
+            &json!({"data": {"description": "Gives what lies in a file.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["cat", "data.json"], "output": "json", "max_bytes": 10_000_000}}}}),
+        );
+        let result = world.result_of("data", &json!({}));
+        let id = result["id"].as_str().expect("an id").to_owned();
+        let data_file = result["_meta"]["data_file"].as_str().expect("data beside it").into();
+        Self { world, id, data_file }
+    }
+
+    fn read(&self, part: &[&str]) -> Ran {
+        self.world.run(&[&["read", self.id.as_str()], part].concat())
+    }
+
+    /// Runs a command as it was printed.
+    fn follow(&self, command: &Value) -> Ran {
+        let command = command.as_str().expect("a command").replace("agent-magic-tool", PROGRAM);
+        self.world.ran(&self.world.within("sh", &["-c", &command]).output().expect("sh"))
+    }
+
+    /// Reads in a process that may have so much memory and no more.
+    fn read_within(&self, part: &str) -> Ran {
+        let script = format!("ulimit -v {MEMORY_KB}; exec {PROGRAM} read {} {part}", self.id);
+        self.world.ran(&self.world.within("sh", &["-c", &script]).output().expect("sh"))
+    }
+}
+
+fn records(count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"id": n, "name": format!("record {n}"), "tags": ["a", "b"]})).collect()
+}
+
+#[test]
+fn a_page_of_a_list_is_read_and_leads_to_the_next() {
+    let large = Large::of(&json!(records(5_000)));
+    let first = large.read(&["--page", "1"]).json();
+    assert_eq!((&first["page"], &first["pages"], &first["of"]), (&json!(1), &json!(50), &json!(5_000)));
+    assert_eq!(first["items"], json!(records(100)));
+    let second = large.follow(&first["next"]).json();
+    assert_eq!((&second["page"], &second["items"][0]["id"]), (&json!(2), &json!(100)));
+    let last = large.read(&["--page", "3", "--page-size", "2000"]).json();
+    assert_eq!((last["items"].as_array().map(Vec::len), last.get("next")), (Some(1_000), None));
+    let filtered = large.read(&["--jq", "map(select(.id % 2 == 1)) | .[].id", "--page=1", "--page-size=2"]).json();
+    assert_eq!((&filtered["items"], &filtered["of"]), (&json!([1, 3]), &json!(2_500)));
+    assert_eq!(large.follow(&filtered["next"]).json()["items"], json!([5, 7]));
+    let beyond = large.read(&["--page", "51"]);
+    assert_eq!((beyond.exit, beyond.error()["code"].as_str()), (2, Some("usage")), "{beyond}");
+    assert_eq!(large.read(&["--page-size", "2"]).exit, 2);
+    assert_eq!(large.read(&["--page", "0"]).exit, 2);
+}
+
+#[test]
+fn the_result_says_what_the_data_is_like_and_how_to_get_at_it() {
+    let large = Large::of(&json!({"next": null, "items": records(5_000)}));
+    let meta = large.world.result_file(&large.id)["_meta"].clone();
+    let record = json!({"id": "number", "name": "string", "tags": {"array": 2, "of": "string"}});
+    assert_eq!(meta["shape"], json!({"next": "null", "items": {"array": 5_000, "of": record}}));
+    assert_eq!(meta["query"], json!({"tool": "data", "input": {}}));
+    let read = meta["read"].as_array().expect("commands");
+    for command in read {
+        let ran = large.follow(command);
+        assert_eq!(ran.exit, 0, "{command}: {ran}");
+    }
+    assert_eq!(large.follow(&read[0]).json()["items"][99]["id"], 99);
+    let no_list = large.read(&["--page", "1"]).error();
+    assert_eq!(no_list["message"], "the data is no list, but an object with `next`, `items`");
+    assert_eq!(
+        large.read(&["--jq", ".items | length"]).json(),
+        5_000,
+        "more keys than an input may have are fine here"
+    );
+}
+
+#[test]
+fn a_line_is_a_record_and_bytes_lead_on() {
+    let large = Large::of(&json!(records(5_000)));
+    let lines = large.read(&["--lines", "2-3"]).json();
+    let text = "  {\"id\":0,\"name\":\"record 0\",\"tags\":[\"a\",\"b\"]},\n  {\"id\":1,\"name\":\"record 1\",\"tags\":[\"a\",\"b\"]},";
+    assert_eq!((&lines["text"], &lines["lines"], &lines["of"]), (&json!(text), &json!([2, 3]), &json!(5_002)));
+    let whole = fs::read_to_string(&large.data_file).expect("readable");
+    let (first, rest) = (large.read(&["--bytes", "0-99"]).json(), large.read(&["--bytes", "100-"]).json());
+    assert_eq!(format!("{}{}", first["text"].as_str().expect("text"), rest["text"].as_str().expect("text")), whole);
+    let beyond = large.read(&["--bytes", "9999999-"]);
+    assert_eq!((beyond.exit, beyond.error()["code"].as_str()), (2, Some("usage")), "{beyond}");
+}
+
+#[test]
+fn a_part_of_200_megabytes_is_read_in_little_memory() {
+    let large = Large::of(&json!(records(5_000)));
+    let line = format!("  {},\n", json!({"text": "年".repeat(100)}));
+    let chunk = line.repeat(1_000_000 / line.len());
+    fs::remove_file(&large.data_file).expect("removed");
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&large.data_file).expect("made");
+    file.write_all(b"[\n").expect("written");
+    let chunks = 200_000_000 / chunk.len();
+    for _ in 0..chunks {
+        file.write_all(chunk.as_bytes()).expect("written");
+    }
+    file.write_all(b"  0\n]").expect("written");
+    let size = file.metadata().expect("there").len();
+    assert!(size > u64::from(MEMORY_KB) * 2_048, "the data is far larger than the memory");
+    let lines = chunks * (chunk.len() / line.len()) + 3;
+
+    let bytes = large.read_within(&format!("--bytes {}-", size - 6));
+    assert_eq!((bytes.exit, &bytes.json()["text"]), (0, &json!(",\n  0\n]"[1..])), "{}", bytes.stderr);
+    let middle = large.read_within(&format!("--lines {}-{}", lines / 2, lines / 2 + 1));
+    let expected = format!("{line}{}", line.trim_end_matches('\n'));
+    assert_eq!((&middle.json()["text"], &middle.json()["of"]), (&json!(expected), &json!(lines)), "{}", middle.stderr);
+    let page = large.read_within(&format!("--page {}", lines / 200)).json();
+    assert_eq!((&page["of"], page["items"].as_array().map(Vec::len)), (&json!(lines - 2), Some(100)));
+    let most = large.read_within("--bytes 0-").json();
+    assert!(most["text"].as_str().is_some_and(|text| text.len() > 999_990), "a part is bounded");
+    assert!(large.follow(&most["next"]).json()["text"].is_string());
+    let refused = large.read_within("--jq length");
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("response-too-large")), "{refused}");
+}
+
+#[test]
+fn a_text_is_read_by_its_own_lines() {
+    let world = World::new();
+    world.define(
+        "log.json",
+        &json!({"log": {"description": "A long text.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["seq", "1", "40000"]}}}}),
+    );
+    let result = world.result_of("log", &json!({}));
+    let id = result["id"].as_str().expect("an id");
+    assert!(result["_meta"]["data_file"].as_str().is_some_and(|path| path.contains(".data.txt")), "{result}");
+    let read = |part: &[&str]| world.run(&[&["read", id], part].concat());
+    assert_eq!(read(&["--lines", "7-8"]).json()["text"], "7\n8");
+    assert_eq!(read(&["--jq", "split(\"\\n\") | length"]).json(), 40_000);
+    assert_eq!(read(&["--page", "1"]).exit, 2);
+}
+
+#[test]
+fn data_that_is_not_the_tasks_own_is_refused() {
+    let large = Large::of(&json!(records(5_000)));
+    let secret = large.world.folder().join("secret.json");
+    fs::write(&secret, "[\"secret\"]").expect("written");
+    fs::remove_file(&large.data_file).expect("removed");
+    let gone = large.read(&["--lines", "1-1"]);
+    assert_eq!((gone.exit, gone.error()["code"].as_str()), (3, Some("not-found")), "{gone}");
+    std::os::unix::fs::symlink(&secret, &large.data_file).expect("linked");
+    for part in [["--bytes", "0-9"], ["--lines", "1-1"], ["--page", "1"], ["--jq", "."]] {
+        let ran = large.read(&part);
+        assert_ne!((ran.exit, ran.stdout.contains("secret")), (0, true), "{ran}");
+    }
+    // A result file that points elsewhere leads nowhere else.
+    let path = large.world.mailbox().join(format!("results/result-{}.json", large.id));
+    let forged = fs::read_to_string(&path)
+        .expect("readable")
+        .replace(&large.data_file.display().to_string(), &secret.display().to_string());
+    fs::write(&path, forged).expect("written");
+    let ran = large.read(&["--jq", "."]);
+    assert_eq!((ran.exit, ran.stdout.as_str()), (3, ""), "{ran}");
+}
+
+#[test]
+fn more_data_than_the_limit_fails_and_says_whether_it_may_have_happened() {
+    let world = World::new();
+    world.configure("[executor]\noutput_bytes = 1000\n[confirm]\nwrites = \"allow\"\n");
+    let numbers = |hint: bool| {
+        json!({"description": "Counts.", "input": {}, "annotations": {"readOnlyHint": hint},
+            "run": {"process": {"argv": ["seq", "1", "1000"], "output": "lines"}}})
+    };
+    world.define("numbers.json", &json!({"look": numbers(true), "change": numbers(false)}));
+    for (tool, warns) in [("look", false), ("change", true)] {
+        let result = world.result_of(tool, &json!({}));
+        assert_eq!((&result["status"], &result["error"]["code"]), (&json!("failed"), &json!("response-too-large")));
+        let hint = result["error"]["hint"].as_str().expect("a hint");
+        assert_eq!(hint.contains("may have taken effect"), warns, "{hint}");
+    }
+}

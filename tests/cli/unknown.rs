@@ -1,0 +1,110 @@
+//! A run that was lost on its way: looked up where that is possible, and told honestly where it is not.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+/// A subtool that sends a line and hangs; one that looks whether the line was sent.
+fn world(script: &str, lookup: &str) -> World {
+    let world = World::new();
+    let input = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    world.define(
+        "post.json",
+        &json!({
+            "post": {"description": "Sends a line.", "input": input, "confirm": "never", "timeout": "2s",
+                "run": {"process": {"argv": ["sh", "-c", script, "post", "{{ text }}"]}},
+                "verify": {"subtool": "posted", "input": {"text": "{{ text }}"}, "happened": "if length < 2 then length > 0 else null end"}},
+            "posted": {"description": "Looks for a line that was sent.", "input": input,
+                "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["sh", "-c", lookup, "posted", "{{ text }}"], "output": "lines"}}}
+        }),
+    );
+    world
+}
+
+const LOOK: &str = "grep -x -- \"$1\" sent || true";
+
+fn sent(world: &World) -> String {
+    fs::read_to_string(world.folder().join("sent")).unwrap_or_default()
+}
+
+#[test]
+fn a_run_that_took_effect_and_timed_out_succeeds_by_its_lookup() {
+    let world = world("echo \"$1\" >> sent; sleep 60", LOOK);
+    let result = world.result_of("post", &json!({"text": "hello"}));
+    assert_eq!((&result["status"], &result["data"]), (&json!("succeeded"), &json!(["hello"])), "{result}");
+    assert_eq!(result["_meta"]["verified"], json!({"subtool": "posted", "input": {"text": "hello"}}));
+    assert_eq!(sent(&world), "hello\n");
+}
+
+#[test]
+fn a_run_that_surely_took_no_effect_is_repeated() {
+    let world = world("test -e tried && echo \"$1\" >> sent && exit 0; touch tried; sleep 60", LOOK);
+    let result = world.result_of("post", &json!({"text": "hello"}));
+    assert_eq!((&result["status"], &result["_meta"]["attempts"]), (&json!("succeeded"), &json!(3)), "{result}");
+    assert_eq!(sent(&world), "hello\n");
+}
+
+#[test]
+fn a_run_whose_executor_was_killed_is_looked_up_by_the_next_one() {
+    let world = world("echo \"$1\" >> sent; sleep 1.9", LOOK);
+    let id = world.start("post", &json!({"text": "hello"}));
+    until("it was sent", || !sent(&world).is_empty());
+    world.kill_executor();
+    let ran = world.run(&["wait", &id]);
+    let result = ran.json();
+    assert_eq!((ran.exit, &result["data"], sent(&world).as_str()), (0, &json!(["hello"]), "hello\n"), "{ran}");
+}
+
+#[test]
+fn a_lookup_that_does_not_tell_ends_as_unknown_with_all_that_helps_to_check() {
+    let world = world("echo \"$1\" >> sent; sleep 60", "echo one; echo another");
+    let result = world.result_of("post", &json!({"text": "hello"}));
+    assert_eq!((&result["status"], &result["error"]["code"]), (&json!("unknown"), &json!("unknown-outcome")));
+    let details = &result["error"]["details"];
+    assert_eq!(details["sent"]["process"]["argv"][4], "hello", "{result}");
+    assert!(details["started_at"].is_string(), "{result}");
+    assert_eq!(details["check"], json!({"subtool": "posted", "input": {"text": "hello"}}));
+    assert_eq!(details["lookup"], "what `posted` found leaves it open whether it happened", "{result}");
+    assert_eq!(sent(&world), "hello\n", "it was not repeated");
+}
+
+#[test]
+fn what_a_caller_may_not_look_up_is_not_looked_up_for_it() {
+    let world = world("echo \"$1\" >> sent; sleep 60", LOOK);
+    world.configure("[access]\ndeny = [\"posted\"]\n");
+    let result = world.result_of("post", &json!({"text": "hello"}));
+    assert_eq!((&result["status"], result.get("data")), (&json!("unknown"), None), "{result}");
+}
+
+#[test]
+fn without_a_lookup_the_result_says_what_was_sent_and_when() {
+    let world = World::new();
+    let look = json!({"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["cat", "sent"]}}});
+    world.define(
+        "post.json",
+        &json!({"look": look, "post": {"description": "Sends a line.", "input": {"type": "object"}, "confirm": "never",
+            "depends_on": ["look"],
+            "run": {"process": {"argv": ["sh", "-c", "echo x >> sent; sleep 60", "{{ text }}"], "env": {"KEY": "secret:key"}}}}}),
+    );
+    let set = world.run_with(&["secret", "set", "key"], "s3cret-value");
+    assert_eq!(set.exit, 0, "{set}");
+    let lost = |kill: &dyn Fn(&str)| -> Value {
+        let id = world.start("post", &json!({"text": "hello"}));
+        until("it was sent", || !sent(&world).is_empty());
+        kill(&id);
+        let result = world.run(&["wait", &id]).json();
+        fs::remove_file(world.folder().join("sent")).expect("removed");
+        let details = &result["error"]["details"];
+        assert_eq!(details["sent"]["process"]["argv"][3], "hello", "{result}");
+        assert!(details["started_at"].is_string(), "{result}");
+        assert!(!result.to_string().contains("s3cret"), "{result}");
+        result
+    };
+    let killed = lost(&|_| assert!(world.kill_executor().is_some()));
+    assert_eq!((&killed["status"], &killed["error"]["details"]["check_with"]), (&json!("unknown"), &json!(["look"])));
+    let cancelled = lost(&|id| drop(world.run(&["cancel", id])));
+    assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+}
