@@ -24,6 +24,9 @@ mod damage;
 /// The schema that this version writes; kept in the file's `user_version`.
 const SCHEMA: i64 = 1;
 
+/// Brings the log into the file, and leaves it empty.
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
@@ -66,8 +69,13 @@ impl SqliteStore {
         }
         // Writes what lies in the log into the file and syncs that: the log itself may have been
         // written without a sync, or its sync may have failed, and the next sync would not tell.
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
         Ok(Self { connection, path: path.to_owned() })
+    }
+
+    /// Whether the log could be brought into the file.
+    fn shorten_log(&self) -> bool {
+        matches!(self.connection.query_row(CHECKPOINT, [], |row| row.get::<_, i64>(0)), Ok(0))
     }
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
@@ -99,7 +107,11 @@ impl Store for SqliteStore {
             return Ok(());
         }
         fault::point("commit", "before");
-        let written = self.write(changes);
+        let written = match self.write(changes) {
+            // What the log holds may fit the file itself, and the log begins anew.
+            Err(error) if error.is_want_of_room() && self.shorten_log() => self.write(changes),
+            outcome => outcome,
+        };
         Damage::of(&self.path).report(written)?;
         fault::point("commit", "after");
         Ok(())
