@@ -41,6 +41,7 @@ fn a_clock_set_a_day_back_or_forward_holds_nothing_up() {
             // Which waits five minutes at most, and not a day; what a human sees is that it is open.
             fs::write(&clock, (jump + 600).to_string()).expect("written");
             executor = oracle.executor(&environment);
+            assert_eq!(oracle.world.run(&["executor", "status"]).exit, 0, "it has read the record");
             fs::write(&clock, (jump + 1200).to_string()).expect("written");
         }
         let ended = oracle.world.run(&["wait", &id, "--timeout=45s"]);

@@ -58,8 +58,8 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
     for (folder, name) in [(oracle.world.home(), "home"), (oracle.world.mailbox(), "mailbox")] {
         copy(&folder, &kept.path().join(name));
     }
-    for file in files {
-        let length = fs::metadata(&file).map_or(0, |found| found.len());
+    let lengths: Vec<_> = files.iter().map(|file| fs::metadata(file).map_or(0, |found| found.len())).collect();
+    for (file, length) in files.into_iter().zip(lengths) {
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
         assert!(length > 0, "{name} is empty");
         let length = usize::try_from(length).expect("small");
