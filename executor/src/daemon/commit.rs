@@ -19,7 +19,7 @@ use crate::task::{End, ErrorBody, Outcome, Step, Task, TaskId};
 /// How often it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// Nothing waits for the record.
-const NO_HURRY: Duration = Duration::from_secs(3600);
+const NO_HURRY: Duration = Duration::from_hours(1);
 
 /// What could not be recorded for want of room, in order; its actions wait with it.
 #[derive(Debug, Default)]

@@ -45,7 +45,7 @@ fn killed_at_every_point_of_its_way_a_task_ends_as_it_must() {
                 let oracle = Oracle::new();
                 for (number, (point, most)) in POINTS.iter().enumerate() {
                     // Where nothing can be done twice, every second point is enough for a normal run.
-                    if class != Class::Once && (number + class as usize) % size(2, 1) != 0 {
+                    if class != Class::Once && !(number + class as usize).is_multiple_of(size(2, 1)) {
                         continue;
                     }
                     for nth in 1..=*most {

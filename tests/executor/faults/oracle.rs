@@ -293,11 +293,11 @@ impl Oracle {
 
     /// The steps that are recorded lead to the state that is recorded, and to one end.
     fn judge_story(&self, store: &SqliteStore, id: TaskId, state: State, attempt: u32) {
-        let story = store.story(id).expect("read");
-        let replayed = story.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
-        assert_eq!(replayed, Ok(state), "the story of {id}: {story:?}");
-        let starts = story.iter().filter(|recorded| recorded.step == Step::Start).count();
-        assert_eq!(starts, usize::try_from(attempt).expect("small"), "the story of {id}: {story:?}");
+        let steps = store.story(id).expect("read");
+        let replayed = steps.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
+        assert_eq!(replayed, Ok(state), "the story of {id}: {steps:?}");
+        let starts = steps.iter().filter(|recorded| recorded.step == Step::Start).count();
+        assert_eq!(starts, usize::try_from(attempt).expect("small"), "the story of {id}: {steps:?}");
         let file = self.world.result_file(&id.to_string());
         assert_eq!(file["status"], state.as_str(), "the file says what the record says");
     }

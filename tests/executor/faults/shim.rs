@@ -51,7 +51,8 @@ impl Disk {
         let mut names = String::new();
         for entry in fs::read_dir(folder).expect("a folder").flatten() {
             let id = identity(&entry.path());
-            names += &format!("{id} {}\n", entry.file_name().to_str().expect("a name"));
+            let name = entry.file_name();
+            names.extend([id.as_str(), " ", name.to_str().expect("a name"), "\n"]);
             if entry.path().is_dir() {
                 self.keep(&entry.path());
             } else {
