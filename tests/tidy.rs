@@ -19,6 +19,7 @@ const ENVIRONMENT: &[&str] =
 
 /// The files that read the environment, and what for.
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
+    ("executor/src/fault.rs", "the fault that a test wants, in debug builds"),
     ("executor/src/places.rs", "where everything lies"),
     ("executor/src/secret.rs", "a secret whose source is a variable"),
     ("executor/src/runner/http/guard.rs", "the proxies that reqwest will use"),

@@ -27,9 +27,10 @@ use tokio_util::task::TaskTracker;
 use crate::clock;
 use crate::desk::{Desk, Wish};
 use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits};
+use crate::fault;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
-use crate::mailbox::{Mailbox, MailboxError, Taken};
+use crate::mailbox::{self, Mailbox, MailboxError, Taken};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::runner::{Equipment, http};
@@ -41,12 +42,15 @@ mod commit;
 mod program;
 mod publish;
 mod record;
+mod steady;
 mod stop;
 mod sweep;
 mod watch;
 
+use commit::Backlog;
 use program::Program;
 use publish::Publisher;
+use steady::Steady;
 use watch::Watch;
 
 /// Why the daemon ended.
@@ -79,6 +83,10 @@ pub enum DaemonError {
     StillThere { path: PathBuf },
 }
 
+/// No task waits longer for its next attempt; a record that says so was made under another clock.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// How soon it is tried again when descriptors or memory were wanting.
+const WANTING: Duration = Duration::from_millis(100);
 /// How much of an input is logged.
 const LOGGED_INPUT: usize = 1000;
 
@@ -100,7 +108,9 @@ struct Daemon {
     desk: Desk,
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
+    backlog: Backlog,
     publisher: Publisher,
+    clock: Steady,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
     keep: Duration,
@@ -132,7 +142,10 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
     let record = record::take(&places.executor(), patience)?
         .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    stop::outlive_file_limits(&runtime)?;
     let store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
+    let open = store.open_tasks()?;
     let data_folder = places.data();
     let spool = places.executor().join("spool");
     if spool.exists() {
@@ -149,12 +162,14 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         desk: Desk::new(config.clone(), sources),
         dispatcher: Dispatcher::new(limits),
         store,
+        backlog: Backlog::default(),
+        clock: Steady::new(),
         publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
         data_folder: data_folder.into(),
         keep,
         running: HashMap::new(),
-        runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
+        runtime,
         tracker: TaskTracker::new(),
         ended: CancellationToken::new(),
         wake,
@@ -164,12 +179,18 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     };
     tracing::info!(pid = daemon.identity.pid, version = %daemon.identity.version, mailbox = %daemon.mailbox.root().display(), "executor started");
     in_office();
-    daemon.serve(&woken, idle, grace)
+    daemon.serve(&woken, open, idle, grace)
 }
 
 impl Daemon {
-    fn serve(mut self, woken: &Receiver<Wake>, idle: Duration, grace: Duration) -> Result<Ended, DaemonError> {
-        let outcome = self.work(woken, idle);
+    fn serve(
+        mut self,
+        woken: &Receiver<Wake>,
+        open: Vec<Task>,
+        idle: Duration,
+        grace: Duration,
+    ) -> Result<Ended, DaemonError> {
+        let outcome = self.recover(open).and_then(|()| self.work(woken, idle));
         let outcome = match outcome {
             Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.is_in_office() => Ok(Ended::Evicted),
             other => other,
@@ -180,11 +201,14 @@ impl Daemon {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
-            if self.dispatcher.is_idle() && ended != Ended::Evicted {
+            if self.is_idle() && ended != Ended::Evicted {
                 self.mailbox.leave_office()?;
             }
             Ok(ended)
         });
+        if let Err(error) = &outcome {
+            tracing::error!(error = chain(error), "the executor cannot go on");
+        }
         self.ended.cancel();
         self.tracker.close();
         // By now there is nothing to wait for but what no longer reports.
@@ -196,7 +220,6 @@ impl Daemon {
         let program = Program::current();
         let watch = self.watch();
         self.listen_for_stop()?;
-        self.recover()?;
         self.look(&watch, Vec::new())?;
         self.restore()?;
         // When something last happened, and when there was last an open task.
@@ -209,19 +232,24 @@ impl Daemon {
                 return Ok(Ended::Evicted);
             }
             // What has ended and what is asked for share one commit.
-            if self.look(&watch, std::mem::take(&mut events))? {
+            let (looked, wanting) = bear(self.look(&watch, std::mem::take(&mut events)))?;
+            if looked {
                 active = Instant::now();
             }
+            self.catch_up_record()?;
             if next_sweep <= Instant::now() {
-                self.sweep()?;
+                bear(self.sweep())?;
                 next_sweep = Instant::now() + sweep::EVERY;
             }
             self.publisher.catch_up(self.store.as_ref())?;
-            if self.dispatcher.running() == 0 && program.was_replaced() {
+            if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
             let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
-            if !self.dispatcher.is_idle() {
+            if wanting {
+                patience = patience.min(WANTING);
+            }
+            if !self.is_idle() {
                 busy = Instant::now();
             } else if busy.max(active).elapsed() >= idle {
                 return Ok(Ended::Idle);
@@ -238,12 +266,13 @@ impl Daemon {
     }
 
     /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
-    fn wait(&self, woken: &Receiver<Wake>, mut patience: Duration) -> (Vec<Event>, bool) {
+    fn wait(&self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, bool) {
+        let mut patience = patience.min(self.patience_with_record());
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
         if let Some(deadline) = self.dispatcher.next_deadline() {
-            let until = clock::now().duration_until(deadline);
+            let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
         let first = match woken.recv_timeout(patience) {
@@ -259,7 +288,7 @@ impl Daemon {
                 Wake::Stop => stop = true,
             }
         }
-        if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= clock::now()) {
+        if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             events.push(Event::Tick);
         }
         if stop {
@@ -267,6 +296,11 @@ impl Daemon {
             events.insert(0, Event::Drain);
         }
         (events, stop)
+    }
+
+    /// Nothing is open, and all that happened is recorded.
+    fn is_idle(&self) -> bool {
+        self.dispatcher.is_idle() && self.backlog.is_empty()
     }
 
     fn is_in_office(&self) -> bool {
@@ -282,19 +316,24 @@ impl Daemon {
         })
     }
 
-    fn recover(&mut self) -> Result<(), DaemonError> {
+    fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
         let (desk, store) = (&self.desk, self.store.as_ref());
-        let open = store.open_tasks()?;
+        let now = self.clock.now();
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
-            let ended = store.ended_since(clock::now().checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
             for task in open.iter().chain(&ended) {
                 if let Some(limit) = desk.rate_limit(&task.tool) {
-                    self.dispatcher.remember_call(task, limit);
+                    // Not later than now, whatever the clock said then: it may have been set back.
+                    self.dispatcher.remember_call(task, limit, task.created_at.min(now));
                 }
             }
         }
-        let effects = self.dispatcher.recover(open, clock::now(), |task| desk.known(task, store));
+        let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
+        for task in &mut open {
+            task.not_before = task.not_before.map(|at| at.min(latest));
+        }
+        let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left, Vec::new())
@@ -322,7 +361,7 @@ impl Daemon {
         if !taken.is_empty() {
             self.desk.refresh();
         }
-        let now = clock::now();
+        let now = self.clock.now();
         let mut answers = Vec::new();
         let ids: Vec<_> = taken.iter().map(|request| request.id).collect();
         for request in taken {
@@ -332,6 +371,9 @@ impl Daemon {
                 continue;
             }
             match self.desk.read(&request, now) {
+                Wish::Run { .. } if !self.backlog.is_empty() => {
+                    answers.push((request.id, Answer::Refused(commit::no_room())));
+                }
                 Wish::Run { task, definition } => {
                     let earlier = match &task.idempotency_key {
                         Some(key) => self.store.task_by_key(task.caller.uid, key)?,
@@ -346,16 +388,23 @@ impl Daemon {
         }
         self.turn(events, answers)?;
         for id in ids {
+            // What is still owed is asked anew by the next executor, should we not live to bring it.
+            if self.publisher.owes(id) || self.backlog.owes(id) {
+                continue;
+            }
+            fault::point("request", "answered");
             self.mailbox.done(id)?;
+            fault::point("request", "done");
         }
         Ok(())
     }
 
     fn turn(&mut self, events: Vec<Event>, answers: Vec<(TaskId, Answer)>) -> Result<(), DaemonError> {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut effects = Effects::default();
         for event in events {
             if let Event::Finished(finished) = &event {
+                fault::point("attempt", "finished");
                 self.running.remove(&finished.id);
             }
             self.dispatcher.handle(event, now, &mut effects);
@@ -366,14 +415,13 @@ impl Daemon {
         self.carry_out(effects)
     }
 
-    /// First what must be durable, then the rest.
-    fn carry_out(&mut self, effects: Effects) -> Result<(), DaemonError> {
-        commit::commit(self.store.as_mut(), &effects.changes)?;
-        for action in effects.actions {
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
             match action {
                 Action::Publish(task) => self.publish(&task),
                 Action::Answer(id, answer) => self.publisher.answer(id, answer),
                 Action::Perform { task, definition, purpose } => {
+                    fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
                     let running = Running { cancel: cancel.clone(), reason: Arc::clone(&reason) };
                     self.running.insert(task.id, running);
@@ -399,7 +447,6 @@ impl Daemon {
                 }
             }
         }
-        Ok(())
     }
 
     fn publish(&mut self, task: &Task) {
@@ -434,4 +481,21 @@ impl Daemon {
             "tasks": counts,
         }))
     }
+}
+
+/// A want of descriptors or memory passes; told apart from nothing by `true`.
+fn bear<T: Default>(outcome: Result<T, DaemonError>) -> Result<(T, bool), DaemonError> {
+    match outcome {
+        Ok(done) => Ok((done, false)),
+        Err(DaemonError::Io(error)) if mailbox::is_want(&error) => {
+            tracing::warn!(%error, "something is left for later");
+            Ok((T::default(), true))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

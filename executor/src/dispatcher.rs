@@ -206,8 +206,8 @@ impl Dispatcher {
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, task: &Task, limit: RateLimit) {
-        self.windows.count(&task.caller, &task.tool, limit, task.created_at);
+    pub fn remember_call(&mut self, task: &Task, limit: RateLimit, at: Timestamp) {
+        self.windows.count(&task.caller, &task.tool, limit, at);
     }
 
     /// How many tasks are open, by state.

@@ -10,6 +10,7 @@ pub mod detach;
 pub mod digest;
 pub mod dispatcher;
 pub mod duration;
+pub mod fault;
 pub mod json;
 pub mod layout;
 pub mod log;

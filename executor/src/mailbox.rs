@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use serde::Serialize;
 
+use crate::fault;
 use crate::task::TaskId;
 
 pub mod presence;
@@ -97,7 +98,7 @@ impl Mailbox {
 
     /// Puts a request into the inbox, whole or not at all.
     pub fn post(&self, id: TaskId, request: &impl Serialize) -> io::Result<()> {
-        replace(&self.inbox().join(format!("{id}.json")), &serde_json::to_vec(request)?)
+        replace(&self.inbox().join(format!("{id}.json")), &serde_json::to_vec(request)?, "request")
     }
 
     /// Takes a request back; false if the executor has it already.
@@ -123,29 +124,43 @@ impl Mailbox {
         }
     }
 
-    /// Takes every well-formed request out of the inbox; foreign files are left where they are.
+    /// Takes every well-formed request out of the inbox; foreign files are left where they are, and
+    /// so is what cannot be read for want of descriptors or memory.
     pub fn take_all(&self) -> io::Result<Vec<Taken>> {
         let mut taken = Vec::new();
         for entry in fs::read_dir(self.inbox())? {
             let entry = entry?;
             let Some(id) = request_id(&entry.file_name()) else { continue };
             let claimed = self.taken().join(entry.file_name());
-            let is_ours = entry.metadata().is_ok_and(|found| is_proper(&found));
-            if is_ours && fs::rename(entry.path(), &claimed).is_ok() {
-                taken.push(read_request(id, &claimed));
+            if !entry.metadata().is_ok_and(|found| is_proper(&found)) {
+                continue;
+            }
+            let request = read_request(id, &entry.path());
+            if request.bytes.as_ref().is_err_and(is_want) {
+                break;
+            }
+            if fs::rename(entry.path(), &claimed).is_ok() {
+                taken.push(request);
             }
         }
         taken.sort_by_key(|request| request.id);
+        if !taken.is_empty() {
+            fault::point("requests", "taken");
+        }
         Ok(taken)
     }
 
-    /// The requests that an executor before us took and did not answer.
+    /// The requests that an executor before us took and did not answer. What it did answer, and did
+    /// not bring to its caller, is delivered.
     pub fn left_behind(&self) -> io::Result<Vec<Taken>> {
         let mut left = Vec::new();
         for entry in fs::read_dir(self.taken())? {
             let entry = entry?;
-            if let Some(id) = request_id(&entry.file_name()) {
-                left.push(read_request(id, &entry.path()));
+            let Some(id) = request_id(&entry.file_name()) else { continue };
+            let request = read_request(id, &entry.path());
+            match &request.bytes {
+                Ok(bytes) if serde_json::from_slice::<request::Answer>(bytes).is_ok() => self.deliver(id)?,
+                _ => left.push(request),
             }
         }
         left.sort_by_key(|request| request.id);
@@ -158,18 +173,30 @@ impl Mailbox {
     }
 
     /// Answers a request with something that is no result file.
+    ///
+    /// The answer takes the place of the request before anybody can read it: whoever is killed in
+    /// between, what was refused is never taken up again.
     pub fn answer(&self, id: TaskId, answer: &impl Serialize) -> io::Result<()> {
-        replace(&self.answers().join(format!("{id}.json")), &serde_json::to_vec(answer)?)
+        replace(&self.taken().join(format!("{id}.json")), &serde_json::to_vec(answer)?, "answer")?;
+        self.deliver(id)
+    }
+
+    /// Lets the caller have the answer that stands in the place of its request.
+    fn deliver(&self, id: TaskId) -> io::Result<()> {
+        let name = format!("{id}.json");
+        fs::rename(self.taken().join(&name), self.answers().join(&name))?;
+        fault::point("answer", "delivered");
+        Ok(())
     }
 
     /// Writes or replaces a task's result file; a reader sees the old one or the new one, whole.
     pub fn publish(&self, id: TaskId, text: &str) -> io::Result<()> {
-        replace(&self.result_file(id), text.as_bytes())
+        replace(&self.result_file(id), text.as_bytes(), "result")
     }
 
     /// Writes the data that a task's result file refers to; whole or not at all.
     pub fn put_data(&self, id: TaskId, extension: &str, data: &mut impl io::Read) -> io::Result<()> {
-        replace_with(&self.data_file(id, extension), |file| io::copy(data, file).map(drop))
+        replace_with(&self.data_file(id, extension), "data", |file| io::copy(data, file).map(drop))
     }
 
     /// Whether a task's result file is there, whole and final.
@@ -190,6 +217,12 @@ impl Mailbox {
         }
         Ok(())
     }
+}
+
+/// Whether an error comes from the want of descriptors or memory, and so passes.
+pub(crate) fn is_want(error: &io::Error) -> bool {
+    use nix::libc::{EMFILE, ENFILE, ENOMEM};
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
 }
 
 fn gone(outcome: io::Result<()>) -> io::Result<()> {
@@ -233,17 +266,20 @@ fn read_request(id: TaskId, path: &Path) -> Taken {
 }
 
 /// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with(path, |file| file.write_all(bytes))
+fn replace(path: &Path, bytes: &[u8], what: &str) -> io::Result<()> {
+    replace_with(path, what, |file| file.write_all(bytes))
 }
 
-fn replace_with(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+fn replace_with(path: &Path, what: &str, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", TaskId::new()));
     let written = (|| {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         write(&mut file)?;
-        fs::rename(&temporary, path)
+        fault::point(what, "written");
+        fs::rename(&temporary, path)?;
+        fault::point(what, "renamed");
+        Ok(())
     })();
     if written.is_err() {
         gone(fs::remove_file(&temporary))?;
@@ -298,6 +334,25 @@ mod tests {
         assert!(mailbox.take_all().expect("read").is_empty());
         assert_eq!(mailbox.left_behind().expect("read").len(), 1);
         mailbox.done(taken).expect("done");
+        assert!(mailbox.left_behind().expect("read").is_empty());
+    }
+
+    #[test]
+    fn an_answered_request_is_never_taken_up_again() {
+        let (_folder, mailbox) = mailbox();
+        let (open, answered) = (TaskId::new(), TaskId::new());
+        let answer = request::Answer::SameAs(open);
+        mailbox.post(open, &"x").expect("posted");
+        mailbox.post(answered, &"y").expect("posted");
+        assert_eq!(mailbox.take_all().expect("read").len(), 2);
+        // Killed between the two halves of an answer.
+        let place = mailbox.taken().join(format!("{answered}.json"));
+        replace(&place, &serde_json::to_vec(&answer).expect("JSON"), "answer").expect("written");
+        let left: Vec<_> = mailbox.left_behind().expect("read").iter().map(|request| request.id).collect();
+        assert_eq!(left, [open]);
+        let collected = mailbox.collect_answer(answered).expect("readable").expect("delivered");
+        assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("an answer"), answer);
+        mailbox.answer(open, &answer).expect("answered");
         assert!(mailbox.left_behind().expect("read").is_empty());
     }
 

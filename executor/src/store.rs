@@ -56,8 +56,26 @@ pub enum StoreError {
     Known(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
     Malformed(String),
+    /// What was written is not what is read. Nothing was changed, and a copy is kept.
+    #[error(
+        "the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`: put a \
+         backup in its place, or save what can be read with `sqlite3 {copy} .recover`; moved away, with its \
+         `-wal`, it is begun anew, and the tasks in it are forgotten"
+    )]
+    Damaged { path: String, copy: String, reason: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
+}
+
+impl StoreError {
+    /// Whether there was no room to write: a full disk, a quota, a limit on the size of files.
+    ///
+    /// Nothing was changed, and it may work later. A failed sync is none of these.
+    pub fn is_want_of_room(&self) -> bool {
+        let Self::Engine(rusqlite::Error::SqliteFailure(error, _)) = self else { return false };
+        // SQLite calls only `ENOSPC` a full disk; `EDQUOT` and `EFBIG` are failed writes to it.
+        error.code == rusqlite::ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
+    }
 }
 
 /// The contract of a store.

@@ -1,109 +1,235 @@
 //! Committing: the one write that everything else waits for.
+//!
+//! Where there is no room for it, new tasks are refused at once, and what happens to older ones is
+//! kept in memory until there is: an executor that gave up would not know any more what its tasks
+//! did. After a failed sync nobody knows what is on the disk; that is tried no second time, and the
+//! executor ends without answering.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use rusqlite::ErrorCode;
+use super::{Daemon, DaemonError};
+use crate::code::Code;
+use crate::dispatcher::{Action, Dispatcher, Effects, Event, Failed, Finished, Why};
+use crate::mailbox::request::Answer;
+use crate::runner::{Again, Effect};
+use crate::store::Change;
+use crate::task::{End, ErrorBody, Outcome, Step, Task, TaskId};
 
-use crate::store::{Change, Store, StoreError};
-
-/// How long a full disk may hold everything up. What finishes meanwhile is recorded when there is
-/// room again; an executor that gave up at once would not know any more what its tasks did.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// How often it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// Nothing waits for the record.
+const NO_HURRY: Duration = Duration::from_hours(1);
 
-/// Makes `changes` durable.
-///
-/// Waits while the disk is full, and for nothing else: after a failed sync nobody knows what is on
-/// the disk, so that is tried no second time, and the executor ends without answering.
-pub(super) fn commit(store: &mut dyn Store, changes: &[Change]) -> Result<(), StoreError> {
-    patiently(store, changes, PATIENCE, TRY_AGAIN)
+/// What could not be recorded for want of room, in order; its actions wait with it.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    effects: Effects,
+    tried: Option<Instant>,
 }
 
-fn patiently(store: &mut dyn Store, changes: &[Change], patience: Duration, pause: Duration) -> Result<(), StoreError> {
-    let began = Instant::now();
-    loop {
-        match store.commit(changes) {
-            Err(error) if is_full(&error) && began.elapsed() < patience => {
-                tracing::error!(%error, "the disk with the record of tasks is full; nothing goes on until there is room");
-                std::thread::park_timeout(pause);
-            }
-            outcome => return outcome,
-        }
+impl Backlog {
+    pub(super) fn is_empty(&self) -> bool {
+        self.effects.changes.is_empty()
+    }
+
+    /// Whether the answer to this request waits.
+    pub(super) fn owes(&self, request: TaskId) -> bool {
+        self.effects.actions.iter().any(|action| matches!(action, Action::Answer(id, _) if *id == request))
     }
 }
 
-fn is_full(error: &StoreError) -> bool {
-    match error {
-        StoreError::Engine(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
-        _ => false,
+impl Daemon {
+    /// First what must be durable, then the rest.
+    pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), DaemonError> {
+        if self.backlog.is_empty() {
+            match self.store.commit(&effects.changes) {
+                Ok(()) => {
+                    self.act(effects.actions);
+                    return Ok(());
+                }
+                Err(error) if error.is_want_of_room() => {
+                    tracing::error!(%error, "no room for the record of tasks: new ones are refused until there is");
+                    self.backlog.tried = Some(Instant::now());
+                    refuse_new(&mut self.dispatcher, &mut effects, self.clock.now());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if effects.changes.is_empty() {
+            self.act(effects.actions);
+        } else {
+            self.backlog.effects.changes.append(&mut effects.changes);
+            self.backlog.effects.actions.append(&mut effects.actions);
+        }
+        Ok(())
+    }
+
+    /// Tries again to record what could not be recorded, at most once in [`TRY_AGAIN`].
+    pub(super) fn catch_up_record(&mut self) -> Result<(), DaemonError> {
+        if self.backlog.is_empty() || self.backlog.tried.is_some_and(|at| at.elapsed() < TRY_AGAIN) {
+            return Ok(());
+        }
+        self.backlog.tried = Some(Instant::now());
+        match self.store.commit(&self.backlog.effects.changes) {
+            Ok(()) => {
+                tracing::info!("there is room for the record of tasks again");
+                let actions = std::mem::take(&mut self.backlog.effects).actions;
+                self.act(actions);
+                Ok(())
+            }
+            Err(error) if error.is_want_of_room() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How long nothing need be tried again.
+    pub(super) fn patience_with_record(&self) -> Duration {
+        if self.backlog.is_empty() { NO_HURRY } else { TRY_AGAIN }
+    }
+
+    /// What is not recorded now is not known to the next executor.
+    pub(super) fn last_try_to_record(&mut self) -> Result<(), DaemonError> {
+        self.backlog.tried = None;
+        self.catch_up_record()?;
+        if !self.backlog.is_empty() {
+            let changes = self.backlog.effects.changes.len();
+            tracing::error!(changes, "the executor ends, and there was no room to record the last of what happened");
+        }
+        Ok(())
+    }
+}
+
+/// What a caller is told while there is no room.
+pub(super) fn no_room() -> ErrorBody {
+    ErrorBody::new(Code::Throttled, "the disk with the record of tasks is full")
+        .hint("nothing was done; run it again when there is room: `agent-magic-tool executor status` names the log beside the record")
+}
+
+/// Takes the tasks that `effects` would have accepted out of the dispatcher, and out of `effects` all
+/// that is about them; what is left is about older tasks, and answers.
+fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
+    let accepted = |change: &Change| match change {
+        Change::Accept(task) => Some((**task).clone()),
+        Change::Move(_) => None,
+    };
+    let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
+    let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
+    let started: HashSet<_> = effects.changes.iter().filter_map(start).collect();
+    // Those that wait go first, so that the places of the others are for older tasks.
+    let (running, waiting): (Vec<_>, Vec<_>) = new.iter().partition(|task| started.contains(&task.id));
+    for task in waiting {
+        let event = Event::CancelAsked { request: task.id, task: task.id, uid: task.caller.uid };
+        dispatcher.handle(event, now, effects);
+    }
+    for task in running {
+        let end = End { at: now, outcome: Outcome::Error(no_room()), meta: serde_json::Map::new() };
+        let failed = Failed { end, why: Why::Cancelled, again: Again::Never, effect: Effect::None };
+        let event = Event::Finished(Box::new(Finished { id: task.id, attempt: 1, result: Err(failed) }));
+        dispatcher.handle(event, now, effects);
+    }
+    effects.changes.retain(|change| match change {
+        Change::Accept(task) => !ids.contains(&task.id),
+        Change::Move(step) => !ids.contains(&step.id),
+    });
+    effects.actions.retain(|action| match action {
+        Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
+        Action::Answer(request, _) => !ids.contains(request),
+        Action::Interrupt(id, _) => !ids.contains(id),
+    });
+    for action in &mut effects.actions {
+        if let Action::Answer(_, answer) = action
+            && matches!(&**answer, Answer::SameAs(id) if ids.contains(id))
+        {
+            **answer = Answer::Refused(no_room());
+        }
+    }
+    effects.actions.extend(new.iter().map(|task| Action::Answer(task.id, Box::new(Answer::Refused(no_room())))));
+}
+
+fn start(change: &Change) -> Option<TaskId> {
+    match change {
+        Change::Move(step) if step.step == Step::Start => Some(step.id),
+        Change::Move(_) | Change::Accept(_) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Recorded;
-    use crate::store::memory::MemoryStore;
-    use crate::task::{Task, TaskId};
-    use jiff::Timestamp;
+    use crate::config::Config;
+    use crate::dispatcher::{Admission, Limits};
+    use crate::store::{Store as _, StoreError, memory::MemoryStore};
     use rusqlite::ffi;
+    use std::sync::Arc;
 
-    /// Fails so many times with this code of SQLite's, then works.
-    struct Failing {
-        code: i32,
-        times: u32,
-        store: MemoryStore,
+    #[test]
+    fn only_a_want_of_room_is_waited_out() {
+        let is_waited_out = |code| {
+            let error: StoreError = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into();
+            error.is_want_of_room()
+        };
+        assert!(is_waited_out(ffi::SQLITE_FULL) && is_waited_out(ffi::SQLITE_IOERR_WRITE));
+        assert!(!is_waited_out(ffi::SQLITE_IOERR_FSYNC), "a failed sync is final");
+        assert!(!is_waited_out(ffi::SQLITE_CORRUPT) && !is_waited_out(ffi::SQLITE_BUSY));
     }
 
-    impl Store for Failing {
-        fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-            if self.times == 0 {
-                return self.store.commit(changes);
-            }
-            self.times -= 1;
-            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(self.code), None).into())
-        }
-
-        fn open_tasks(&self) -> Result<Vec<Task>, StoreError> {
-            self.store.open_tasks()
-        }
-
-        fn task(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-            self.store.task(id)
-        }
-
-        fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError> {
-            self.store.task_by_key(uid, key)
-        }
-
-        fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
-            self.store.ended_since(since)
-        }
-
-        fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
-            self.store.story(id)
-        }
-
-        fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
-            self.store.forget(before)
-        }
-    }
-
-    fn tried(code: i32, times: u32, patience: Duration) -> (bool, u32) {
-        let mut store = Failing { code, times, store: MemoryStore::default() };
-        let task = crate::store::contract::task(None);
-        let outcome = patiently(&mut store, &[Change::Accept(Box::new(task.clone()))], patience, Duration::ZERO);
-        assert_eq!(store.task(task.id).expect("read").is_some(), outcome.is_ok());
-        (outcome.is_ok(), times - store.times)
+    fn admitted(key: Option<&str>) -> (TaskId, Event) {
+        let definition = serde_json::json!({"description": "x", "input": {}, "run": {"process": {"argv": ["true"]}}});
+        let definition = Arc::new(serde_json::from_value(definition).expect("a definition"));
+        let task = crate::store::contract::task(key);
+        (task.id, Event::Admitted(Box::new(Admission { task, definition, earlier: None })))
     }
 
     #[test]
-    fn only_a_full_disk_is_waited_for_and_not_for_ever() {
-        let long = Duration::from_mins(1);
-        assert_eq!(tried(ffi::SQLITE_FULL, 3, long), (true, 3));
-        assert_eq!(tried(ffi::SQLITE_FULL, 1, Duration::ZERO), (false, 1));
-        assert_eq!(tried(ffi::SQLITE_IOERR_FSYNC, 3, long), (false, 1), "a failed sync is final");
-        assert_eq!(tried(ffi::SQLITE_CORRUPT, 3, long), (false, 1));
+    fn what_is_refused_for_want_of_room_is_as_if_it_had_never_been_and_older_tasks_go_on() {
+        let now = jiff::Timestamp::from_second(1_700_000_100).expect("a time");
+        let mut dispatcher = Dispatcher::new(Limits { concurrency: 2, ..Limits::of(&Config::default().executor) });
+        let mut store = MemoryStore::default();
+        let mut effects = Effects::default();
+        let older: Vec<_> = (0..3).map(|_| admitted(None)).collect();
+        let ids: Vec<_> = older.iter().map(|(id, _)| *id).collect();
+        for (_, event) in older {
+            dispatcher.handle(event, now, &mut effects);
+        }
+        store.commit(&effects.changes).expect("committed");
+        assert_eq!(dispatcher.running(), 2);
+
+        // One ends, and two that are new come: one starts, the other waits; a third is the same as one.
+        let mut effects = Effects::default();
+        let end = End { at: now, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
+        let first = Finished { id: ids[0], attempt: 1, result: Ok(end.clone()) };
+        let second = Finished { id: ids[1], attempt: 1, result: Ok(end) };
+        dispatcher.handle(Event::Finished(Box::new(first)), now, &mut effects);
+        dispatcher.handle(Event::Finished(Box::new(second)), now, &mut effects);
+        let new = [admitted(Some("k")), admitted(None), admitted(Some("k"))];
+        let new_ids = [new[0].0, new[1].0, new[2].0];
+        for (_, event) in new {
+            dispatcher.handle(event, now, &mut effects);
+        }
+        refuse_new(&mut dispatcher, &mut effects, now);
+
+        let refused: HashSet<_> = effects
+            .actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Answer(id, answer) => {
+                    assert!(matches!(&**answer, Answer::Refused(error) if error.code == Code::Throttled), "{answer:?}");
+                    Some(*id)
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(refused, HashSet::from(new_ids));
+        store.commit(&effects.changes).expect("what is left can be recorded by itself");
+        for id in new_ids {
+            assert_eq!(store.task(id).expect("read"), None);
+        }
+        assert_eq!(store.open_tasks().expect("read").iter().map(|task| task.id).collect::<Vec<_>>(), [ids[2]]);
+        assert_eq!(dispatcher.running(), 1, "the older one has its place");
+        let (id, again) = admitted(Some("k"));
+        let mut effects = Effects::default();
+        dispatcher.handle(again, now, &mut effects);
+        assert!(matches!(&effects.changes[0], Change::Accept(task) if task.id == id), "its key is free again");
     }
 }

@@ -63,6 +63,13 @@ impl Publisher {
         self.late.clear();
     }
 
+    /// Whether something about `id` could not be written yet.
+    pub(super) fn owes(&self, id: TaskId) -> bool {
+        self.late.iter().any(|late| match late {
+            Late::Result(late) | Late::Answer(late, _) => *late == id,
+        })
+    }
+
     pub(super) fn is_behind(&self) -> bool {
         !self.late.is_empty()
     }
@@ -76,7 +83,9 @@ impl Publisher {
         let mut late = std::mem::take(&mut self.late).into_iter();
         while let Some(next) = late.next() {
             let written = match &next {
-                Late::Result(id) => store.task(*id)?.map_or(Ok(()), |task| self.write(&task)),
+                Late::Result(id) => {
+                    store.task(*id)?.map_or(Ok(()), |task| self.write(&task)).and_then(|()| self.mailbox.done(*id))
+                }
                 Late::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
             if let Err(error) = written {
@@ -170,7 +179,7 @@ mod tests {
         let mut store = MemoryStore::default();
         store.commit(&[Change::Accept(Box::new(accepted.clone()))]).expect("committed");
         fs::remove_dir(mailbox.results()).expect("removed");
-        fs::remove_dir(mailbox.root().join("answers")).expect("removed");
+        fs::remove_dir(mailbox.root().join("taken")).expect("removed");
         publisher.publish(&accepted);
         publisher.answer(accepted.id, Box::new(Answer::SameAs(accepted.id)));
         let queued = Move {

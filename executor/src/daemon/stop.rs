@@ -4,6 +4,8 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use nix::libc;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Daemon, DaemonError, Wake};
@@ -12,6 +14,13 @@ use crate::dispatcher::Event;
 /// How long an interrupted attempt may take to report: a program has two seconds to end when it is
 /// asked to, and two more to die when it is not asked any more.
 pub(super) const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// A file that may grow no further is an error for who writes it, and not the end of the process.
+pub(super) fn outlive_file_limits(runtime: &Runtime) -> io::Result<()> {
+    let _inside = runtime.enter();
+    // Not ignored but heard, which programs that we start do not inherit.
+    signal(SignalKind::from_raw(libc::SIGXFSZ)).map(drop)
+}
 
 impl Daemon {
     /// SIGTERM and SIGINT ask for the end; asked again, it comes without the grace.
@@ -46,11 +55,14 @@ impl Daemon {
         let mut deadline = Instant::now() + grace;
         let mut interrupted = false;
         while self.dispatcher.running() > 0 {
-            match woken.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            self.catch_up_record()?;
+            let patience = deadline.saturating_duration_since(Instant::now());
+            match woken.recv_timeout(patience.min(self.patience_with_record())) {
                 Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
                 Ok(Wake::Look) => {}
                 Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
                 Ok(Wake::Stop) => {}
+                Err(_) if Instant::now() < deadline => {}
                 Err(_) if interrupted => {
                     tracing::warn!(running = self.dispatcher.running(), "attempts did not report their end");
                     break;
@@ -62,6 +74,6 @@ impl Daemon {
                 }
             }
         }
-        Ok(())
+        self.last_try_to_record()
     }
 }

@@ -21,8 +21,13 @@ impl Daemon {
     /// nobody needs. A file that cannot be removed is met again the next time.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
         let oldest = before_now(self.keep);
-        for id in self.store.forget(oldest)? {
-            log_failure("a forgotten task's files could not be removed", self.forget(id));
+        match self.store.forget(oldest) {
+            Err(error) if error.is_want_of_room() => tracing::warn!(%error, "old tasks could not be forgotten"),
+            forgotten => {
+                for id in forgotten? {
+                    log_failure("a forgotten task's files could not be removed", self.forget(id));
+                }
+            }
         }
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
         self.remove_orphans(SystemTime::now())
@@ -45,7 +50,8 @@ impl Daemon {
             }
         }
         if !self.publisher.is_behind() {
-            self.presence.mark_restored()?;
+            // Not marked, the next executor restores everything once more.
+            log_failure("the mailbox could not be marked as restored", self.presence.mark_restored());
         }
         self.remove_unused_data()
     }

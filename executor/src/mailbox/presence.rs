@@ -72,7 +72,7 @@ impl Mailbox {
         let lock = open(&self.lock_file())?;
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
             Ok(_) => {
-                super::replace(&self.identity_file(), &serde_json::to_vec(identity)?)?;
+                super::replace(&self.identity_file(), &serde_json::to_vec(identity)?, "identity")?;
                 Ok(Some(Presence { lock, path: self.lock_file() }))
             }
             Err(nix::Error::EACCES | nix::Error::EAGAIN) => Ok(None),

@@ -1,23 +1,36 @@
 //! The store in one SQLite file: write-ahead log, `synchronous=FULL`, one transaction for each commit.
+//!
+//! What an executor before us wrote and did not live to sync is read back by the next one, from the
+//! memory of the machine: before anything is said on the strength of it, it is made durable. A damaged
+//! file is never mended or replaced here: that is for a human to decide, `sqlite/damage.rs`.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use damage::Damage;
+
 use super::{Change, Move, Recorded, Store, StoreError};
+use crate::fault;
 use crate::task::{Task, TaskId};
+
+mod damage;
 
 /// The schema that this version writes; kept in the file's `user_version`.
 const SCHEMA: i64 = 1;
 
+/// Brings the log into the file, and leaves it empty.
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
+    path: PathBuf,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -28,10 +41,17 @@ impl From<rusqlite::Error> for StoreError {
 
 impl SqliteStore {
     /// Opens the store at `path`, creating it and its folder (mode 0700) if they are not there.
+    ///
+    /// What can be read when this returns is durable.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(StoreError::Folder)?;
         }
+        let damage = Damage::of(path);
+        damage.report(Self::open_sound(path, damage.expects_it()))
+    }
+
+    fn open_sound(path: &Path, check: bool) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -41,17 +61,43 @@ impl SqliteStore {
         if found > SCHEMA {
             return Err(StoreError::Newer { found, known: SCHEMA });
         }
-        if found == 0 {
+        if found < SCHEMA {
             connection.execute_batch(include_str!("../../migrations/1.sql"))?;
         }
-        Ok(Self { connection })
+        if check {
+            damage::check(&connection)?;
+        }
+        // Writes what lies in the log into the file and syncs that: the log itself may have been
+        // written without a sync, or its sync may have failed, and the next sync would not tell.
+        connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    /// Whether the log could be brought into the file.
+    fn shorten_log(&self) -> bool {
+        matches!(self.connection.query_row(CHECKPOINT, [], |row| row.get::<_, i64>(0)), Ok(0))
     }
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM tasks WHERE {condition}");
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        let rows = statement.query_map(parameters, columns)?;
-        rows.map(|row| task(row?)).collect()
+        let read = || {
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let rows = statement.query_map(parameters, columns)?;
+            rows.map(|row| task(row?)).collect()
+        };
+        Damage::of(&self.path).report(read())
+    }
+
+    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for change in changes {
+            match change {
+                Change::Accept(task) => accept(&transaction, task)?,
+                Change::Move(step) => move_on(&transaction, step)?,
+            }
+        }
+        fault::point("commit", "inside");
+        Ok(transaction.commit()?)
     }
 }
 
@@ -60,14 +106,15 @@ impl Store for SqliteStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for change in changes {
-            match change {
-                Change::Accept(task) => accept(&transaction, task)?,
-                Change::Move(step) => move_on(&transaction, step)?,
-            }
-        }
-        Ok(transaction.commit()?)
+        fault::point("commit", "before");
+        let written = match self.write(changes) {
+            // What the log holds may fit the file itself, and the log begins anew.
+            Err(error) if error.is_want_of_room() && self.shorten_log() => self.write(changes),
+            outcome => outcome,
+        };
+        Damage::of(&self.path).report(written)?;
+        fault::point("commit", "after");
+        Ok(())
     }
 
     fn open_tasks(&self) -> Result<Vec<Task>, StoreError> {
@@ -234,5 +281,85 @@ mod tests {
         let path = folder.path().join("tasks.db");
         SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
         assert!(matches!(SqliteStore::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    }
+
+    /// Copies the files of the store at `from`, which is open, as a loss of power would leave them.
+    fn copy(from: &Path, to: &Path, log: &[u8]) {
+        fs::copy(from, to).expect("copied");
+        fs::write(to.with_extension("db-wal"), log).expect("written");
+    }
+
+    #[test]
+    fn whatever_is_torn_off_the_last_commit_the_earlier_ones_are_whole() {
+        const COMMITS: usize = 5;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let mut store = SqliteStore::open(&path).expect("it opens");
+        let read_log = || fs::read(path.with_extension("db-wal")).unwrap_or_default();
+        let (mut ids, mut logs) = (Vec::new(), Vec::new());
+        for _ in 0..COMMITS {
+            let task = super::super::contract::task(None);
+            ids.push(task.id);
+            store.commit(&[Change::Accept(Box::new(task))]).expect("committed");
+            logs.push(read_log());
+        }
+        let (before, whole) = (logs[COMMITS - 2].len(), &logs[COMMITS - 1]);
+        assert!(before < whole.len());
+        let step = if std::env::var_os("AGENT_MAGIC_TOOL_FAULTS").is_some() { 1 } else { 397 };
+        for (number, length) in (before..whole.len()).step_by(step).enumerate() {
+            let torn = folder.path().join(format!("torn-{number}.db"));
+            copy(&path, &torn, &whole[..length]);
+            let read = SqliteStore::open(&torn).expect("it opens");
+            for id in &ids[..COMMITS - 1] {
+                assert!(read.task(*id).expect("read").is_some(), "torn at {length} of {}", whole.len());
+            }
+            assert!(read.task(ids[COMMITS - 1]).expect("read").is_none(), "half a commit is none");
+            damage::check(&read.connection).expect("it is whole");
+        }
+    }
+
+    #[test]
+    fn what_was_never_synced_is_in_the_file_itself_once_it_was_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let task = super::super::contract::task(None);
+        let mut store = SqliteStore::open(&path).expect("it opens");
+        store.commit(&[Change::Accept(Box::new(task.clone()))]).expect("committed");
+        let left = folder.path().join("left.db");
+        copy(&path, &left, &fs::read(path.with_extension("db-wal")).expect("a log"));
+        let next = SqliteStore::open(&left).expect("it opens");
+        let without_log = folder.path().join("alone.db");
+        copy(&left, &without_log, b"");
+        drop(next);
+        assert_eq!(SqliteStore::open(&without_log).and_then(|store| store.open_tasks()).expect("read"), [task]);
+    }
+
+    #[test]
+    fn a_damaged_store_is_told_kept_and_never_begun_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let mut store = SqliteStore::open(&path).expect("it opens");
+        for _ in 0..20 {
+            store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
+        }
+        drop(store);
+        let sound = fs::read(&path).expect("a file");
+        for place in [0, 17, 100, 5_000, sound.len() / 2] {
+            let mut bytes = sound.clone();
+            bytes[place..(place + 64).min(sound.len())].fill(0xa5);
+            fs::write(&path, &bytes).expect("written");
+            for _ in 0..2 {
+                let opened = SqliteStore::open(&path).and_then(|store| store.open_tasks());
+                match opened {
+                    Ok(tasks) => assert_eq!(tasks.len(), 20, "at {place}"),
+                    Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {place}"),
+                    Err(StoreError::Newer { .. }) => {}
+                    Err(other) => panic!("at {place}: {other:?}"),
+                }
+            }
+        }
+        let copies = fs::read_dir(folder.path()).expect("a folder").flatten();
+        let copies = copies.filter(|entry| entry.file_name().to_string_lossy().contains(".corrupt-")).count();
+        assert_eq!(copies, 1, "one copy, however often it is tried");
     }
 }

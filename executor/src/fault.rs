@@ -1,0 +1,44 @@
+//! Faults on purpose: named points at which a test kills the process.
+//!
+//! `AGENT_MAGIC_TOOL_FAULT=commit.before:kill:2` kills the process, as the kernel would for want of
+//! memory, when it passes the point `commit.before` for the second time. In a release build a point
+//! is nothing, and nobody reads the variable.
+
+/// The moment `stage` of what happens to `what`; its name is `what.stage`.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub fn point(_what: &str, _stage: &str) {}
+
+/// The moment `stage` of what happens to `what`; its name is `what.stage`.
+#[cfg(debug_assertions)]
+pub fn point(what: &str, stage: &str) {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static PASSED: AtomicU32 = AtomicU32::new(0);
+
+    let Some(plan) = plan() else { return };
+    if plan.point.split_once('.') == Some((what, stage)) && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == plan.nth {
+        nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::Signal::SIGKILL)
+            .expect("a process may kill itself");
+    }
+}
+
+#[cfg(debug_assertions)]
+struct Plan {
+    point: String,
+    nth: u32,
+}
+
+#[cfg(debug_assertions)]
+fn plan() -> Option<&'static Plan> {
+    static PLAN: std::sync::OnceLock<Option<Plan>> = std::sync::OnceLock::new();
+    PLAN.get_or_init(|| parse(&std::env::var("AGENT_MAGIC_TOOL_FAULT").ok()?)).as_ref()
+}
+
+#[cfg(debug_assertions)]
+fn parse(text: &str) -> Option<Plan> {
+    let mut parts = text.split(':');
+    let point = parts.next()?.to_owned();
+    let is_kill = parts.next()? == "kill";
+    let nth = parts.next()?.parse().ok()?;
+    is_kill.then_some(Plan { point, nth })
+}

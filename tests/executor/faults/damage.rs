@@ -1,0 +1,126 @@
+//! Flipped bytes in every file: told or mended, never a panic, and never an empty start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use executor::store::Store as _;
+use executor::store::sqlite::SqliteStore;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::oracle::{Class, Oracle};
+use super::size;
+use crate::world::{Ran, until};
+
+const TASKS: usize = 6;
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp");
+    assert!(copied.success());
+}
+
+/// A whole run of commands over a damaged world; how `run` ended.
+fn call_all(oracle: &Oracle, id: &str, case: &str) -> Ran {
+    let ran = oracle.world.run(&["run", "read", "name=after"]);
+    for ran in [
+        &ran,
+        &oracle.world.run(&["list", "--format=names"]),
+        &oracle.world.run(&["read", id]),
+        &oracle.world.run(&["wait", id, "--timeout=10s"]),
+        &oracle.world.run(&["executor", "status"]),
+    ] {
+        assert!((0..=7).contains(&ran.exit), "{case}: {ran}");
+        assert!(!ran.stderr.contains("panicked"), "{case}: {ran}");
+    }
+    ran
+}
+
+#[test]
+fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
+    let mut oracle = Oracle::new();
+    let ids: Vec<_> = (0..TASKS).map(|number| oracle.accept(Class::ALL[number % 3], &json!({}))).collect();
+    oracle.until_final();
+    assert_eq!(oracle.world.run(&["list", "--format=names"]).exit, 0);
+    oracle.world.kill_executor();
+    oracle.rest();
+    let record = oracle.record();
+    let log = record.with_extension("db-wal");
+    let result = oracle.world.mailbox().join(format!("results/result-{}.json", ids[0]));
+    let files: Vec<PathBuf> = vec![
+        record.clone(),
+        log,
+        result,
+        oracle.world.mailbox().join("executor.json"),
+        oracle.world.home().join(".cache/agent-magic-tool/listing.json"),
+    ];
+    let kept = tempfile::tempdir().expect("a folder");
+    for (folder, name) in [(oracle.world.home(), "home"), (oracle.world.mailbox(), "mailbox")] {
+        copy(&folder, &kept.path().join(name));
+    }
+    let lengths: Vec<_> = files.iter().map(|file| fs::metadata(file).map_or(0, |found| found.len())).collect();
+    for (file, length) in files.into_iter().zip(lengths) {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(length > 0, "{name} is empty");
+        let length = usize::try_from(length).expect("small");
+        let flips = if name.starts_with("tasks") { size(6, 200) } else { size(2, 50) };
+        for flip in 0..flips {
+            let place = if flip == 0 { 0 } else { (length / flips) * flip + flip * 7 % 64 };
+            for folder in [oracle.world.home(), oracle.world.mailbox()] {
+                let name = folder.file_name().expect("a name").to_owned();
+                fs::remove_dir_all(&folder).expect("removed");
+                copy(&kept.path().join(name), &folder);
+            }
+            let mut bytes = fs::read(&file).expect("a file");
+            let place = place.min(bytes.len() - 1);
+            bytes[place] ^= 0xff;
+            fs::write(&file, bytes).expect("written");
+            let case = format!("{name} at {place} of {length}");
+            let ran = call_all(&oracle, &ids[0], &case);
+            oracle.world.kill_executor();
+            let logged = fs::read_to_string(oracle.world.log()).unwrap_or_default();
+            assert!(!logged.contains("the executor failed"), "{case}: {logged}");
+            if ran.exit == 0 {
+                // Torn off the log, the last commits are lost, as after a loss of power; the earlier ones are not.
+                let store = SqliteStore::open(&record).expect("a whole record");
+                let ended = store.ended_since(Timestamp::UNIX_EPOCH).expect("read").len();
+                let open = store.open_tasks().expect("read").len();
+                assert!(name.ends_with("-wal") || ended + open > TASKS, "{case}: {ended} and {open} are left");
+            } else {
+                assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {ran}");
+                assert!(ran.stderr.contains("damaged") || ran.stderr.contains("newer version"), "{case}: {ran}");
+                if ran.stderr.contains("damaged") {
+                    let entries = fs::read_dir(record.parent().expect("a folder")).expect("a folder").flatten();
+                    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+                    assert!(names.any(|name| name.contains(".corrupt-")), "{case}: a copy is kept");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_request_is_refused() {
+    let oracle = Oracle::new();
+    assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
+    let mailbox = executor::mailbox::Mailbox::open(&oracle.world.mailbox()).expect("a mailbox");
+    let request = json!({"v": 1, "ask": {"run": {"tool": "once", "input": {"name": "x"}}}}).to_string();
+    for place in (0..request.len()).step_by(size(7, 1)) {
+        let mut bytes = request.clone().into_bytes();
+        bytes[place] ^= 0x80;
+        let id = executor::task::TaskId::new();
+        let hidden = mailbox.inbox().join(".written");
+        fs::write(&hidden, bytes).expect("written");
+        fs::set_permissions(&hidden, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+        fs::rename(&hidden, mailbox.inbox().join(format!("{id}.json"))).expect("posted");
+        let mut answer = None;
+        until("it is answered", || {
+            answer = mailbox.collect_answer(id).expect("read");
+            answer.is_some()
+        });
+        let answer = String::from_utf8(answer.expect("an answer")).expect("a text");
+        assert!(answer.contains("refused"), "at {place}: {answer}");
+    }
+    assert!(oracle.effects().is_empty());
+    oracle.judge();
+}
