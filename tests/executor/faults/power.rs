@@ -23,7 +23,9 @@ fn world() -> (Oracle, Disk) {
     let oracle = Oracle::new();
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     assert_eq!(oracle.world.run(&["executor", "stop"]).exit, 0);
-    let folder = oracle.record().parent().expect("a folder").to_owned();
+    let record = oracle.record();
+    until("its record is closed", || !record.with_extension("db-wal").exists());
+    let folder = record.parent().expect("a folder").to_owned();
     let disk = Disk::under(&folder);
     (oracle, disk)
 }
