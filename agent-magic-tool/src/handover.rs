@@ -39,11 +39,7 @@ pub(crate) fn ask(places: &Places, mailbox: &Mailbox, ask: Ask) -> Result<Reply,
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")
     })?;
-    let reply = wait_for(id, places, mailbox);
-    if reply.is_err() {
-        mailbox.withdraw(id);
-    }
-    reply
+    wait_for(id, places, mailbox)
 }
 
 fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {
@@ -65,7 +61,7 @@ fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Err
             return Ok(Reply::Answer(answer));
         }
         if Instant::now() >= look_for_executor {
-            launch.ensure()?;
+            launch.ensure().map_err(|error| give_up(error, id, mailbox))?;
             look_for_executor = Instant::now() + LOOK_FOR_EXECUTOR;
         }
         let waited = patience.waited();
@@ -83,4 +79,14 @@ fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Err
         }
         patience.pause(None);
     }
+}
+
+/// Takes the request back; where that is too late, the error says so.
+fn give_up(error: Error, id: TaskId, mailbox: &Mailbox) -> Error {
+    if mailbox.withdraw(id) {
+        return error;
+    }
+    error
+        .detail("id", id.to_string())
+        .hint("an executor had taken the request before it ended, and may have accepted it: agent-magic-tool tasks")
 }

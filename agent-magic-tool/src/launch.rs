@@ -43,7 +43,8 @@ impl<'a> Launch<'a> {
     /// Whether an executor is in office; if not, one is on its way when this returns.
     pub(crate) fn ensure(&mut self) -> Result<bool, Error> {
         if self.in_office()? {
-            self.guard = None;
+            // If it ends later, that is no failure to start.
+            (self.guard, self.started) = (None, None);
             return Ok(true);
         }
         if let Some(started) = &mut self.started {

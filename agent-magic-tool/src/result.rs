@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use executor::code::{Code, Exit};
 use executor::mailbox::Mailbox;
 use executor::task::{State, TaskId};
-use notify::{RecursiveMode, Watcher as _};
+use notify::{EventKindMask, RecursiveMode, Watcher as _};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -157,11 +157,13 @@ impl Watch {
     fn on(mailbox: &Mailbox) -> Option<Self> {
         // One event waiting is as good as many.
         let (sender, events) = std::sync::mpsc::sync_channel(1);
-        let mut watcher = notify::recommended_watcher(move |_| {
+        // Reading is an event too: with all of them, every look would ask for the next.
+        let config = notify::Config::default().with_event_kinds(EventKindMask::MODIFY_NAME);
+        let handler = move |_| {
             // Full is as good as sent, and a receiver that is gone needs nothing.
             if sender.try_send(()).is_ok() {}
-        })
-        .ok()?;
+        };
+        let mut watcher = notify::RecommendedWatcher::new(handler, config).ok()?;
         watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive).ok()?;
         Some(Self { events, _watcher: watcher })
     }

@@ -34,6 +34,16 @@ fn running_out_of_time_is_no_error() {
 }
 
 #[test]
+fn waiting_costs_no_time_of_the_processor() {
+    let world = world();
+    let id = world.start("sleep", &json!({"s": 60}));
+    let script = format!("TIMEFORMAT='%U %S'; time '{}' wait {id} --timeout=2s >/dev/null", crate::world::PROGRAM);
+    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    let spent: f64 = ran.stderr.split_whitespace().map(|seconds| seconds.parse::<f64>().expect("seconds")).sum();
+    assert!(spent < 0.5, "two seconds of waiting took {spent} s of work: {ran}");
+}
+
+#[test]
 fn a_failed_task_says_what_happened() {
     let world = world();
     let id = world.start("fail", &json!({}));
