@@ -211,6 +211,11 @@ fn wrong_usage_says_how_to_go_on() {
     --- stderr
     {"error":{"code":"usage","message":"unexpected argument '--imput' found","hint":"did you mean `--input`?"}}
     "#);
+    assert_snapshot!(world.run(&["run", "echo", r#"{"text": "a=b"}"#]), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"the input stands where a single field would","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
+    "#);
     assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
     exit: 2
     --- stderr

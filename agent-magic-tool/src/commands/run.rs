@@ -149,6 +149,12 @@ fn lost_its_quotes(text: &str) -> bool {
 }
 
 fn read_field(field: &str, request: &mut Run) -> Result<(), Error> {
+    if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
+        return Err(Error::usage("the input stands where a single field would").hint(format!(
+            "put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
+            request.tool
+        )));
+    }
     let Some((key, text)) = field.split_once('=') else {
         let hint = if field.contains(['{', '}', '"', ':']) {
             PIPE_IT.replace("NAME", &request.tool)
