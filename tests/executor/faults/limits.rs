@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::oracle::{Class, Oracle};
 use super::size;
+use crate::world::until;
 
 #[test]
 fn with_hardly_any_descriptors_nothing_is_lost_and_the_executor_lives() {
@@ -27,6 +28,10 @@ fn with_hardly_any_descriptors_nothing_is_lost_and_the_executor_lives() {
     oracle.until_final();
     executor.kill().expect("killed");
     executor.wait().expect("it ended");
+    // What it had no descriptors to put away, its successor does.
+    assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
+    let taken = oracle.world.mailbox().join("taken");
+    until("everything is put away", || fs::read_dir(&taken).expect("a folder").next().is_none());
     let ends = oracle.judge();
     assert!(ends.values().sum::<usize>() > 0, "{ends:?}");
 }
