@@ -111,6 +111,8 @@ async fn killed_at_a_random_moment_every_task_ends_and_none_that_must_not_ran_tw
         *ends.entry(format!("{kind} {status}")).or_default() += 1;
         let told = format!("{kind} {name} happened {times} times, killed after {moments:?}: {file}");
         match (*kind, status) {
+            // One that saw three executors die is not tried a fourth time: it might be what kills them.
+            ("idempotent" | "readonly", "unknown") => assert_eq!(file["_meta"]["attempts"], 3, "{told}"),
             ("idempotent" | "readonly", _) => assert!(status == "succeeded" && times >= 1, "{told}"),
             (_, "succeeded") => assert_eq!(times, 1, "{told}"),
             // The far side may refuse one under so many at once; then it did not happen.
