@@ -4,6 +4,7 @@ use std::io;
 
 use executor::code::{Code, Exit};
 use executor::config::ConfigError;
+use executor::log::chain;
 use executor::mailbox::MailboxError;
 use executor::places::Homeless;
 use executor::secret::SecretError;
@@ -82,10 +83,4 @@ impl From<SecretError> for Error {
         let failure = executor::runner::Failure::from(error);
         Self(Box::new(executor::perform::error_body(failure)))
     }
-}
-
-/// An error and everything that caused it, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

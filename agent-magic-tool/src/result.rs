@@ -123,9 +123,6 @@ pub(crate) fn wait_for(
     let mut patience = Patience::new(LONGEST_PAUSE);
     let mut watch = None;
     loop {
-        for file in files.iter_mut().filter(|file| !file.is_final()) {
-            *file = ResultFile::read(mailbox, file.id)?;
-        }
         let is_over = match until {
             Until::All => files.iter().all(ResultFile::is_final),
             Until::Any => files.iter().any(ResultFile::is_final),
@@ -135,14 +132,17 @@ pub(crate) fn wait_for(
         }
         if patience.waited() < WITHOUT_WATCH {
             patience.pause(deadline);
-            continue;
+        } else {
+            nudge()?;
+            match &watch {
+                // Looks once more before it waits: something may have happened until the watch stood.
+                None => watch = Some(Watch::on(mailbox)),
+                Some(Some(watch)) => watch.pause(deadline),
+                Some(None) => patience.pause(deadline),
+            }
         }
-        nudge()?;
-        match &watch {
-            // Looks once more before it waits: something may have happened until the watch stood.
-            None => watch = Some(Watch::on(mailbox)),
-            Some(Some(watch)) => watch.pause(deadline),
-            Some(None) => patience.pause(deadline),
+        for file in files.iter_mut().filter(|file| !file.is_final()) {
+            *file = ResultFile::read(mailbox, file.id)?;
         }
     }
 }

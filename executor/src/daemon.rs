@@ -28,6 +28,7 @@ use crate::clock;
 use crate::desk::{Desk, Wish};
 use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits};
 use crate::fault;
+use crate::log;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
@@ -208,7 +209,7 @@ impl Daemon {
             Ok(ended)
         });
         if let Err(error) = &outcome {
-            tracing::error!(error = chain(error), "the executor cannot go on");
+            tracing::error!(error = log::chain(error), "the executor cannot go on");
         }
         self.ended.cancel();
         self.tracker.close();
@@ -494,9 +495,4 @@ fn bear<T: Default>(outcome: Result<T, DaemonError>) -> Result<(T, bool), Daemon
         }
         Err(error) => Err(error),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

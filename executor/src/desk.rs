@@ -68,12 +68,7 @@ impl Desk {
         let mut sent = Map::new();
         if task.state == State::Running {
             if let Some(definition) = &definition {
-                let order = Order {
-                    id: task.id.to_string(),
-                    attempt: task.attempt,
-                    input: task.input.clone(),
-                    caller_folder: task.caller.folder.clone(),
-                };
+                let order = perform::order(task, task.input.clone());
                 sent = perform::sent(definition, &order, &self.config);
                 let is_read = |name: &&SubtoolName| {
                     self.catalog

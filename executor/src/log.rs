@@ -43,6 +43,12 @@ pub fn start(to: To<'_>, filter: &str) -> Result<(), LogError> {
     Ok(())
 }
 
+/// An error and what caused it, on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 fn open(path: &Path) -> io::Result<File> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
     if fs::metadata(path).is_ok_and(|found| found.len() > LARGEST) {

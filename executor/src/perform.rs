@@ -53,7 +53,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn work(&self, definition: &Definition) -> Result<End, Failed> {
         let (started, started_at) = (Instant::now(), clock::now());
-        let order = self.order(self.task.input.clone());
+        let order = order(self.task, self.task.input.clone());
         let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
         let outcome = self.bounded(&definition.run, &order, timeout).await;
         let most = self.equipment.config.executor.output_bytes;
@@ -87,15 +87,6 @@ impl Attempt<'_> {
                 self.cancel.cancel();
                 work.await
             }
-        }
-    }
-
-    fn order(&self, input: Map<String, Value>) -> Order {
-        Order {
-            id: self.task.id.to_string(),
-            attempt: self.task.attempt,
-            input,
-            caller_folder: self.task.caller.folder.clone(),
         }
     }
 
@@ -238,6 +229,11 @@ fn redact(value: &mut Value, equipment: &Equipment) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// What a runner gets to do for `task`, with this input.
+pub fn order(task: &Task, input: Map<String, Value>) -> Order {
+    Order { id: task.id.to_string(), attempt: task.attempt, input, caller_folder: task.caller.folder.clone() }
 }
 
 /// A runner's failure as a caller reads it.

@@ -6,13 +6,14 @@ use std::time::SystemTime;
 use executor::catalog::Catalog;
 use executor::code::Exit;
 use executor::config::{self, Config};
+use executor::log::chain;
 use executor::mailbox::Mailbox;
 use executor::secret::SecretName;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::sandbox;
 
 mod health;

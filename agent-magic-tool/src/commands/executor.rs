@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::handover::{self, Reply};
 use crate::launch::{self, Launch};
 use crate::patience::Patience;
@@ -130,7 +130,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     let config = places.read_config()?;
     let log_file = places.log();
     let to = if detached { log::To::File(&log_file) } else { log::To::Stderr };
-    log::start(to, &config.executor.log).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
+    log::start(to, &config.executor.log).map_err(|error| Error::new(Code::BadConfig, log::chain(&error)))?;
     let program = launch::program();
     let in_office = || {
         if detached {
@@ -138,7 +138,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         }
     };
     let ended = daemon::run(places, in_office).map_err(|error| {
-        Error::new(Code::NoExecutor, chain(&error)).hint(format!("its log: {}", log_file.display()))
+        Error::new(Code::NoExecutor, log::chain(&error)).hint(format!("its log: {}", log_file.display()))
     })?;
     match ended {
         Ended::NotNeeded if !detached => {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, end, failed, milliseconds, shape};
+use super::{Attempt, end, failed, milliseconds, order, shape};
 use crate::code::Code;
 use crate::dispatcher::Failed;
 use crate::runner::{Again, Effect, Failure};
@@ -83,7 +83,7 @@ async fn find(
 ) -> Result<Found, Failure> {
     let (equipment, definition) = (attempt.equipment, &*lookup.definition);
     let timeout = definition.timeout.unwrap_or(equipment.config.executor.timeout);
-    let success = attempt.bounded(&definition.run, &attempt.order(input), timeout).await?;
+    let success = attempt.bounded(&definition.run, &order(attempt.task, input), timeout).await?;
     let most = equipment.config.executor.output_bytes;
     let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, most).await?;
     let data = match outcome {
