@@ -72,8 +72,14 @@ codes! {
     UnknownTask = "unknown-task", Exit::NotFound;
     /// No file or folder there, or none that may be read.
     NotFound = "not-found", Exit::NotFound;
-    /// It needs a human's yes, and nobody can be asked.
-    NeedsConfirmation = "needs-confirmation", Exit::Refused;
+    /// A rule of the human's, or of the subtool, says no.
+    RefusedByPolicy = "refused-by-policy", Exit::Refused;
+    /// It needs a surer yes than can be given here.
+    NeedsAssurance = "needs-assurance", Exit::Refused;
+    /// It needs a human's yes, nobody is there, and the caller did not want to wait.
+    NoApprover = "no-approver", Exit::Refused;
+    /// Its definition changed between a human's yes and its start.
+    Drifted = "drifted", Exit::Refused;
     /// A human said no.
     Denied = "denied", Exit::Refused;
     /// Nobody answered in time.

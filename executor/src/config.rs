@@ -50,14 +50,67 @@ pub struct Access {
 #[serde(deny_unknown_fields)]
 pub struct Confirmation {
     /// What happens to a subtool that changes something and does not say whether a human must agree.
-    pub writes: Writes,
+    pub writes: Then,
+    /// How long a question waits for its answer.
+    pub wait: Span,
+    /// How many tasks may wait for a human at once.
+    pub waiting: usize,
+    /// How many of these one session may have.
+    pub waiting_per_session: usize,
+    /// How many questions one user's callers may ask in an hour; 0 is no limit.
+    pub asks_per_hour: usize,
+    /// How long what was denied is not asked again.
+    pub cool_down: Span,
+    pub rules: Vec<Rule>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// One of the human's rules.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Names or globs; none is every subtool.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// It is about subtools with any of these; none is whatever their tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// An expression over `input` and `caller`.
+    #[serde(default)]
+    pub when: Option<String>,
+    pub then: Then,
+    /// Told to whoever asks why.
+    #[serde(default)]
+    pub because: Option<String>,
+    /// Calls that it must be about; checked when it is read.
+    #[serde(default, rename = "match")]
+    pub matches: Vec<Sample>,
+    /// Calls that it must not be about.
+    #[serde(default, rename = "not_match")]
+    pub not_matches: Vec<Sample>,
+}
+
+/// A call to try a rule on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    pub tool: String,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(default)]
+    pub input: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub session: Option<String>,
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+}
+
+/// What a rule says, the weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Writes {
-    Ask,
+pub enum Then {
     Allow,
+    Ask,
+    Refuse,
 }
 
 #[derive(Debug, Clone, Deserialize)]

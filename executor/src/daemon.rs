@@ -21,17 +21,21 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::runtime::Runtime;
+use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock;
 use crate::desk::{Desk, Wish};
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits};
+use crate::dispatcher::{
+    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, Limits, NotDecided, Ticket, Told,
+};
 use crate::fault;
 use crate::log;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
+use crate::page::{Audience, Live, Site, Spoken, Word};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::runner::{Equipment, http};
@@ -77,6 +81,8 @@ pub enum DaemonError {
     Io(#[from] io::Error),
     #[error("the configuration could not be used")]
     Config(#[from] crate::config::ConfigError),
+    #[error("the rules of the configuration could not be used")]
+    Rules(#[from] crate::policy::RuleError),
     #[error("the HTTP client could not be made: {0}")]
     Http(String),
     /// That one lost its mailbox, and did not end in time.
@@ -88,12 +94,15 @@ pub enum DaemonError {
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How soon it is tried again when descriptors or memory were wanting.
 const WANTING: Duration = Duration::from_millis(100);
+/// How many changes whoever looks on may be behind before they look anew.
+const LIVE: usize = 256;
 /// How much of an input is logged.
 const LOGGED_INPUT: usize = 1000;
 
 enum Wake {
     Look,
     Finished(Box<Finished>),
+    Human(Box<Spoken>),
     Stop,
 }
 
@@ -114,7 +123,11 @@ struct Daemon {
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
     keep: Duration,
+    cool_down: Duration,
     running: HashMap<TaskId, Running>,
+    /// Whoever spoke on the page, and waits to hear what became of it.
+    speakers: HashMap<Ticket, oneshot::Sender<Told>>,
+    live: broadcast::Sender<Live>,
     runtime: Runtime,
     tracker: TaskTracker,
     /// Ends whatever listens for the daemon.
@@ -158,19 +171,24 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
-    let limits = Limits::of(&config.executor);
+    let limits = Limits::of(&config);
+    let audience = Arc::new(Audience::default());
+    let site = Site::of(&places.executor())?;
     let daemon = Daemon {
         identity,
-        desk: Desk::new(config.clone(), sources),
+        desk: Desk::new(config.clone(), sources, site.instance, Arc::clone(&audience))?,
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
         clock: Steady::new(),
-        publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes),
+        publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&audience)),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
         data_folder: data_folder.into(),
         keep,
+        cool_down: limits.asks.cool_down,
         running: HashMap::new(),
+        speakers: HashMap::new(),
+        live: broadcast::Sender::new(LIVE),
         runtime,
         tracker: TaskTracker::new(),
         ended: CancellationToken::new(),
@@ -268,7 +286,7 @@ impl Daemon {
     }
 
     /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
-    fn wait(&self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, bool) {
+    fn wait(&mut self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, bool) {
         let mut patience = patience.min(self.patience_with_record());
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
@@ -282,14 +300,20 @@ impl Daemon {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
         };
-        let (mut events, mut stop) = (Vec::new(), false);
+        let (mut events, mut spoken, mut stop) = (Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
                 Wake::Finished(finished) => events.push(Event::Finished(finished)),
                 Wake::Look => {}
+                Wake::Human(said) => spoken.push(said),
                 Wake::Stop => stop = true,
             }
         }
+        if !spoken.is_empty() || self.dispatcher.has_approved() {
+            // What was shown to a human must still be so when they decide, and when it starts.
+            events.extend(self.refresh());
+        }
+        events.extend(spoken.into_iter().filter_map(|spoken| self.hear(*spoken)));
         if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             events.push(Event::Tick);
         }
@@ -335,6 +359,10 @@ impl Daemon {
         for task in &mut open {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
+        self.dispatcher.remember_grants(store.grants()?);
+        for task in store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))? {
+            self.dispatcher.remember_denial(&task);
+        }
         let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
@@ -361,7 +389,7 @@ impl Daemon {
 
     fn answer_all(&mut self, taken: Vec<Taken>, mut events: Vec<Event>) -> Result<(), DaemonError> {
         if !taken.is_empty() {
-            self.desk.refresh();
+            events.extend(self.refresh());
         }
         let now = self.clock.now();
         let mut answers = Vec::new();
@@ -421,7 +449,9 @@ impl Daemon {
         for action in actions {
             match action {
                 Action::Publish(task) => self.publish(&task),
+                Action::Answer(id, answer) if self.speakers.contains_key(&id) => self.tell(id, heard(&answer)),
                 Action::Answer(id, answer) => self.publisher.answer(id, answer),
+                Action::Tell(ticket, told) => self.tell(ticket, told),
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
@@ -462,7 +492,42 @@ impl Daemon {
             let input = self.log_text(&task.input);
             tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = task.caller.session, state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
-        self.publisher.publish(task);
+        self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
+        // Nobody may be looking on.
+        if self.live.send(Live { id: task.id, state: task.state }).is_ok() {}
+    }
+
+    /// Loads what definitions changed, and ends what a human was shown otherwise.
+    fn refresh(&mut self) -> Option<Event> {
+        if !self.desk.refresh() {
+            return None;
+        }
+        let drifted = |task: &&Task| self.desk.definition_of(task).is_none();
+        let drifted: Vec<_> = self.dispatcher.confirmable().filter(drifted).map(|task| task.id).collect();
+        (!drifted.is_empty()).then_some(Event::Drifted(drifted))
+    }
+
+    /// What somebody on the page said, as an event.
+    fn hear(&mut self, spoken: Spoken) -> Option<Event> {
+        let Spoken { word, by, reply } = spoken;
+        let ticket = TaskId::new();
+        self.speakers.insert(ticket, reply);
+        Some(match word {
+            Word::Decide { of, said, grant } => Event::Decided(Box::new(Decided { ticket, of, said, by, grant })),
+            Word::Revoke(grant) => Event::Revoked { ticket, grant },
+            Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
+            Word::Refresh => {
+                self.tell(ticket, Ok(Vec::new()));
+                return None;
+            }
+        })
+    }
+
+    fn tell(&mut self, ticket: Ticket, told: Told) {
+        let speaker = self.speakers.remove(&ticket);
+        if speaker.is_some_and(|speaker| speaker.send(told).is_err()) {
+            tracing::debug!("whoever spoke on the page is gone");
+        }
     }
 
     /// An input as it may stand in the log.
@@ -482,6 +547,15 @@ impl Daemon {
             "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
             "tasks": counts,
         }))
+    }
+}
+
+/// The answer to a cancel, for somebody on the page.
+fn heard(answer: &Answer) -> Told {
+    match answer {
+        Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
+        Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
+        Answer::Refused(_) | Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
     }
 }
 

@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Sources, Stamp, Subtool};
 use crate::code::Code;
 use crate::config::Config;
+use crate::confirmation::{self, Asking, Confirmation};
 use crate::dispatcher::Known;
 use crate::json;
 use crate::mailbox::Taken;
-use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
 use crate::perform;
-use crate::policy::{self, Decision};
+use crate::page::Audience;
+use crate::policy::{self, Case, Decision, Policy, Ruling};
 use crate::runner::Order;
 use crate::store::Store;
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
@@ -27,7 +30,12 @@ pub struct Desk {
     config: Config,
     sources: Sources,
     stamp: Stamp,
-    catalog: Catalog,
+    /// The page looks into it too.
+    catalog: watch::Sender<Arc<Catalog>>,
+    policy: Policy,
+    /// Of this record of tasks: a yes to another one's is none here.
+    instance: String,
+    audience: Arc<Audience>,
 }
 
 /// What a request turned out to be.
@@ -40,24 +48,38 @@ pub enum Wish {
 }
 
 impl Desk {
-    pub fn new(config: Config, sources: Sources) -> Self {
+    pub fn new(
+        config: Config,
+        sources: Sources,
+        instance: String,
+        audience: Arc<Audience>,
+    ) -> Result<Self, policy::RuleError> {
+        let policy = Policy::new(&config.confirm)?;
         let stamp = sources.stamp();
-        let catalog = Catalog::load(&sources);
-        Self { config, sources, stamp, catalog }
+        let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
+        Ok(Self { config, sources, stamp, catalog, policy, instance, audience })
     }
 
-    /// Loads the catalog anew if any of its files changed.
-    pub fn refresh(&mut self) {
+    /// Loads the catalog anew if any of its files changed; whether it did.
+    pub fn refresh(&mut self) -> bool {
         let stamp = self.sources.stamp();
-        if stamp != self.stamp {
-            self.catalog = Catalog::load(&self.sources);
+        let is_changed = stamp != self.stamp;
+        if is_changed {
+            self.catalog.send_replace(Arc::new(Catalog::load(&self.sources)));
             self.stamp = stamp;
         }
+        is_changed
+    }
+
+    /// The catalog, whatever becomes of it.
+    pub fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.subscribe()
     }
 
     /// The definition that `task` was accepted under, if it is still the same.
     pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
-        let subtool = self.catalog.get(task.tool.as_str())?;
+        let catalog = self.catalog.borrow();
+        let subtool = catalog.get(task.tool.as_str())?;
         (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
     }
 
@@ -70,8 +92,9 @@ impl Desk {
             if let Some(definition) = &definition {
                 let order = perform::order(task, task.input.clone());
                 sent = perform::sent(definition, &order, &self.config);
+                let catalog = self.catalog.borrow();
                 let is_read = |name: &&SubtoolName| {
-                    self.catalog
+                    catalog
                         .get(name.as_str())
                         .is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
                 };
@@ -90,12 +113,12 @@ impl Desk {
 
     /// The rate limit of a subtool, if it has one.
     pub fn rate_limit(&self, tool: &SubtoolName) -> Option<RateLimit> {
-        self.catalog.get(tool.as_str())?.definition.rate_limit
+        self.catalog.borrow().get(tool.as_str())?.definition.rate_limit
     }
 
     /// The longest time over which any subtool's calls are counted.
     pub fn longest_window(&self) -> Option<Duration> {
-        self.catalog.subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
+        self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
     pub fn read(&self, taken: &Taken, now: Timestamp) -> Wish {
@@ -120,10 +143,11 @@ impl Desk {
         }
     }
 
-    fn run(&self, id: TaskId, caller: Caller, run: Run, now: Timestamp) -> Wish {
+    fn run(&self, id: TaskId, caller: Caller, mut run: Run, now: Timestamp) -> Wish {
         let refused = |error| Wish::Answered(Answer::Refused(error));
-        let Some(subtool) = self.catalog.get(&run.tool) else { return refused(self.unknown(&run.tool)) };
-        let mut input = run.input;
+        let catalog = Arc::clone(&self.catalog.borrow());
+        let Some(subtool) = catalog.get(&run.tool) else { return refused(unknown(&catalog, &run.tool)) };
+        let mut input = std::mem::take(&mut run.input);
         for (field, word) in &run.words {
             let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.read_word(field, text));
             input.insert(field.clone(), value);
@@ -133,7 +157,8 @@ impl Desk {
         if !problems.is_empty() {
             return refused(invalid(subtool, &problems));
         }
-        let decision = policy::decide(&subtool.definition, &input, &caller, &self.config);
+        let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+        let Ruling { decision, why } = self.policy.decide(case);
         if run.dry_run {
             let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder };
             return match subtool.definition.run.plan(&order, &self.config) {
@@ -141,18 +166,16 @@ impl Desk {
                     "tool": run.tool,
                     "input": order.input,
                     "dry_run": true,
-                    "confirmation": match decision { Decision::Run => Value::Null, Decision::Ask(why) => why.into() },
+                    "confirmation": if decision == Decision::Run { Value::Null } else { why.into() },
                     "would_send": {subtool.definition.run.name(): plan},
                 }))),
                 Err(failure) => refused(perform::error_body(failure)),
             };
         }
-        if let Decision::Ask(why) = decision {
-            let error = ErrorBody::new(Code::NeedsConfirmation, format!("`{}` needs a human's yes: {why}", run.tool))
-                .hint("a human can allow it: `confirm = \"never\"` in its definition, or `writes = \"allow\"` under [confirm] in config.toml");
+        if let Some(error) = self.unaskable(&run, decision, &why) {
             return refused(error);
         }
-        let task = Task {
+        let mut task = Task {
             id,
             tool: subtool.name.clone(),
             input,
@@ -164,19 +187,46 @@ impl Desk {
             state: State::Accepted,
             attempt: 0,
             not_before: None,
+            confirmation: None,
             end: None,
         };
+        if decision == Decision::Ask {
+            let (instance, wait) = (self.instance.clone(), self.config.confirm.wait.get());
+            let asking = Asking { why, reason: run.reason, instance, wait };
+            task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, confirmation::nonce(), now)));
+        }
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
 
-    fn unknown(&self, name: &str) -> ErrorBody {
-        let nearest = self.catalog.nearest(name);
-        let hint = match nearest.first() {
-            Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
-            None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
-        };
-        ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).detail("nearest", nearest)
+    /// Why a run that policy does not simply let through is not even asked about.
+    fn unaskable(&self, run: &Run, decision: Decision, why: &str) -> Option<ErrorBody> {
+        let tool = &run.tool;
+        match decision {
+            Decision::Run => None,
+            Decision::Refuse => Some(
+                ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
+                    .hint("do not look for a way around it: a human decided so; tell the user, who can change the rule"),
+            ),
+            Decision::Unsure => Some(
+                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
+                    .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
+            ),
+            Decision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
+                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
+                    .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
+            ),
+            Decision::Ask => None,
+        }
     }
+}
+
+fn unknown(catalog: &Catalog, name: &str) -> ErrorBody {
+    let nearest = catalog.nearest(name);
+    let hint = match nearest.first() {
+        Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
+        None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
+    };
+    ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).detail("nearest", nearest)
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
@@ -226,7 +276,7 @@ mod tests {
         fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
         let config = Config::default();
         let sources = Sources::new(&config, folder, None);
-        Desk::new(config, sources)
+        Desk::new(config, sources, "test".to_owned(), Arc::default()).expect("no rules")
     }
 
     fn taken(bytes: impl Into<Vec<u8>>) -> Taken {
@@ -266,6 +316,7 @@ mod tests {
             state: State::Accepted,
             attempt: 0,
             not_before: None,
+            confirmation: None,
             end: None,
         };
         assert_eq!(*task, expected);
@@ -291,7 +342,20 @@ mod tests {
         assert_eq!(invalid.details["problems"].as_array().map(Vec::len), Some(2), "all problems at once: {invalid:?}");
         let missing = refused(json!({"run": {"tool": "greet"}}));
         assert!(missing.message.contains("name"), "{missing:?}");
-        assert_eq!(refused(json!({"run": {"tool": "send"}})).code, Code::NeedsConfirmation);
+        let in_vain = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
+        assert_eq!(in_vain.code, Code::NoApprover);
+    }
+
+    #[test]
+    fn what_needs_a_yes_becomes_a_task_with_its_question() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
+        let Wish::Run { task, .. } = desk.read(&asked, now()) else { panic!("a task") };
+        let confirmation = task.confirmation.as_ref().expect("a question");
+        assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::LONGEST_REASON));
+        assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
+        assert!(confirmation.decision.is_none() && confirmation.expires_at > now());
     }
 
     #[test]

@@ -11,14 +11,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::code::Code;
-use crate::config;
+use crate::config::Config;
+use crate::confirmation::grant::GrantId;
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
-use crate::store::{Change, Move};
+use crate::store::{Answered, Change, Move};
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
+mod asks;
 mod lines;
 mod load;
 mod lookup;
@@ -30,6 +32,8 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+use asks::Asks;
+pub use asks::{AskLimits, Decided, NotDecided, Said, Ticket, Told};
 use lines::Lines;
 use load::Load;
 use lookup::Phase;
@@ -52,6 +56,15 @@ pub enum Event {
         uid: u32,
     },
     Finished(Box<Finished>),
+    /// A human decided about tasks that wait for it.
+    Decided(Box<Decided>),
+    /// A human takes a grant back.
+    Revoked {
+        ticket: Ticket,
+        grant: GrantId,
+    },
+    /// The definitions of these are no longer those that a human was shown.
+    Drifted(Vec<TaskId>),
     /// Time passed.
     Tick,
     /// Nothing new is started from now on; what runs goes on.
@@ -118,6 +131,8 @@ pub enum Action {
     /// Bring the result file up to date.
     Publish(Box<Task>),
     Answer(TaskId, Box<Answer>),
+    /// What became of a human's decision.
+    Tell(Ticket, Told),
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
@@ -134,14 +149,23 @@ pub struct Limits {
     pub open: Most,
     /// Of one session of one user.
     pub open_per_session: Most,
+    pub asks: AskLimits,
 }
 
 impl Limits {
-    pub fn of(config: &config::Executor) -> Self {
+    pub fn of(config: &Config) -> Self {
+        let (executor, confirm) = (&config.executor, &config.confirm);
         Self {
-            concurrency: config.concurrency,
-            open: Most { tasks: config.open_tasks, bytes: config.open_bytes },
-            open_per_session: Most { tasks: config.open_tasks_per_session, bytes: config.open_bytes_per_session },
+            concurrency: executor.concurrency,
+            open: Most { tasks: executor.open_tasks, bytes: executor.open_bytes },
+            open_per_session: Most { tasks: executor.open_tasks_per_session, bytes: executor.open_bytes_per_session },
+            asks: AskLimits {
+                waiting: confirm.waiting,
+                waiting_per_session: confirm.waiting_per_session,
+                per_hour: confirm.asks_per_hour,
+                cool_down: confirm.cool_down.get(),
+                wait: confirm.wait.get(),
+            },
         }
     }
 }
@@ -179,6 +203,7 @@ pub struct Dispatcher {
     load: Load,
     lines: Lines,
     delayed: BTreeSet<(Timestamp, TaskId)>,
+    asks: Asks,
     running: u32,
     running_of: HashMap<SubtoolName, u32>,
     /// How many tasks of a subtool may run at once, by the definition that came last.
@@ -196,6 +221,7 @@ impl Dispatcher {
             load: Load::default(),
             lines: Lines::default(),
             delayed: BTreeSet::new(),
+            asks: Asks::default(),
             running: 0,
             running_of: HashMap::new(),
             most_of: HashMap::new(),
@@ -229,14 +255,20 @@ impl Dispatcher {
 
     /// When a [`Event::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.delayed.first().map(|(at, _)| *at)
+        let delayed = self.delayed.first().map(|(at, _)| *at);
+        delayed.into_iter().chain(self.asks.next_deadline()).min()
     }
 
     pub fn handle(&mut self, event: Event, now: Timestamp, effects: &mut Effects) {
+        // First: a yes that comes too late is none.
+        self.expire(now, effects);
         match event {
             Event::Admitted(admission) => self.admit(*admission, now, effects),
             Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
             Event::Finished(finished) => self.finish(*finished, now, effects),
+            Event::Decided(decided) => self.decide(*decided, now, effects),
+            Event::Revoked { ticket, grant } => self.revoke(ticket, grant, now, effects),
+            Event::Drifted(ids) => self.drift(&ids, now, effects),
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
@@ -358,6 +390,7 @@ impl Dispatcher {
     /// A task that ended leaves memory; the store has it.
     fn close(&mut self, id: TaskId, effects: &mut Effects) {
         let Some(Open { task, .. }) = self.open.remove(&id) else { return };
+        self.asks.leave(&task);
         self.load.remove(&task);
         if let Some(key) = &task.idempotency_key {
             self.keys.remove(&(task.caller.uid, key.clone()));
@@ -384,6 +417,9 @@ impl Dispatcher {
                 most_of.get(tool).is_none_or(|most| running < *most)
             };
             let Some(id) = self.lines.next(has_place) else { return };
+            if !self.may_start(id, now, effects) {
+                continue;
+            }
             let Some(open) = self.open.get_mut(&id) else { continue };
             self.running += 1;
             *self.running_of.entry(open.task.tool.clone()).or_default() += 1;
@@ -396,6 +432,14 @@ impl Dispatcher {
     }
 }
 
+/// What comes with a step.
+#[derive(Debug, Default)]
+struct Moved {
+    not_before: Option<Timestamp>,
+    end: Option<End>,
+    answered: Option<Box<Answered>>,
+}
+
 /// Moves `task` on, and records it.
 fn advance(
     task: &mut Task,
@@ -405,6 +449,12 @@ fn advance(
     end: Option<End>,
     effects: &mut Effects,
 ) {
+    move_on(task, step, at, Moved { not_before, end, answered: None }, effects);
+}
+
+/// [`advance`], perhaps by an answer.
+fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: Moved, effects: &mut Effects) {
+    let Moved { not_before, end, answered } = moved;
     let (from, attempt) = (task.state, task.attempt);
     let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
     task.state = to;
@@ -420,6 +470,7 @@ fn advance(
         attempt_after: task.attempt,
         not_before,
         at,
+        answered,
         end,
     })));
 }

@@ -5,7 +5,10 @@
 //! a transaction open between calls; no clock is read but the times that are given.
 
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 
+use crate::confirmation::grant::{Grant, GrantId};
+use crate::confirmation::{Confirmation, Digest};
 use crate::task::{End, State, Step, Task, TaskId};
 
 pub mod memory;
@@ -17,6 +20,8 @@ pub enum Change {
     /// A new task, in the state [`State::Accepted`].
     Accept(Box<Task>),
     Move(Box<Move>),
+    /// A grant as it is now; `uses` is the fence: so often it was used before, or it is new.
+    Grant { grant: Box<Grant>, uses: Option<u32> },
 }
 
 /// One step of one task.
@@ -31,7 +36,18 @@ pub struct Move {
     pub attempt_after: u32,
     pub not_before: Option<Timestamp>,
     pub at: Timestamp,
+    pub answered: Option<Box<Answered>>,
     pub end: Option<End>,
+}
+
+/// What was decided about a task that waited for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The fence: the question must still be this one.
+    pub digest: Digest,
+    pub confirmation: Confirmation,
+    /// The input that takes the place of what was asked for.
+    pub input: Option<Map<String, Value>>,
 }
 
 /// One recorded step, for the story of a task.
@@ -52,6 +68,8 @@ pub enum StoreError {
     /// Somebody else moved the task first.
     #[error("task {id} is no longer {from} at attempt {attempt}")]
     Fenced { id: TaskId, from: State, attempt: u32 },
+    #[error("grant {0} was used or changed meanwhile")]
+    GrantChanged(GrantId),
     #[error("task {0} stands in the store already")]
     Known(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
@@ -96,6 +114,9 @@ pub trait Store: Send {
     /// The tasks that ended at or after `since`, oldest first.
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError>;
 
+    /// Every grant that was ever made and is not forgotten, oldest first.
+    fn grants(&self) -> Result<Vec<Grant>, StoreError>;
+
     /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError>;
 
@@ -110,10 +131,12 @@ pub(crate) mod contract {
     use super::*;
     use crate::code::Code;
     use crate::subtool::EffectClass;
+    use crate::confirmation::grant::{Covers, Scope};
+    use crate::confirmation::{Asking, By, Decision, Verdict};
     use crate::task::{Caller, ErrorBody, Outcome};
 
     pub(crate) fn task(key: Option<&str>) -> Task {
-        let serde_json::Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64})
+        let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64})
         else {
             unreachable!()
         };
@@ -129,6 +152,7 @@ pub(crate) mod contract {
             state: State::Accepted,
             attempt: 0,
             not_before: None,
+            confirmation: None,
             end: None,
         }
     }
@@ -147,9 +171,67 @@ pub(crate) mod contract {
             attempt_after: after.attempt,
             not_before: None,
             at: task.created_at,
+            answered: None,
             end,
         }));
         (change, after)
+    }
+
+    fn answers_are_fenced_by_what_was_asked(store: &mut dyn Store) {
+        let mut waiting = task(None);
+        let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
+        let asking = Asking { why, reason: Some("r".to_owned()), instance, wait };
+        let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
+        waiting.confirmation = Some(Box::new(confirmation.clone()));
+        let (ask, asked) = step(&waiting, Step::Ask, None);
+        store.commit(&[Change::Accept(Box::new(waiting)), ask]).expect("committed");
+        assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&asked));
+
+        let mut answered = asked.clone();
+        answered.input = Map::new();
+        let mut decision = Decision::new(asked.created_at, Verdict::Edited, By::Page("s".to_owned()));
+        decision.asked_input = Some(asked.input.clone());
+        answered.confirmation = Some(Box::new(Confirmation { decision: Some(decision), ..confirmation.clone() }));
+        let answer = |digest| {
+            let confirmation = answered.confirmation.as_deref().expect("a question").clone();
+            let (Change::Move(mut enqueue), after) = step(&answered, Step::Enqueue, None) else { unreachable!() };
+            enqueue.answered = Some(Box::new(Answered { digest, confirmation, input: Some(Map::new()) }));
+            (Change::Move(enqueue), after)
+        };
+        let (stale, _) = answer(Digest::of(&[]));
+        assert!(matches!(store.commit(&[stale]), Err(StoreError::Fenced { .. })), "an answer to something else");
+        let (enqueue, queued) = answer(confirmation.digest);
+        store.commit(&[enqueue]).expect("committed");
+        assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
+        let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
+        let (cancel, _) = step(&queued, Step::Cancel, Some(end));
+        store.commit(&[cancel]).expect("committed");
+    }
+
+    fn grants_are_fenced_by_their_uses(store: &mut dyn Store) {
+        let like = task(None);
+        let mut grant = Grant {
+            id: TaskId::new(),
+            tool: like.tool,
+            definition_hash: like.definition_hash,
+            scope: Scope { uid: 1000, session: None, folder: None },
+            fields: [("n".to_owned(), Covers::AtMost(9_007_199_254_740_993_i64.into()))].into(),
+            made_at: like.created_at,
+            made_from: like.id,
+            made_by: "s".to_owned(),
+            expires_at: like.created_at,
+            most_uses: Some(2),
+            uses: 0,
+            last_use: None,
+            revoked_at: None,
+        };
+        let change = |grant: &Grant, uses| Change::Grant { grant: Box::new(grant.clone()), uses };
+        store.commit(&[change(&grant, None)]).expect("committed");
+        grant.uses = 1;
+        store.commit(&[change(&grant, Some(0))]).expect("committed");
+        assert!(matches!(store.commit(&[change(&grant, Some(0))]), Err(StoreError::GrantChanged(_))), "used meanwhile");
+        assert!(matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantChanged(_))), "made already");
+        assert_eq!(store.grants().expect("read"), [grant]);
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {
@@ -171,7 +253,7 @@ pub(crate) mod contract {
         let end = End {
             at: running.created_at,
             outcome: Outcome::Error(ErrorBody::new(Code::ApiError, "no").hint("try")),
-            meta: serde_json::Map::new(),
+            meta: Map::new(),
         };
         let (fail, failed) = step(&running, Step::Fail, Some(end));
         store.commit(&[fail]).expect("committed");
@@ -186,9 +268,12 @@ pub(crate) mod contract {
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(State::Failed), "the story replays to the state");
 
+        answers_are_fenced_by_what_was_asked(store);
+        grants_are_fenced_by_their_uses(store);
+
         let later = Timestamp::from_second(1_700_000_001).expect("a time");
         assert_eq!(store.forget(failed.created_at).expect("forgotten"), []);
-        assert_eq!(store.forget(later).expect("forgotten"), [failed.id]);
+        assert_eq!(store.forget(later).expect("forgotten").len(), 2);
         assert_eq!(store.task(failed.id).expect("read"), None);
     }
 }

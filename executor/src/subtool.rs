@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, json};
 
+use crate::confirmation::Assurance;
 use crate::duration::Span;
 use crate::runner::Run;
 use crate::schema::InputSchema;
@@ -93,6 +94,12 @@ pub struct Definition {
     /// Whether a human must say yes. Absent: decided by policy from the annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
+    /// The weakest kind of yes that is enough, where one is needed. Absent: that of the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_assurance: Option<Assurance>,
+    /// Whether a human may let later calls through with one yes.
+    #[serde(default = "yes")]
+    pub grantable: bool,
     /// How long one attempt may take. Absent: the configured default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,

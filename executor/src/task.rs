@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::code::Code;
+use crate::confirmation::Confirmation;
 use crate::subtool::{EffectClass, SubtoolName};
 
 /// A task's name: a UUID of version 7, so that names sort by time.
@@ -137,9 +138,11 @@ impl State {
             (Self::AwaitingConfirmation, Step::Deny) => Ok(Self::Denied),
             (Self::AwaitingConfirmation, Step::Expire) => Ok(Self::Expired),
             (Self::AwaitingConfirmation, Step::Cancel) => Ok(Self::Cancelled),
+            (Self::AwaitingConfirmation, Step::Fail) => Ok(Self::Failed),
             (Self::Queued, Step::Start) => Ok(Self::Running),
             (Self::Queued, Step::Fail) => Ok(Self::Failed),
             (Self::Queued, Step::Deny) => Ok(Self::Denied),
+            (Self::Queued, Step::Expire) => Ok(Self::Expired),
             (Self::Queued, Step::Cancel) => Ok(Self::Cancelled),
             (Self::Running, Step::Verify) => Ok(Self::Running),
             (Self::Running, Step::Retry) => Ok(Self::Queued),
@@ -216,7 +219,7 @@ pub struct Caller {
 pub struct Task {
     pub id: TaskId,
     pub tool: SubtoolName,
-    /// As accepted: with defaults, never changed afterwards.
+    /// As accepted, with defaults; only a human who confirms it may change it, before it starts.
     pub input: Map<String, Value>,
     /// Of the definition that it was accepted under.
     pub definition_hash: String,
@@ -229,7 +232,17 @@ pub struct Task {
     pub attempt: u32,
     /// A queued task does not start before this.
     pub not_before: Option<Timestamp>,
+    /// What a human is asked about it, and what they said.
+    pub confirmation: Option<Box<Confirmation>>,
     pub end: Option<End>,
+}
+
+impl Task {
+    /// What its caller asked for, whatever a human made of it.
+    pub fn asked_input(&self) -> &Map<String, Value> {
+        let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
+        decision.and_then(|decision| decision.asked_input.as_ref()).unwrap_or(&self.input)
+    }
 }
 
 /// How a task ended.

@@ -6,9 +6,9 @@ use std::time::Instant;
 use executor::code::{Code, Exit};
 use executor::duration::Span;
 use executor::json;
-use executor::mailbox::request::{Answer, Ask, Run};
+use executor::mailbox::request::{Answer, Ask, IfNoApprover, Run};
 use executor::mailbox::{LARGEST_REQUEST, Mailbox};
-use executor::task::TaskId;
+use executor::task::{State, TaskId};
 use serde_json::{Map, Value};
 
 use crate::context::Context;
@@ -40,6 +40,27 @@ pub(crate) struct Args {
     /// The same key and input is the same task, however often it is run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// What to tell the human who has to confirm it: why it is wanted, in one sentence
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// If a human must confirm it and none has the page open: wait for one, or fail at once
+    #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true)]
+    if_no_approver: NoApprover,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum NoApprover {
+    Wait,
+    Fail,
+}
+
+impl From<NoApprover> for IfNoApprover {
+    fn from(given: NoApprover) -> Self {
+        match given {
+            NoApprover::Wait => Self::Wait,
+            NoApprover::Fail => Self::Fail,
+        }
+    }
 }
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
@@ -47,8 +68,15 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         Some(given) => read_input(given, &args.name)?,
         None => Map::new(),
     };
-    let mut request =
-        Run { tool: args.name, input, words: Map::new(), idempotency_key: args.idempotency_key, dry_run: args.dry_run };
+    let mut request = Run {
+        tool: args.name,
+        input,
+        words: Map::new(),
+        idempotency_key: args.idempotency_key,
+        dry_run: args.dry_run,
+        reason: args.reason,
+        if_no_approver: args.if_no_approver.into(),
+    };
     for field in &args.fields {
         read_field(field, &mut request)?;
     }
@@ -56,7 +84,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     match handover::ask(&context.places, &mailbox, Ask::Run(request))? {
         Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
-            context.output.note("the same was run before under this key; this is that task");
+            context.output.note("the same was run before, under this key or still waiting for a human; this is that task");
             if args.wait.is_some() {
                 return accepted(id, args.wait, &mailbox, context);
             }
@@ -96,6 +124,11 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
     receipt.insert("id".to_owned(), file.id.to_string().into());
     receipt.insert("status".to_owned(), "pending".into());
     receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
+    if file.state == State::AwaitingConfirmation {
+        for key in ["state", "message"] {
+            receipt.insert(key.to_owned(), file.field(key).clone());
+        }
+    }
     receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
     Value::Object(receipt)
 }

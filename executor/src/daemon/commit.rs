@@ -111,7 +111,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) => None,
+        Change::Move(_) | Change::Grant { .. } => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -131,11 +131,14 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
     effects.changes.retain(|change| match change {
         Change::Accept(task) => !ids.contains(&task.id),
         Change::Move(step) => !ids.contains(&step.id),
+        // A grant that was used for one of them has one use less.
+        Change::Grant { .. } => true,
     });
     effects.actions.retain(|action| match action {
         Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
         Action::Answer(request, _) => !ids.contains(request),
         Action::Interrupt(id, _) => !ids.contains(id),
+        Action::Tell(..) => true,
     });
     for action in &mut effects.actions {
         if let Action::Answer(_, answer) = action
@@ -150,7 +153,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
 fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
-        Change::Move(_) | Change::Accept(_) => None,
+        Change::Move(_) | Change::Accept(_) | Change::Grant { .. } => None,
     }
 }
 
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_refused_for_want_of_room_is_as_if_it_had_never_been_and_older_tasks_go_on() {
         let now = jiff::Timestamp::from_second(1_700_000_100).expect("a time");
-        let mut dispatcher = Dispatcher::new(Limits { concurrency: 2, ..Limits::of(&Config::default().executor) });
+        let mut dispatcher = Dispatcher::new(Limits { concurrency: 2, ..Limits::of(&Config::default()) });
         let mut store = MemoryStore::default();
         let mut effects = Effects::default();
         let older: Vec<_> = (0..3).map(|_| admitted(None)).collect();

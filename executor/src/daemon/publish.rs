@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::mailbox::Mailbox;
 use crate::mailbox::request::Answer;
-use crate::mailbox::result::{Beside, render};
+use crate::mailbox::result::{Approver, Beside, render};
+use crate::page::Audience;
 use crate::store::{Store, StoreError};
 use crate::task::{Task, TaskId};
 
@@ -19,6 +21,7 @@ pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Publisher {
     mailbox: Mailbox,
     inline_bytes: usize,
+    audience: Arc<Audience>,
     late: Vec<Late>,
     tried: Instant,
     silent: bool,
@@ -32,16 +35,17 @@ enum Late {
 }
 
 impl Publisher {
-    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize) -> Self {
-        Self { mailbox, inline_bytes, late: Vec::new(), tried: Instant::now(), silent: false }
+    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, audience: Arc<Audience>) -> Self {
+        Self { mailbox, inline_bytes, audience, late: Vec::new(), tried: Instant::now(), silent: false }
     }
 
     /// Brings a task's result file up to date, and before it the data that it refers to.
-    pub(super) fn publish(&mut self, task: &Task) {
+    /// `place` is its place among those that wait for a human, if it does.
+    pub(super) fn publish(&mut self, task: &Task, place: Option<usize>) {
         if self.silent {
             return;
         }
-        if let Err(error) = self.write(task) {
+        if let Err(error) = self.write(task, place) {
             tracing::warn!(id = %task.id, %error, "a result file could not be written; it is tried again");
             self.late.push(Late::Result(task.id));
         }
@@ -84,7 +88,7 @@ impl Publisher {
         while let Some(next) = late.next() {
             let written = match &next {
                 Late::Result(id) => {
-                    store.task(*id)?.map_or(Ok(()), |task| self.write(&task)).and_then(|()| self.mailbox.done(*id))
+                    store.task(*id)?.map_or(Ok(()), |task| self.write(&task, None)).and_then(|()| self.mailbox.done(*id))
                 }
                 Late::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
@@ -98,9 +102,10 @@ impl Publisher {
         Ok(())
     }
 
-    fn write(&self, task: &Task) -> io::Result<()> {
+    fn write(&self, task: &Task, place: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
-        let file = render(task, self.inline_bytes, name);
+        let (is_there, last_seen) = (self.audience.is_there(), self.audience.last_seen());
+        let file = render(task, self.inline_bytes, Approver { place, is_there, last_seen }, name);
         match file.beside {
             Some(Beside::Text { text, extension }) => {
                 self.mailbox.put_data(task.id, extension, &mut text.as_bytes())?;
@@ -132,7 +137,7 @@ mod tests {
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
         let folder = tempfile::tempdir().expect("a folder");
         let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
-        let publisher = Publisher::new(mailbox.clone(), 10);
+        let publisher = Publisher::new(mailbox.clone(), 10, Arc::default());
         (folder, mailbox, publisher)
     }
 
@@ -151,7 +156,7 @@ mod tests {
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o644)).expect("set");
         let text = ended(Outcome::File { path: kept, content_type: "text/plain".to_owned(), bytes: 4 });
         for (task, extension, data) in [(&json, "json", "[\n  \"more than ten bytes\"\n]"), (&text, "txt", "text")] {
-            publisher.publish(task);
+            publisher.publish(task, None);
             let path = mailbox.data_file(task.id, extension);
             assert_eq!(fs::read_to_string(&path).expect("readable"), data);
             assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
@@ -166,7 +171,7 @@ mod tests {
         let task = ended(Outcome::Data(serde_json::json!(["more than ten bytes"])));
         // A folder with something in it cannot be replaced by a file.
         fs::create_dir_all(mailbox.data_file(task.id, "json").join("x")).expect("made");
-        publisher.publish(&task);
+        publisher.publish(&task, None);
         assert!(publisher.is_behind() && !mailbox.result_file(task.id).exists());
         let hidden = fs::read_dir(mailbox.results()).expect("a folder").count();
         assert_eq!(hidden, 1, "nothing half-written stays");
@@ -180,7 +185,7 @@ mod tests {
         store.commit(&[Change::Accept(Box::new(accepted.clone()))]).expect("committed");
         fs::remove_dir(mailbox.results()).expect("removed");
         fs::remove_dir(mailbox.root().join("taken")).expect("removed");
-        publisher.publish(&accepted);
+        publisher.publish(&accepted, None);
         publisher.answer(accepted.id, Box::new(Answer::SameAs(accepted.id)));
         let queued = Move {
             id: accepted.id,
@@ -191,6 +196,7 @@ mod tests {
             attempt_after: 0,
             not_before: None,
             at: accepted.created_at,
+            answered: None,
             end: None,
         };
         store.commit(&[Change::Move(Box::new(queued))]).expect("committed");

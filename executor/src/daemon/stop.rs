@@ -59,7 +59,8 @@ impl Daemon {
             let patience = deadline.saturating_duration_since(Instant::now());
             match woken.recv_timeout(patience.min(self.patience_with_record())) {
                 Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
-                Ok(Wake::Look) => {}
+                // Nobody hears a human any more: what they say is said again to the next executor.
+                Ok(Wake::Look | Wake::Human(_)) => {}
                 Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
                 Ok(Wake::Stop) => {}
                 Err(_) if Instant::now() < deadline => {}

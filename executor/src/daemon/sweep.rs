@@ -39,14 +39,14 @@ impl Daemon {
         let since = if self.presence.is_restored() { RECENT } else { self.keep };
         for task in self.store.ended_since(before_now(since))? {
             if !self.mailbox.is_final(task.id) {
-                self.publisher.publish(&task);
+                self.publisher.publish(&task, None);
             }
         }
         for id in self.mailbox.results_of()? {
             if !self.mailbox.is_final(id)
                 && let Some(task) = self.store.task(id)?.filter(|task| task.state.is_final())
             {
-                self.publisher.publish(&task);
+                self.publisher.publish(&task, None);
             }
         }
         if !self.publisher.is_behind() {

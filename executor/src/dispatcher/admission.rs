@@ -20,14 +20,28 @@ impl Dispatcher {
         if let Some(limit) = definition.rate_limit {
             self.windows.count(&task.caller, &task.tool, limit, now);
         }
+        let grant = task.confirmation.as_ref().and_then(|_| self.asks.grant_for(&task, now));
+        if let Some(grant) = grant {
+            self.use_grant(grant, &mut task, now, effects);
+        }
         effects.changes.push(Change::Accept(Box::new(task.clone())));
-        advance(&mut task, Step::Enqueue, now, None, None, effects);
-        self.enter(Open::new(task, definition));
-        self.line_up(id, now);
-        self.start_what_can(now, effects);
-        let task = &self.open[&id].task;
-        if task.state != State::Running {
-            effects.actions.push(Action::Publish(Box::new(task.clone())));
+        if task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none()) {
+            advance(&mut task, Step::Ask, now, None, None, effects);
+            self.asks.count(&task, now);
+            self.asks.join(&task, self.limits.asks.wait, now);
+            self.enter(Open::new(task, definition));
+        } else {
+            advance(&mut task, Step::Enqueue, now, None, None, effects);
+            self.asks.approve(&task);
+            self.enter(Open::new(task, definition));
+            self.line_up(id, now);
+            self.start_what_can(now, effects);
+        }
+        // One that ended or started was published with that.
+        if let Some(open) = self.open.get(&id)
+            && open.task.state != State::Running
+        {
+            effects.actions.push(Action::Publish(Box::new(open.task.clone())));
         }
     }
 
@@ -42,7 +56,7 @@ impl Dispatcher {
         let open = task.idempotency_key.as_ref().and_then(|key| self.keys.get(&(task.caller.uid, key.clone())));
         let same = open.and_then(|id| self.open.get(id)).map(|open| &open.task).or(earlier);
         if let Some(same) = same {
-            let is_same = same.tool == task.tool && same.input == task.input;
+            let is_same = same.tool == task.tool && same.asked_input() == &task.input;
             return Some(if is_same { Answer::SameAs(same.id) } else { mismatch(same) });
         }
         if let Some(limit) = definition.rate_limit
@@ -55,7 +69,17 @@ impl Dispatcher {
                 ErrorBody::new(Code::NoExecutor, "the executor is stopping").hint("try again in a moment"),
             ));
         }
-        self.load.refuse(task, self.limits).map(Answer::Refused)
+        if let Some(error) = self.load.refuse(task, self.limits) {
+            return Some(Answer::Refused(error));
+        }
+        if task.confirmation.is_none() || self.asks.grant_for(task, now).is_some() {
+            return None;
+        }
+        match self.asks.same(task) {
+            // Asked once, however often it is asked for; but who has a key of their own wants their own.
+            Some(same) if task.idempotency_key.is_none() => Some(Answer::SameAs(same)),
+            _ => self.asks.refuse(task, self.limits.asks, now).map(Answer::Refused),
+        }
     }
 }
 

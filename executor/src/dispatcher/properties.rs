@@ -13,6 +13,8 @@ use super::tests::{definition, failure, known, limits, task};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
+use crate::confirmation::grant::{Covers, Grant, Scope};
+use crate::confirmation::{Asking, By, Confirmation, Digest};
 use crate::task::Caller;
 
 #[derive(Debug, Clone)]
@@ -22,6 +24,18 @@ enum Act {
         uid: u32,
         key: Option<u8>,
         input: u8,
+        asks: bool,
+    },
+    Decide {
+        which: usize,
+        verdict: u8,
+        is_stale: bool,
+    },
+    Revoke {
+        which: usize,
+    },
+    Drift {
+        which: usize,
     },
     Cancel {
         which: usize,
@@ -83,12 +97,17 @@ fn how() -> impl Strategy<Value = How> {
 
 fn act() -> impl Strategy<Value = Act> {
     let key = prop_oneof![3 => Just(None), 1 => (0..3_u8).prop_map(Some)];
-    let admit =
-        (0..4_usize, 0..2_u32, key, 0..2_u8).prop_map(|(tool, uid, key, input)| Act::Admit { tool, uid, key, input });
+    let admit = (0..4_usize, 0..2_u32, key, 0..2_u8, any::<bool>())
+        .prop_map(|(tool, uid, key, input, asks)| Act::Admit { tool, uid, key, input, asks });
+    let decide = (any::<usize>(), 0..5_u8, prop::bool::weighted(0.1))
+        .prop_map(|(which, verdict, is_stale)| Act::Decide { which, verdict, is_stale });
     let finish = (any::<usize>(), how()).prop_map(|(which, how)| Act::Finish { which, how });
     let plain = prop_oneof![
         8 => admit,
         8 => finish,
+        6 => decide,
+        1 => any::<usize>().prop_map(|which| Act::Revoke { which }),
+        1 => any::<usize>().prop_map(|which| Act::Drift { which }),
         2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
         1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
         3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
@@ -119,6 +138,8 @@ struct Model {
     /// Those of them that truly took effect, and whether the next one in doubt will.
     happened: BTreeSet<TaskId>,
     coin: bool,
+    /// Those that somebody on the page said yes to; the answer may have been lost in a crash.
+    approved: BTreeSet<TaskId>,
     ends: BTreeMap<TaskId, End>,
     draining: bool,
 }
@@ -135,6 +156,7 @@ impl Model {
             affected: BTreeSet::new(),
             happened: BTreeSet::new(),
             coin: false,
+            approved: BTreeSet::new(),
             ends: BTreeMap::new(),
             draining: false,
         }
@@ -169,16 +191,53 @@ impl Model {
     fn event(&mut self, act: &Act) -> Option<Event> {
         let pick = |ids: &[TaskId], which: usize| (!ids.is_empty()).then(|| ids[which % ids.len()]);
         Some(match act {
-            Act::Admit { tool, uid, key, input } => {
+            Act::Admit { tool, uid, key, input, asks } => {
                 let (name, effect) = TOOLS[*tool];
                 let mut task = task(name, effect, self.now);
                 task.caller = Caller { uid: *uid, session: None, folder: None };
                 task.idempotency_key = key.map(|key| key.to_string());
                 task.input.insert("n".to_owned(), json!(input));
+                if *asks {
+                    let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
+                    let asking = Asking { why, reason: None, instance, wait };
+                    task.confirmation =
+                        Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
+                }
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
                 let definition = Arc::clone(&self.definitions[*tool]);
                 Event::Admitted(Box::new(Admission { task, definition, earlier }))
+            }
+            Act::Decide { which, verdict, is_stale } => {
+                let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
+                let id = pick(&waiting, *which)?;
+                let task = self.store.task(id).expect("read").expect("stored");
+                let confirmation = task.confirmation.clone().expect("a question");
+                let digest = if *is_stale { Digest::of(&[]) } else { confirmation.digest };
+                let said = match verdict {
+                    0 => Said::No { reason: None },
+                    1 => {
+                        let mut input = task.input.clone();
+                        input.insert("edited".to_owned(), true.into());
+                        let digest = confirmation.digest_of("", &task, &input);
+                        Said::Edited { input, digest, reason: None }
+                    }
+                    _ => Said::Yes,
+                };
+                let grant = (*verdict == 2).then(|| Box::new(self.grant_like(&task)));
+                if !is_stale && *verdict > 0 && task.state == State::AwaitingConfirmation {
+                    self.approved.insert(id);
+                }
+                let (ticket, by) = (TaskId::new(), String::new());
+                Event::Decided(Box::new(Decided { ticket, of: vec![(id, digest)], said, by, grant }))
+            }
+            Act::Revoke { which } => {
+                let grants: Vec<_> = self.store.grants().expect("read").iter().map(|grant| grant.id).collect();
+                Event::Revoked { ticket: TaskId::new(), grant: pick(&grants, *which)? }
+            }
+            Act::Drift { which } => {
+                let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
+                Event::Drifted(vec![pick(&waiting, *which)?])
             }
             Act::Cancel { which, uid } => {
                 Event::CancelAsked { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
@@ -232,6 +291,24 @@ impl Model {
         })
     }
 
+    fn grant_like(&self, task: &Task) -> Grant {
+        Grant {
+            id: TaskId::new(),
+            tool: task.tool.clone(),
+            definition_hash: task.definition_hash.clone(),
+            scope: Scope { uid: task.caller.uid, session: None, folder: None },
+            fields: [("n".to_owned(), Covers::Anything)].into(),
+            made_at: self.now,
+            made_from: task.id,
+            made_by: String::new(),
+            expires_at: self.now + SignedDuration::from_secs(2),
+            most_uses: Some(2),
+            uses: 0,
+            last_use: None,
+            revoked_at: None,
+        }
+    }
+
     fn decide(&mut self, event: Event) -> Effects {
         let mut effects = Effects::default();
         self.dispatcher.handle(event, self.now, &mut effects);
@@ -243,6 +320,9 @@ impl Model {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
+                Change::Grant { grant, .. } => {
+                    assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
+                }
                 Change::Move(step) => {
                     assert_eq!(
                         step.to.is_final(),
@@ -276,6 +356,13 @@ impl Model {
             match action {
                 Action::Perform { task, purpose, .. } => {
                     assert!(!self.draining, "nothing starts any more");
+                    if let Some(asked) = &task.confirmation {
+                        let by_grant =
+                            asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, By::Grant(_)));
+                        assert!(self.approved.contains(&task.id) || by_grant, "nothing runs without a yes");
+                        assert!(task.attempt > 1 || asked.expires_at > self.now, "nor with one that is too old");
+                        assert_eq!(asked.digest, asked.digest_of("", &task, &task.input), "and only what it was for");
+                    }
                     let stored = self.store.task(task.id).expect("read").expect("stored");
                     assert_eq!(
                         (stored.state, stored.attempt),
@@ -302,7 +389,7 @@ impl Model {
                 Action::Interrupt(id, _) => {
                     assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
                 }
-                Action::Answer(..) => {}
+                Action::Answer(..) | Action::Tell(..) => {}
             }
         }
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);
@@ -330,6 +417,7 @@ impl Model {
         }
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
+        self.dispatcher.remember_grants(self.store.grants().expect("read"));
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {

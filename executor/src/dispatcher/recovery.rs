@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::lookup::{Phase, can_look_up};
 use super::{Action, Dispatcher, Effects, Open, advance, failed_end};
 use crate::code::Code;
+use crate::confirmation::drifted;
 use crate::subtool::{Definition, EffectClass};
 use crate::task::{ErrorBody, State, Step, Task};
 
@@ -28,7 +29,9 @@ impl Dispatcher {
             let Known { definition, sent } = known(&task);
             let mut is_lookup_due = false;
             if task.state == State::Accepted {
-                advance(&mut task, Step::Enqueue, now, None, None, &mut effects);
+                let must_ask = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
+                let step = if must_ask { Step::Ask } else { Step::Enqueue };
+                advance(&mut task, step, now, None, None, &mut effects);
             }
             if task.state == State::Running {
                 let may_go_on = task.attempt < most_attempts(&task, definition.as_deref());
@@ -40,10 +43,13 @@ impl Dispatcher {
                     advance(&mut task, Step::Lose, now, None, Some(failed_end(now, error)), &mut effects);
                 }
             }
-            if task.state == State::Queued && definition.is_none() {
-                let error =
+            if matches!(task.state, State::Queued | State::AwaitingConfirmation) && definition.is_none() {
+                let error = if task.confirmation.is_some() {
+                    drifted()
+                } else {
                     ErrorBody::new(Code::BadDefinition, "its definition changed or is gone since it was accepted")
-                        .hint("run it again if it is still wanted");
+                        .hint("run it again if it is still wanted")
+                };
                 advance(&mut task, Step::Fail, now, None, Some(failed_end(now, error)), &mut effects);
             }
             if task.state.is_final() {
@@ -51,6 +57,11 @@ impl Dispatcher {
                 continue;
             }
             let (id, is_due) = (task.id, task.state == State::Queued || is_lookup_due);
+            match task.state {
+                State::AwaitingConfirmation => self.asks.join(&task, self.limits.asks.wait, now),
+                State::Queued if task.attempt == 0 => self.asks.approve(&task),
+                _ => {}
+            }
             let mut open = Open::new(task, definition.unwrap_or_else(gone));
             if is_lookup_due {
                 open.phase = Phase::LookupDue(None);

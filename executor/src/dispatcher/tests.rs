@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::recovery::MOST_LOST;
 use super::*;
+use crate::confirmation::{Asking, Confirmation};
 use crate::mailbox::request::Answer;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -25,11 +26,19 @@ pub(super) struct Turn {
     pub(super) interrupted: Vec<(TaskId, Why)>,
     pub(super) published: Vec<(TaskId, State)>,
     pub(super) answers: Vec<Answer>,
+    pub(super) told: Vec<Told>,
 }
 
 pub(super) fn limits(concurrency: u32) -> Limits {
     let most = Most { tasks: 1_000, bytes: 1 << 20 };
-    Limits { concurrency, open: most, open_per_session: most }
+    let asks = AskLimits {
+        waiting: 20,
+        waiting_per_session: 10,
+        per_hour: 0,
+        cool_down: Duration::from_mins(10),
+        wait: Duration::from_hours(1),
+    };
+    Limits { concurrency, open: most, open_per_session: most, asks }
 }
 
 /// A definition with `fields` beside what every definition has.
@@ -56,8 +65,20 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         state: State::Accepted,
         attempt: 0,
         not_before: None,
+        confirmation: None,
         end: None,
     }
+}
+
+/// A task that needs a yes.
+pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
+    let mut task = task("t", EffectClass::Once, now);
+    let serde_json::Value::Object(input) = input else { panic!("an object") };
+    task.input = input;
+    let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
+    let asking = Asking { why, reason: None, instance, wait };
+    task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), now)));
+    task
 }
 
 fn once(now: Timestamp) -> Task {
@@ -83,6 +104,7 @@ impl Bench {
             match action {
                 Action::Publish(task) => turn.published.push((task.id, task.state)),
                 Action::Answer(_, answer) => turn.answers.push(*answer),
+                Action::Tell(_, told) => turn.told.push(told),
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, why) => turn.interrupted.push((id, why)),
             }
@@ -136,6 +158,7 @@ impl Bench {
     /// Another dispatcher over the same store, as after a crash.
     pub(super) fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
         self.dispatcher = Dispatcher::new(self.dispatcher.limits);
+        self.dispatcher.remember_grants(self.store.grants().expect("read"));
         let open = self.store.open_tasks().expect("read");
         let effects = self.dispatcher.recover(open, self.now, |_| known(definition));
         self.carry_out(effects)

@@ -31,7 +31,7 @@ pub enum Ask {
     Status,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     pub tool: String,
@@ -44,6 +44,21 @@ pub struct Run {
     pub idempotency_key: Option<String>,
     #[serde(default)]
     pub dry_run: bool,
+    /// What the agent says to the human who is asked, in its own favour.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// What happens if a human must be asked and none is there.
+    #[serde(default)]
+    pub if_no_approver: IfNoApprover,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfNoApprover {
+    #[default]
+    Wait,
+    /// Nothing is accepted.
+    Fail,
 }
 
 /// An answer. An accepted `run` has none: its result file is the answer.

@@ -1,7 +1,9 @@
 //! The result file: the placeholder that becomes final.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::confirmation::{By, Confirmation, Decision};
 use crate::layout::{compact_bytes, laid_out};
 use crate::task::{Outcome, State, Task, TaskId};
 
@@ -35,8 +37,18 @@ pub enum Beside {
     },
 }
 
+/// What the caller of a task that waits for a human is told of that human.
+#[derive(Debug, Clone, Copy)]
+pub struct Approver {
+    /// How many are asked about before it, and itself.
+    pub place: Option<usize>,
+    /// Whether somebody has the page open.
+    pub is_there: bool,
+    pub last_seen: Option<Timestamp>,
+}
+
 /// What the result file of `task` says now. `name` is the path of the data beside it, by extension.
-pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -> ResultFile {
+pub fn render(task: &Task, inline_bytes: usize, approver: Approver, name: impl Fn(&str) -> String) -> ResultFile {
     let mut file = Map::new();
     file.insert("id".into(), task.id.to_string().into());
     file.insert("tool".into(), task.tool.as_str().into());
@@ -44,8 +56,11 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         file.insert("state".into(), task.state.as_str().into());
-        file.insert("message".into(), message(task.state).into());
+        file.insert("message".into(), message(task.state, approver).into());
         file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
+        if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
+            file.insert("confirmation".into(), waiting(asked, approver));
+        }
         file.insert("created_at".into(), task.created_at.to_string().into());
         return ResultFile { text: text(file), beside: None };
     };
@@ -88,6 +103,9 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     file.insert("created_at".into(), task.created_at.to_string().into());
     file.insert("finished_at".into(), end.at.to_string().into());
     meta.insert("attempts".into(), task.attempt.into());
+    if let Some(decision) = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref()) {
+        meta.insert("confirmation".into(), decided(decision, task));
+    }
     file.insert("_meta".into(), Value::Object(meta));
     ResultFile { text: text(file), beside }
 }
@@ -102,11 +120,58 @@ pub fn is_final(text: &[u8]) -> bool {
 }
 
 /// What a model reads while the task is open.
-fn message(state: State) -> &'static str {
+fn message(state: State, approver: Approver) -> &'static str {
     match state {
-        State::AwaitingConfirmation => "The tool execution waits for a human to confirm it.",
+        State::AwaitingConfirmation if approver.is_there => {
+            "The tool execution waits for a human to confirm it; they have the page open."
+        }
+        State::AwaitingConfirmation => {
+            "The tool execution waits for a human to confirm it. Nobody has the page open: tell the user to run \
+             `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again."
+        }
         _ => "The tool execution has been delegated to the agent.",
     }
+}
+
+fn waiting(asked: &Confirmation, approver: Approver) -> Value {
+    json!({
+        "why": asked.why,
+        "expires_at": asked.expires_at.to_string(),
+        "approver": {
+            "online": approver.is_there,
+            "last_seen": approver.last_seen.map(|at| at.to_string()),
+            "queue_position": approver.place,
+        },
+    })
+}
+
+/// What a human decided, for the one who asked; who they are is not its business.
+fn decided(decision: &Decision, task: &Task) -> Value {
+    let by = match decision.by {
+        By::Page(_) => "human",
+        By::Grant(_) => "a remembered yes",
+    };
+    let mut told = json!({"decision": decision.verdict, "by": by, "at": decision.at.to_string()});
+    if let Some(reason) = &decision.reason {
+        told["reason"] = reason.as_str().into();
+    }
+    if let Some(asked) = &decision.asked_input {
+        told["changes"] = changes(asked, &task.input);
+    }
+    told
+}
+
+/// From one input to the other, as a JSON Patch (RFC 6902) of top-level fields.
+fn changes(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
+    let path = |key: &str| format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+    let gone = from.keys().filter(|key| !to.contains_key(*key));
+    let removed = gone.map(|key| json!({"op": "remove", "path": path(key)}));
+    let set = to.iter().filter_map(|(key, value)| match from.get(key) {
+        None => Some(json!({"op": "add", "path": path(key), "value": value})),
+        Some(before) if before != value => Some(json!({"op": "replace", "path": path(key), "value": value})),
+        Some(_) => None,
+    });
+    removed.chain(set).collect()
 }
 
 fn text(file: Map<String, Value>) -> String {
@@ -156,6 +221,19 @@ mod tests {
     use crate::task::Outcome::File;
     use crate::task::{End, ErrorBody};
 
+    const NOBODY: Approver = Approver { place: None, is_there: false, last_seen: None };
+
+    #[test]
+    fn changes_are_told_as_a_patch() {
+        let object = |value: Value| value.as_object().expect("an object").clone();
+        let patch = changes(&object(json!({"a": 1, "b/c": 2, "d": 3})), &object(json!({"a": 1, "b/c": 3, "e": 4})));
+        let expected = json!([
+            {"op": "remove", "path": "/d"}, {"op": "replace", "path": "/b~1c", "value": 3},
+            {"op": "add", "path": "/e", "value": 4}
+        ]);
+        assert_eq!(patch, expected);
+    }
+
     fn task() -> Task {
         let Value::Object(input) = json!({"status": "pending", "text": "\n  \"status\": \"pending\""}) else {
             unreachable!()
@@ -164,7 +242,7 @@ mod tests {
     }
 
     fn rendered(task: &Task) -> ResultFile {
-        render(task, 100_000, |extension| format!("/results/x.data.{extension}"))
+        render(task, 100_000, NOBODY, |extension| format!("/results/x.data.{extension}"))
     }
 
     fn ended(state: State, outcome: Outcome) -> Task {

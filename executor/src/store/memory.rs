@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{Change, Recorded, Store, StoreError};
+use crate::confirmation::grant::{Grant, GrantId};
 use crate::task::{Task, TaskId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<Recorded>)>,
+    grants: BTreeMap<GrantId, Grant>,
 }
 
 impl Store for MemoryStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut tasks = self.tasks.clone();
+        let (mut tasks, mut grants) = (self.tasks.clone(), self.grants.clone());
         for change in changes {
             match change {
                 Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Known(task.id)),
@@ -30,12 +32,27 @@ impl Store for MemoryStore {
                     task.state = step.to;
                     task.attempt = step.attempt_after;
                     task.not_before = step.not_before;
+                    if let Some(answered) = &step.answered {
+                        if task.confirmation.as_ref().map(|asked| asked.digest) != Some(answered.digest) {
+                            return Err(fenced);
+                        }
+                        task.confirmation = Some(Box::new(answered.confirmation.clone()));
+                        if let Some(input) = &answered.input {
+                            task.input.clone_from(input);
+                        }
+                    }
                     task.end.clone_from(&step.end);
                     story.push(Recorded { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
+                Change::Grant { grant, uses } => {
+                    if grants.get(&grant.id).map(|grant| grant.uses) != *uses {
+                        return Err(StoreError::GrantChanged(grant.id));
+                    }
+                    grants.insert(grant.id, (**grant).clone());
+                }
             }
         }
-        self.tasks = tasks;
+        (self.tasks, self.grants) = (tasks, grants);
         Ok(())
     }
 
@@ -55,6 +72,10 @@ impl Store for MemoryStore {
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
         let ended = |task: &&Task| task.end.as_ref().is_some_and(|end| end.at >= since);
         Ok(self.tasks.values().map(|(task, _)| task).filter(ended).cloned().collect())
+    }
+
+    fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        Ok(self.grants.values().cloned().collect())
     }
 
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {

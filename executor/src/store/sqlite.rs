@@ -15,14 +15,18 @@ use serde::de::DeserializeOwned;
 
 use damage::Damage;
 
-use super::{Change, Move, Recorded, Store, StoreError};
+use super::{Answered, Change, Move, Recorded, Store, StoreError};
+use crate::confirmation::grant::Grant;
 use crate::fault;
 use crate::task::{Task, TaskId};
 
 mod damage;
 
+/// What brings a store from each schema to the next.
+const MIGRATIONS: [&str; 2] = [include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
+
 /// The schema that this version writes; kept in the file's `user_version`.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
 /// Brings the log into the file, and leaves it empty.
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -61,8 +65,8 @@ impl SqliteStore {
         if found > SCHEMA {
             return Err(StoreError::Newer { found, known: SCHEMA });
         }
-        if found < SCHEMA {
-            connection.execute_batch(include_str!("../../migrations/1.sql"))?;
+        for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+            connection.execute_batch(migration)?;
         }
         if check {
             damage::check(&connection)?;
@@ -94,6 +98,7 @@ impl SqliteStore {
             match change {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Move(step) => move_on(&transaction, step)?,
+                Change::Grant { grant, uses } => keep_grant(&transaction, grant, *uses)?,
             }
         }
         fault::point("commit", "inside");
@@ -133,6 +138,12 @@ impl Store for SqliteStore {
         self.tasks("finished_at >= ?1 ORDER BY finished_at", [since.as_microsecond()])
     }
 
+    fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        let mut statement = self.connection.prepare_cached("SELECT body FROM grants ORDER BY id")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.map(|row| word(&row?)).collect()
+    }
+
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
         let mut statement =
             self.connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
@@ -161,8 +172,8 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
     let inserted = transaction
         .prepare_cached(
             "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
-                                state, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0) ON CONFLICT DO NOTHING",
+                                state, confirmation, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             task.id.to_string(),
@@ -175,6 +186,7 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
             task.idempotency_key,
             task.created_at.as_microsecond(),
             task.state.as_str(),
+            task.confirmation.as_ref().map(json).transpose()?,
         ])?;
     if inserted == 1 { Ok(()) } else { Err(StoreError::Known(task.id)) }
 }
@@ -199,25 +211,87 @@ fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError>
     if moved != 1 {
         return Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt });
     }
+    if let Some(answered) = &step.answered {
+        answer(transaction, step, answered)?;
+    }
     transaction
         .prepare_cached("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![id, step.at.as_microsecond(), json(&step.step)?, step.attempt_after])?;
     Ok(())
 }
 
-const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, end";
+fn answer(transaction: &Transaction<'_>, step: &Move, answered: &Answered) -> Result<(), StoreError> {
+    let changed = transaction
+        .prepare_cached(
+            "UPDATE tasks SET confirmation = ?3, input = coalesce(?4, input)
+             WHERE id = ?1 AND confirmation ->> 'digest' = ?2",
+        )?
+        .execute(params![
+            step.id.to_string(),
+            answered.digest.to_string(),
+            json(&answered.confirmation)?,
+            answered.input.as_ref().map(json).transpose()?,
+        ])?;
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt })
+    }
+}
 
-type Columns =
-    (String, String, String, String, String, String, Option<String>, i64, String, u32, Option<i64>, Option<String>);
+fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -> Result<(), StoreError> {
+    let id = grant.id.to_string();
+    let text = json(grant)?;
+    let changed = match uses {
+        None => transaction
+            .prepare_cached("INSERT INTO grants (id, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![id, text])?,
+        Some(uses) => transaction
+            .prepare_cached("UPDATE grants SET body = ?2 WHERE id = ?1 AND body ->> 'uses' = ?3")?
+            .execute(params![id, text, uses])?,
+    };
+    if changed == 1 { Ok(()) } else { Err(StoreError::GrantChanged(grant.id)) }
+}
+
+const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
+                       not_before, confirmation, end";
+
+type Columns = (
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+    i64,
+    String,
+    u32,
+    Option<i64>,
+    Option<String>,
+    Option<String>,
+);
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
     row.try_into()
 }
 
 fn task(columns: Columns) -> Result<Task, StoreError> {
-    let (id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, later, end) =
-        columns;
+    let (
+        id,
+        tool,
+        input,
+        definition_hash,
+        effect,
+        caller,
+        idempotency_key,
+        created_at,
+        state,
+        attempt,
+        later,
+        confirmation,
+        end,
+    ) = columns;
     Ok(Task {
         id: id.parse().map_err(|_| StoreError::Malformed(id))?,
         tool: tool.parse().map_err(|_| StoreError::Malformed(tool))?,
@@ -230,6 +304,7 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         state: state.parse().map_err(StoreError::Malformed)?,
         attempt,
         not_before: later.map(time).transpose()?,
+        confirmation: confirmation.as_deref().map(word).transpose()?,
         end: end.as_deref().map(word).transpose()?,
     })
 }

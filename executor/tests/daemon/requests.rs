@@ -49,7 +49,6 @@ fn what_is_refused_or_only_planned_leaves_nothing() {
     for (tool, input, code) in [
         ("gaet", json!({}), Code::UnknownSubtool),
         ("gate", json!({"path": 7}), Code::InvalidInput),
-        ("write", json!({"path": "x"}), Code::NeedsConfirmation),
     ] {
         assert_eq!(refusal(&world.answer(world.post_run(tool, input))), code);
     }

@@ -1,0 +1,656 @@
+//! Asks: the tasks that wait for a human, what the human says, and what of it is remembered.
+//!
+//! A human is a scarce thing: so many questions may wait and so many may come in an hour, the same
+//! question is asked once, and what was just denied is not asked again at once. Of two answers the
+//! first counts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use serde_json::{Map, Value};
+
+use super::lines::{Party, party};
+use super::{Action, Dispatcher, Effects, Moved, failed_end, move_on};
+use crate::code::Code;
+use crate::confirmation::grant::{Grant, GrantId};
+use crate::confirmation::{By, Decision, Digest, Verdict, denied, drifted, expired};
+use crate::store::{Answered, Change};
+use crate::task::{ErrorBody, State, Step, Task, TaskId};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// How many questions a human may be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct AskLimits {
+    /// How many may wait at once.
+    pub waiting: usize,
+    /// How many of these one session may have.
+    pub waiting_per_session: usize,
+    /// How many one user's callers may ask in an hour; 0 is no limit.
+    pub per_hour: usize,
+    /// How long what was denied is not asked again; the same call is denied without asking.
+    pub cool_down: Duration,
+    /// How long one may wait, whatever the clock said when it was asked.
+    pub wait: Duration,
+}
+
+/// What somebody on the page decided.
+#[derive(Debug)]
+pub struct Decided {
+    /// By which whoever asked for this gets its answer.
+    pub ticket: Ticket,
+    /// All of these, or none: each with the digest of what was shown.
+    pub of: Vec<(TaskId, Digest)>,
+    pub said: Said,
+    /// The session of the page.
+    pub by: String,
+    /// To be remembered with it: made from the one task of this decision.
+    pub grant: Option<Box<Grant>>,
+}
+
+/// A name like a task's, for something that was asked for.
+pub type Ticket = TaskId;
+
+#[derive(Debug, Clone)]
+pub enum Said {
+    Yes,
+    No { reason: Option<String> },
+    /// Yes, with this input, to which this digest belongs.
+    Edited { input: Map<String, Value>, digest: Digest, reason: Option<String> },
+    /// What a question was answered.
+    Answer(Value),
+}
+
+/// What became of a decision.
+pub type Told = Result<Vec<(TaskId, State)>, NotDecided>;
+
+/// Why nothing was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotDecided {
+    /// It does not wait for a decision: it was decided, or is over, or never was.
+    NotWaiting(TaskId),
+    /// It waits for one about something else than what was shown.
+    Stale(TaskId),
+}
+
+/// The questions that wait, and what is remembered of earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    /// Ids sort by time: the first waits longest.
+    waiting: BTreeMap<TaskId, Waiting>,
+    /// Those that were let through and have not started.
+    approved: BTreeSet<TaskId>,
+    per_party: HashMap<Party, usize>,
+    expiring: BTreeSet<(Timestamp, TaskId)>,
+    /// The waiting task by what it asks for.
+    same: HashMap<Digest, TaskId>,
+    /// Until when what was denied is not asked again.
+    denied: HashMap<Digest, Timestamp>,
+    /// When questions came, by user.
+    asked: HashMap<u32, VecDeque<Timestamp>>,
+    grants: BTreeMap<GrantId, Grant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    until: Timestamp,
+    call: Digest,
+}
+
+impl Asks {
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.expiring.first().map(|(at, _)| *at)
+    }
+
+    /// `task` waits from now on, until its question expires.
+    pub(super) fn join(&mut self, task: &Task, wait: Duration, now: Timestamp) {
+        let Some(confirmation) = &task.confirmation else { return };
+        let latest = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        let waiting = Waiting { until: confirmation.expires_at.min(latest), call: call(task) };
+        *self.per_party.entry(party(&task.caller)).or_default() += 1;
+        self.expiring.insert((waiting.until, task.id));
+        self.same.insert(waiting.call, task.id);
+        self.waiting.insert(task.id, waiting);
+    }
+
+    /// `task` was let through, and waits for its turn.
+    pub(super) fn approve(&mut self, task: &Task) {
+        if task.confirmation.is_some() {
+            self.approved.insert(task.id);
+        }
+    }
+
+    /// Counts a question that comes now.
+    pub(super) fn count(&mut self, task: &Task, now: Timestamp) {
+        self.asked.entry(task.caller.uid).or_default().push_back(now);
+    }
+
+    /// Takes a task out that no longer waits. Without effect if it does not.
+    pub(super) fn leave(&mut self, task: &Task) {
+        self.approved.remove(&task.id);
+        let Some(waiting) = self.waiting.remove(&task.id) else { return };
+        self.expiring.remove(&(waiting.until, task.id));
+        self.same.remove(&waiting.call);
+        let party = party(&task.caller);
+        if let Some(count) = self.per_party.get_mut(&party) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_party.remove(&party);
+            }
+        }
+    }
+
+    /// The task that waits for the answer to the same question.
+    pub(super) fn same(&self, task: &Task) -> Option<TaskId> {
+        task.confirmation.as_ref()?;
+        self.same.get(&call(task)).copied()
+    }
+
+    /// The grant that gives the yes to `task`, if one does.
+    pub(super) fn grant_for(&self, task: &Task, now: Timestamp) -> Option<GrantId> {
+        self.grants.values().find(|grant| grant.covers(task, now)).map(|grant| grant.id)
+    }
+
+    /// Why a human is not asked about `task`, if they are not.
+    pub(super) fn refuse(&mut self, task: &Task, limits: AskLimits, now: Timestamp) -> Option<ErrorBody> {
+        self.denied.retain(|_, until| *until > now);
+        if let Some(until) = self.denied.get(&call(task)) {
+            let mut error = denied(None);
+            error.message = "a human said no to exactly this a short while ago, and is not asked again".to_owned();
+            return Some(error.detail("until", until.to_string()));
+        }
+        let own = self.per_party.get(&party(&task.caller)).copied().unwrap_or(0);
+        let full = if own >= limits.waiting_per_session {
+            Some((own, " of this session"))
+        } else if self.waiting.len() >= limits.waiting {
+            Some((self.waiting.len(), ""))
+        } else {
+            None
+        };
+        if let Some((count, whose)) = full {
+            let message = format!("{count} tasks{whose} wait for a human already, and no more may");
+            return Some(
+                ErrorBody::new(Code::Throttled, message)
+                    .hint("wait for the answers to these: agent-magic-tool tasks --state awaiting_confirmation"),
+            );
+        }
+        let asked = self.asked.entry(task.caller.uid).or_default();
+        while asked.front().is_some_and(|at| now.duration_since(*at) >= HOUR) {
+            asked.pop_front();
+        }
+        let oldest = asked.front().filter(|_| limits.per_hour > 0 && asked.len() >= limits.per_hour)?;
+        let message = format!("a human was asked {} times within an hour, and no more may come", asked.len());
+        Some(
+            ErrorBody::new(Code::Throttled, message)
+                .hint("tell the user what you were about to do, and go on with what needs no yes")
+                .detail("again_at", (*oldest + HOUR).to_string()),
+        )
+    }
+}
+
+/// What a task asks for, whoever is asked.
+fn call(task: &Task) -> Digest {
+    Digest::of(&[
+        &task.caller.uid.to_be_bytes(),
+        task.caller.session.as_deref().unwrap_or_default().as_bytes(),
+        task.tool.as_str().as_bytes(),
+        task.definition_hash.as_bytes(),
+        &serde_json::to_vec(task.asked_input()).expect("JSON can be written"),
+    ])
+}
+
+impl Dispatcher {
+    /// The grants that an executor before us left.
+    pub fn remember_grants(&mut self, grants: Vec<Grant>) {
+        self.asks.grants = grants.into_iter().map(|grant| (grant.id, grant)).collect();
+    }
+
+    /// What was denied under an executor before us is not asked again either.
+    pub fn remember_denial(&mut self, task: &Task) {
+        let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
+        if let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Denied) {
+            self.asks.denied.insert(call(task), after(decision.at, self.limits.asks.cool_down));
+        }
+    }
+
+    /// The place of a task among those that wait for a human, 1 for the first.
+    pub fn place_in_queue(&self, id: TaskId) -> Option<usize> {
+        self.asks.waiting.contains_key(&id).then(|| self.asks.waiting.range(..=id).count())
+    }
+
+    /// The tasks that wait for a human or were let through by one, and have not started.
+    pub fn confirmable(&self) -> impl Iterator<Item = &Task> {
+        let ids = self.asks.waiting.keys().chain(&self.asks.approved);
+        ids.filter_map(|id| self.open.get(id)).map(|open| &open.task)
+    }
+
+    /// Whether one that was let through may start at the next turn.
+    pub fn has_approved(&self) -> bool {
+        !self.asks.approved.is_empty()
+    }
+
+    /// Gives the yes that is remembered in `id` to a new task.
+    pub(super) fn use_grant(&mut self, id: GrantId, task: &mut Task, now: Timestamp, effects: &mut Effects) {
+        let Some(grant) = self.asks.grants.get_mut(&id) else { return };
+        let before = grant.uses;
+        grant.uses += 1;
+        grant.last_use = Some(now);
+        effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), uses: Some(before) });
+        if let Some(confirmation) = &mut task.confirmation {
+            confirmation.decision = Some(Decision::new(now, Verdict::Approved, By::Grant(id)));
+        }
+    }
+
+    pub(super) fn decide(&mut self, decided: Decided, now: Timestamp, effects: &mut Effects) {
+        let Decided { ticket, of, said, by, grant } = decided;
+        let told = match self.undecidable(&of) {
+            Some(why) => Err(why),
+            None => {
+                if let Some(grant) = grant {
+                    effects.changes.push(Change::Grant { grant: grant.clone(), uses: None });
+                    self.asks.grants.insert(grant.id, *grant);
+                }
+                Ok(of.into_iter().map(|(id, _)| (id, self.answer(id, &said, &by, now, effects))).collect())
+            }
+        };
+        effects.actions.push(Action::Tell(ticket, told));
+    }
+
+    fn undecidable(&self, of: &[(TaskId, Digest)]) -> Option<NotDecided> {
+        of.iter().find_map(|(id, digest)| {
+            let waits = self.open.get(id).filter(|_| self.asks.waiting.contains_key(id));
+            match waits.and_then(|open| open.task.confirmation.as_ref()) {
+                None => Some(NotDecided::NotWaiting(*id)),
+                Some(asked) if asked.digest != *digest => Some(NotDecided::Stale(*id)),
+                Some(_) => None,
+            }
+        })
+    }
+
+    /// Carries one answer out; the state that the task is in then.
+    fn answer(&mut self, id: TaskId, said: &Said, by: &str, now: Timestamp, effects: &mut Effects) -> State {
+        let open = self.open.get_mut(&id).expect("it was found a moment ago");
+        self.asks.leave(&open.task);
+        self.load.remove(&open.task);
+        let mut confirmation = open.task.confirmation.take().expect("it waits for an answer");
+        let asked = confirmation.digest;
+        let mut decision = Decision::new(now, Verdict::Approved, By::Page(by.to_owned()));
+        let (mut step, mut end, mut input) = (Step::Enqueue, None, None);
+        match said {
+            Said::Yes => {}
+            Said::No { reason } => {
+                decision.verdict = Verdict::Denied;
+                decision.reason.clone_from(reason);
+                self.asks.denied.insert(call(&open.task), after(now, self.limits.asks.cool_down));
+                (step, end) = (Step::Deny, Some(failed_end(now, denied(reason.as_deref()))));
+            }
+            Said::Edited { input: edited, digest, reason } => {
+                decision.verdict = Verdict::Edited;
+                decision.reason.clone_from(reason);
+                decision.asked_input = Some(std::mem::replace(&mut open.task.input, edited.clone()));
+                confirmation.digest = *digest;
+                input = Some(edited.clone());
+            }
+            Said::Answer(answer) => decision.answer = Some(answer.clone()),
+        }
+        confirmation.decision = Some(decision);
+        let answered = Answered { digest: asked, confirmation: (*confirmation).clone(), input };
+        open.task.confirmation = Some(confirmation);
+        let not_before = open.task.not_before;
+        move_on(&mut open.task, step, now, Moved { not_before, end, answered: Some(Box::new(answered)) }, effects);
+        let task = open.task.clone();
+        self.load.add(&task);
+        if task.state.is_final() {
+            self.close(id, effects);
+        } else {
+            effects.actions.push(Action::Publish(Box::new(task.clone())));
+            self.asks.approve(&task);
+            self.line_up(id, now);
+        }
+        task.state
+    }
+
+    /// Takes a grant back; what it let through and has not started does not start.
+    pub(super) fn revoke(&mut self, ticket: Ticket, id: GrantId, now: Timestamp, effects: &mut Effects) {
+        let told = match self.asks.grants.get_mut(&id) {
+            Some(grant) => {
+                if grant.revoked_at.is_none() {
+                    grant.revoked_at = Some(now);
+                    effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), uses: Some(grant.uses) });
+                }
+                Ok(Vec::new())
+            }
+            None => Err(NotDecided::NotWaiting(id)),
+        };
+        effects.actions.push(Action::Tell(ticket, told));
+    }
+
+    /// Ends the questions that nobody answered in time.
+    pub(super) fn expire(&mut self, now: Timestamp, effects: &mut Effects) {
+        while let Some((at, id)) = self.asks.expiring.first().copied()
+            && at <= now
+        {
+            self.end_unstarted(id, Step::Expire, now, expired, effects);
+        }
+    }
+
+    /// Ends tasks whose definition is no longer the one that a human was shown.
+    pub(super) fn drift(&mut self, ids: &[TaskId], now: Timestamp, effects: &mut Effects) {
+        for id in ids {
+            self.end_unstarted(*id, Step::Fail, now, |_| drifted(), effects);
+        }
+    }
+
+    /// Whether a task whose turn it is may start; if it was approved and may not any more, it ends.
+    pub(super) fn may_start(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> bool {
+        let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
+        if !self.asks.approved.contains(&id) {
+            return true;
+        }
+        let Some(confirmation) = &task.confirmation else { return true };
+        let revoked = |by: &By| match by {
+            By::Grant(id) => self.asks.grants.get(id).is_none_or(|grant| grant.revoked_at.is_some()),
+            By::Page(_) => false,
+        };
+        if confirmation.decision.as_ref().is_none_or(|decision| revoked(&decision.by)) {
+            let why = denied(Some("the grant that let it through was revoked before it started"));
+            self.end_unstarted(id, Step::Deny, now, |_| why, effects);
+            false
+        } else if confirmation.expires_at <= now {
+            self.end_unstarted(id, Step::Expire, now, expired, effects);
+            false
+        } else {
+            self.asks.approved.remove(&id);
+            true
+        }
+    }
+
+    fn end_unstarted(
+        &mut self,
+        id: TaskId,
+        step: Step,
+        now: Timestamp,
+        why: impl FnOnce(&crate::confirmation::Confirmation) -> ErrorBody,
+        effects: &mut Effects,
+    ) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(error) = open.task.confirmation.as_deref().map(why) else { return };
+        self.lines.leave(&open.task.caller, &open.task.tool, id);
+        if let Some(at) = open.task.not_before {
+            self.delayed.remove(&(at, id));
+        }
+        let end = Some(failed_end(now, error));
+        move_on(&mut open.task, step, now, Moved { end, ..Moved::default() }, effects);
+        self.close(id, effects);
+    }
+}
+
+fn after(at: Timestamp, span: Duration) -> Timestamp {
+    at.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::tests::{Bench, Turn, asking, definition, error_of, limits};
+    use super::super::{Event, Limits};
+    use super::*;
+    use crate::confirmation::grant::{Covers, Grant, Scope};
+    use crate::mailbox::request::Answer;
+    use crate::store::Store as _;
+    use crate::subtool::Definition;
+
+    fn plain() -> Arc<Definition> {
+        definition(json!({}))
+    }
+
+    fn digest(bench: &Bench, id: TaskId) -> Digest {
+        bench.stored(id).confirmation.expect("a question").digest
+    }
+
+    fn said(bench: &mut Bench, of: &[(TaskId, Digest)], said: Said) -> Turn {
+        decided(bench, of, said, None)
+    }
+
+    fn decided(bench: &mut Bench, of: &[(TaskId, Digest)], said: Said, grant: Option<Grant>) -> Turn {
+        let (ticket, by) = (TaskId::new(), "page".to_owned());
+        let grant = grant.map(Box::new);
+        bench.handle(Event::Decided(Box::new(Decided { ticket, of: of.to_vec(), said, by, grant })))
+    }
+
+    /// A task that waits for a yes.
+    fn asked(bench: &mut Bench, input: Value) -> TaskId {
+        let task = asking(bench.now, input);
+        let turn = bench.admit(&task, &plain());
+        assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)]);
+        assert!(turn.performed.is_empty());
+        task.id
+    }
+
+    fn refusal(turn: &Turn) -> Code {
+        match turn.answers.as_slice() {
+            [Answer::Refused(error)] => error.code,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_yes_starts_the_task_and_a_second_answer_changes_nothing() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({}));
+        let of = [(id, digest(&bench, id))];
+        let turn = said(&mut bench, &of, Said::Yes);
+        assert_eq!((turn.performed, turn.told), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
+        let turn = said(&mut bench, &of, Said::No { reason: None });
+        assert_eq!((turn.performed, turn.told), (vec![], vec![Err(NotDecided::NotWaiting(id))]));
+        let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("kept");
+        assert_eq!((decision.verdict, decision.by), (Verdict::Approved, By::Page("page".to_owned())));
+    }
+
+    #[test]
+    fn a_denied_task_never_runs_and_its_caller_reads_why() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({}));
+        let of = [(id, digest(&bench, id))];
+        let turn = said(&mut bench, &of, Said::No { reason: Some("not today".to_owned()) });
+        assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Denied)]));
+        let task = bench.stored(id);
+        let error = error_of(&task);
+        assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human was asked, and said no: not today"));
+        // The same at once is not even asked about; later it is.
+        let again = asking(bench.now, json!({}));
+        assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied);
+        asked(&mut bench, json!({"other": 1}));
+        bench.pass(Duration::from_mins(10));
+        asked(&mut bench, json!({}));
+    }
+
+    #[test]
+    fn an_answer_to_something_else_than_what_was_shown_is_stale_and_a_batch_is_all_or_nothing() {
+        let mut bench = Bench::new(limits(5));
+        let (first, second) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+        let (one, two) = (digest(&bench, first), digest(&bench, second));
+        let turn = said(&mut bench, &[(first, one), (second, one)], Said::Yes);
+        assert_eq!((turn.performed, turn.told), (vec![], vec![Err(NotDecided::Stale(second))]));
+        assert_eq!(bench.state(first), State::AwaitingConfirmation);
+        let turn = said(&mut bench, &[(first, one), (second, two)], Said::Yes);
+        assert_eq!(turn.performed, [first, second]);
+    }
+
+    #[test]
+    fn an_edited_task_runs_as_edited_and_keeps_what_was_asked() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({"to": "eve"}));
+        let of = [(id, digest(&bench, id))];
+        let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
+        let new = Digest::of(&[b"new"]);
+        let edit = Said::Edited { input: input.clone(), digest: new, reason: Some("wrong one".to_owned()) };
+        assert_eq!(said(&mut bench, &of, edit).performed, [id]);
+        let task = bench.stored(id);
+        assert_eq!((&task.input, task.asked_input()), (&input, json!({"to": "eve"}).as_object().expect("an object")));
+        let asked = task.confirmation.expect("kept");
+        assert_eq!((asked.digest, asked.decision.expect("kept").verdict), (new, Verdict::Edited));
+    }
+
+    #[test]
+    fn nobody_answers_for_ever_and_a_late_yes_is_none() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({}));
+        let of = [(id, digest(&bench, id))];
+        let deadline = bench.stored(id).confirmation.expect("a question").expires_at;
+        assert_eq!(bench.dispatcher.next_deadline(), Some(deadline));
+        bench.now = deadline - SignedDuration::from_millis(1);
+        bench.handle(Event::Tick);
+        assert_eq!(bench.state(id), State::AwaitingConfirmation);
+        bench.now = deadline;
+        let turn = said(&mut bench, &of, Said::Yes);
+        assert_eq!((turn.performed, turn.told), (vec![], vec![Err(NotDecided::NotWaiting(id))]));
+        assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Expired, Code::Expired));
+        assert_eq!(bench.dispatcher.next_deadline(), None);
+    }
+
+    #[test]
+    fn what_was_approved_and_could_not_start_in_time_does_not() {
+        let mut bench = Bench::new(limits(1));
+        let first = asked(&mut bench, json!({"n": 1}));
+        let second = asked(&mut bench, json!({"n": 2}));
+        let of = [(first, digest(&bench, first)), (second, digest(&bench, second))];
+        assert_eq!(said(&mut bench, &of, Said::Yes).performed, [first]);
+        bench.pass(Duration::from_hours(1));
+        assert_eq!(bench.succeed(first).performed, []);
+        assert_eq!(bench.state(second), State::Expired);
+    }
+
+    #[test]
+    fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({}));
+        let of = [(id, digest(&bench, id))];
+        // A clock that was set back a year extends nothing by more than the longest wait.
+        bench.now -= SignedDuration::from_hours(365 * 24);
+        bench.crash(Some(&plain()));
+        assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + HOUR));
+        bench.now += SignedDuration::from_hours(365 * 24);
+        bench.crash(Some(&plain()));
+        assert_eq!(said(&mut bench, &of, Said::Yes).performed, [id]);
+    }
+
+    #[test]
+    fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
+        let mut bench = Bench::new(limits(1));
+        let running = bench.start(crate::subtool::EffectClass::Once, &plain());
+        let (waits, approved) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+        let of = [(approved, digest(&bench, approved))];
+        said(&mut bench, &of, Said::Yes);
+        let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
+        assert_eq!(confirmable, BTreeSet::from([waits, approved]));
+        bench.handle(Event::Drifted(vec![waits, approved]));
+        for id in [waits, approved] {
+            assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::Drifted));
+        }
+        assert_eq!(bench.succeed(running).performed, []);
+        // Or while no executor ran.
+        let left = asked(&mut bench, json!({"n": 3}));
+        bench.crash(None);
+        assert_eq!(error_of(&bench.stored(left)).code, Code::Drifted);
+    }
+
+    #[test]
+    fn the_same_question_is_asked_once_and_so_many_may_wait() {
+        let most = limits(1);
+        let mut bench = Bench::new(Limits { asks: AskLimits { waiting_per_session: 2, waiting: 3, ..most.asks }, ..most });
+        let first = asked(&mut bench, json!({"n": 1}));
+        let same = bench.admit(&asking(bench.now, json!({"n": 1})), &plain());
+        assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");
+        let second = asked(&mut bench, json!({"n": 2}));
+        let third = asking(bench.now, json!({"n": 3}));
+        assert_eq!(refusal(&bench.admit(&third, &plain())), Code::Throttled, "of one session");
+        let mut of_other = asking(bench.now, json!({"n": 3}));
+        of_other.caller.session = Some("other".to_owned());
+        bench.admit(&of_other, &plain());
+        let mut of_third = asking(bench.now, json!({"n": 4}));
+        of_third.caller.session = Some("third".to_owned());
+        assert_eq!(refusal(&bench.admit(&of_third, &plain())), Code::Throttled, "of all");
+        assert_eq!(bench.dispatcher.place_in_queue(second), Some(2));
+        bench.cancel(first, 1);
+        assert_eq!(bench.dispatcher.place_in_queue(second), Some(1));
+        assert_eq!(bench.admit(&third, &plain()).published, [(third.id, State::AwaitingConfirmation)]);
+    }
+
+    #[test]
+    fn a_human_is_asked_so_often_in_an_hour() {
+        let most = limits(1);
+        let mut bench = Bench::new(Limits { asks: AskLimits { per_hour: 2, ..most.asks }, ..most });
+        for n in 0..2 {
+            let id = asked(&mut bench, json!({"n": n}));
+            bench.cancel(id, 1);
+            bench.pass(Duration::from_mins(10));
+        }
+        assert_eq!(refusal(&bench.admit(&asking(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
+        bench.pass(Duration::from_mins(40));
+        asked(&mut bench, json!({"n": 2}));
+    }
+
+    fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, Covers)>, most_uses: Option<u32>) -> Grant {
+        let task = bench.stored(id);
+        let exact = task.input.iter().map(|(name, value)| (name.clone(), Covers::Exactly(value.clone())));
+        let mut fields: BTreeMap<_, _> = exact.collect();
+        fields.extend(field.map(|(name, covers)| (name.to_owned(), covers)));
+        Grant {
+            id: TaskId::new(),
+            tool: task.tool,
+            definition_hash: task.definition_hash,
+            scope: Scope { uid: task.caller.uid, session: None, folder: None },
+            fields,
+            made_at: bench.now,
+            made_from: id,
+            made_by: "page".to_owned(),
+            expires_at: bench.now + HOUR,
+            most_uses,
+            uses: 0,
+            last_use: None,
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn a_remembered_yes_lets_like_calls_through_so_often_and_over_a_crash() {
+        let mut bench = Bench::new(limits(5));
+        let id = asked(&mut bench, json!({"n": 1}));
+        let of = [(id, digest(&bench, id))];
+        let grant = grant_of(&bench, id, Some(("n", Covers::AtMost(5.into()))), Some(2));
+        assert_eq!(decided(&mut bench, &of, Said::Yes, Some(grant.clone())).performed, [id]);
+        let through = asking(bench.now, json!({"n": 5}));
+        assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
+        let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("kept");
+        assert_eq!(decision.by, By::Grant(grant.id));
+        asked(&mut bench, json!({"n": 6}));
+        bench.crash(Some(&plain()));
+        let last = asking(bench.now, json!({"n": 2}));
+        assert_eq!(bench.admit(&last, &plain()).performed, [last.id]);
+        assert_eq!(bench.store.grants().expect("read")[0].uses, 2);
+        asked(&mut bench, json!({"n": 3}));
+    }
+
+    #[test]
+    fn a_revoked_grant_lets_nothing_start_that_has_not() {
+        let mut bench = Bench::new(limits(1));
+        let id = asked(&mut bench, json!({}));
+        let of = [(id, digest(&bench, id))];
+        let grant = grant_of(&bench, id, None, None);
+        decided(&mut bench, &of, Said::Yes, Some(grant.clone()));
+        let queued = asking(bench.now, json!({}));
+        assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
+        let turn = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: grant.id });
+        assert_eq!(turn.told, [Ok(vec![])]);
+        assert_eq!(bench.succeed(id).performed, []);
+        assert_eq!(bench.state(queued.id), State::Denied);
+        let none = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: id });
+        assert_eq!(none.told, [Err(NotDecided::NotWaiting(id))]);
+    }
+}

@@ -1,0 +1,43 @@
+//! What the page says to the daemon, and what it hears back.
+
+use tokio::sync::oneshot;
+
+use crate::confirmation::Digest;
+use crate::confirmation::grant::{Grant, GrantId};
+use crate::dispatcher::{Said, Told};
+use crate::task::{State, TaskId};
+
+/// Something that a human wants done.
+#[derive(Debug)]
+pub struct Spoken {
+    pub word: Word,
+    /// The session of the page.
+    pub by: String,
+    /// Dropped without an answer, nothing was done.
+    pub reply: oneshot::Sender<Told>,
+}
+
+#[derive(Debug)]
+pub enum Word {
+    Decide {
+        /// All of these, or none.
+        of: Vec<(TaskId, Digest)>,
+        said: Said,
+        /// To be remembered with it.
+        grant: Option<Box<Grant>>,
+    },
+    Revoke(GrantId),
+    Cancel {
+        task: TaskId,
+        uid: u32,
+    },
+    /// Definitions may have changed.
+    Refresh,
+}
+
+/// What happened to a task, for whoever looks on. May be missed: the record is the truth.
+#[derive(Debug, Clone, Copy)]
+pub struct Live {
+    pub id: TaskId,
+    pub state: State,
+}
