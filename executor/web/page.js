@@ -1,0 +1,175 @@
+// The pages' script: shows what the server made, and sends what a person decided. It decides nothing.
+
+import { memory, root, switchTheme } from "./page/theme.js";
+import { all, announce, find } from "./page/draw.js";
+import { Card, cardOf, openCards } from "./page/card.js";
+import { approveEdited, checkEdit } from "./page/edit.js";
+import { remember, weighGrant } from "./page/remember.js";
+import { showCounts, showMood } from "./page/waiting.js";
+import { batch } from "./page/batch.js";
+import { live } from "./page/live.js";
+import { tick } from "./page/time.js";
+import { onKey } from "./page/keyboard.js";
+import { act, search, settleIt, tryIt } from "./page/tasks.js";
+import { login } from "./page/login.js";
+
+const actions = {
+    theme: switchTheme,
+    help() {
+        find("#help").showModal();
+    },
+    logout(button) {
+        act(button, "/logout", {}, () => location.replace("/"));
+    },
+    approve(button) {
+        cardOf(button).approve();
+    },
+    decline(button) {
+        cardOf(button).answer("decline");
+    },
+    dismiss(button) {
+        cardOf(button).answer("cancel");
+    },
+    open(button) {
+        const card = cardOf(button);
+        if (button.getAttribute("aria-expanded") === "true") card.shut();
+        else card.open(button.dataset.opens);
+    },
+    shut(button) {
+        cardOf(button).shut();
+    },
+    discard(button) {
+        const card = cardOf(button);
+        card.panel("edit").reset();
+        card.edited = null;
+        card.tell("");
+        card.shut();
+    },
+    below() {
+        const last = openCards().findLast((card) => card.element.getBoundingClientRect().top > innerHeight - 120);
+        last?.element.focus({ preventScroll: true });
+        last?.element.scrollIntoView({ block: "start", behavior: "smooth" });
+        find("#below").hidden = true;
+    },
+    "batch-approve"() {
+        batch.decide("approve");
+    },
+    "batch-deny"() {
+        batch.decide("deny");
+    },
+    "batch-clear"() {
+        batch.clear();
+    },
+    stop(button) {
+        act(button, "/cancel", { id: button.dataset.id }, () => {
+            find("span", button).textContent = "Stopping";
+            announce("told to stop");
+        });
+    },
+    revoke(button) {
+        act(button, "/grants/revoke", { id: button.dataset.id }, () => {
+            const grant = button.closest("[data-grant-id]");
+            find("[data-grant-state]", grant).textContent = "revoked";
+            grant.classList.add("over");
+            grant.tabIndex = -1;
+            grant.focus({ preventScroll: true });
+            // Its place stays, so that the rest does not move under the pointer.
+            button.style.visibility = "hidden";
+            announce("revoked");
+        });
+    },
+};
+
+const forms = {
+    deny(card) {
+        card.deny();
+    },
+    edit(card) {
+        checkEdit(card);
+    },
+    changes(card) {
+        approveEdited(card);
+    },
+    remember(card) {
+        remember(card);
+    },
+    answer(card) {
+        card.answer("accept");
+    },
+};
+
+function onClick(event) {
+    const button = event.target.closest("[data-action]");
+    if (!button) return;
+    // The second click of a double click was meant for what stood here before.
+    if (event.detail > 1 && button.dataset.action !== "theme") return;
+    actions[button.dataset.action](button);
+}
+
+function onSubmit(event) {
+    const form = event.target;
+    const kind = form.dataset.form;
+    if ("search" in form.dataset) {
+        event.preventDefault();
+        search(form);
+    }
+    if (!kind) return;
+    event.preventDefault();
+    if (kind === "try") tryIt(form);
+    else if (kind === "settle") settleIt(form, event.submitter?.value === "true");
+    else forms[kind](cardOf(form));
+}
+
+function onInput(event) {
+    const { target } = event;
+    if (target.closest("[data-search]")) return search(target.closest("[data-search]"));
+    if (target.id === "keys-on") {
+        memory.set("keys", target.checked ? null : "off");
+        root.toggleAttribute("data-no-keys", !target.checked);
+        return undefined;
+    }
+    const card = cardOf(target);
+    if (!card) return undefined;
+    if (target.matches("[data-tick]")) batch.refresh();
+    else if (target.matches("[data-typed]")) card.refresh();
+    else if (target.closest('form[data-form="edit"]')) {
+        // What was checked is no longer what stands here.
+        card.edited = null;
+        card.refresh();
+    } else if (target.closest('form[data-form="remember"]') && !target.matches("[data-word-typed]")) weighGrant(card);
+    return undefined;
+}
+
+function start() {
+    document.addEventListener("click", onClick);
+    if (find("[data-login]")) {
+        login();
+        return;
+    }
+    // A link that was not needed: its secret does not stay in the address.
+    if (location.hash.length > 24 && !document.getElementById(location.hash.slice(1))) {
+        history.replaceState(null, "", location.pathname + location.search);
+    }
+    document.addEventListener("submit", onSubmit);
+    document.addEventListener("input", onInput);
+    document.addEventListener("keydown", onKey);
+    document.addEventListener("visibilitychange", () => {
+        if (document.hidden) return;
+        tick();
+        for (const card of openCards()) card.settle();
+    });
+    document.addEventListener("scroll", showMood, { passive: true });
+    const keysOn = find("#keys-on");
+    if (keysOn) keysOn.checked = !("noKeys" in root.dataset);
+    for (const element of all("[data-card]")) new Card(element);
+    batch.offer();
+    const places = all("[data-count]");
+    if (places.length > 0) {
+        showCounts(Object.fromEntries(places.map((place) => [place.dataset.count, Number(place.textContent)])));
+        live.start();
+    }
+    tick();
+    setInterval(tick, 1000);
+}
+
+start();

@@ -1,0 +1,85 @@
+// Pictures, values and states, built node by node: the same ones that parts.html makes.
+
+
+export const find = (selector, within = document) => within.querySelector(selector);
+export const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+export function build(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+}
+
+export function icon(name) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [key, value] of [
+        ["class", "icon"],
+        ["viewBox", "0 0 24 24"],
+        ["aria-hidden", "true"],
+    ]) {
+        svg.setAttribute(key, value);
+    }
+    const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+    use.setAttribute("href", `#i-${name}`);
+    svg.append(use);
+    return svg;
+}
+
+export const STATE_ICONS = {
+    awaiting_confirmation: "pause",
+    accepted: "clock",
+    queued: "clock",
+    running: "running",
+    succeeded: "done",
+    failed: "failed",
+    denied: "ban",
+    expired: "clock",
+    cancelled: "stop",
+    timed_out: "clock",
+    unknown: "question",
+};
+export const FINAL = new Set(["succeeded", "failed", "denied", "expired", "cancelled", "timed_out", "unknown"]);
+
+export function stateBadge(state, words) {
+    const badge = build("span", { class: `state state-${state}` });
+    badge.append(icon(STATE_ICONS[state] ?? "question"), build("span", {}, words));
+    return badge;
+}
+
+/** The same picture of a value that parts.html makes. */
+export function valueElement(value) {
+    const many = value.lines.length > 1;
+    const isEmpty = value.kind === "string" && value.bytes === 0;
+    const element = build("bdi", {
+        dir: "ltr",
+        class: `value kind-${value.kind}${many ? " many" : ""}${isEmpty ? " empty-text" : ""}`,
+    });
+    value.lines.forEach((spans, index) => {
+        const line = build("span", { class: "line" });
+        for (const span of spans) {
+            line.append("c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t);
+        }
+        if (index < value.lines.length - 1) line.append("\n");
+        element.append(line);
+    });
+    const notes = build("span", { class: "value-notes" });
+    if (isEmpty) notes.append(build("span", {}, "an empty text"));
+    if (many) notes.append(build("span", {}, `${value.lines.length} lines, ${value.bytes} bytes`));
+    for (const note of value.notes) notes.append(build("span", { class: "flag" }, icon("eye"), note));
+    return notes.childNodes.length > 0 ? [element, notes] : [element];
+}
+
+/** Says something to whoever listens instead of looking. */
+export function announce(words) {
+    const place = find("#announcements");
+    // The same words twice are said twice.
+    if (place) place.textContent = place.textContent === words ? `${words}\u00a0` : words;
+}
+
+export function showBanner(words) {
+    const banner = find("#banner");
+    if (!banner) return;
+    banner.hidden = words === null;
+    banner.textContent = words ?? "";
+}

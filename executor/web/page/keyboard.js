@@ -1,0 +1,125 @@
+// Single keys. None decides by itself: one moves to the button, and Enter presses it.
+
+import { root } from "./theme.js";
+import { announce, find } from "./draw.js";
+import { cardOf, cards, cardsInOrder, openCards } from "./card.js";
+import { batch } from "./batch.js";
+
+function current() {
+    const focused = cards.get(document.activeElement?.closest?.("[data-card]")?.dataset.card);
+    return focused && !focused.isClosed ? focused : null;
+}
+
+function move(step) {
+    const open = openCards();
+    if (open.length === 0) return;
+    const order = cardsInOrder();
+    const here = cards.get(document.activeElement?.closest?.("[data-card]")?.dataset.card);
+    const at = here ? order.indexOf(here) : step > 0 ? -1 : order.length;
+    const ahead = step > 0 ? order.slice(at + 1) : order.slice(0, at).reverse();
+    const next = ahead.find((card) => !card.isClosed) ?? (here && !here.isClosed ? here : open[0]);
+    next.element.focus({ preventScroll: true });
+    next.element.scrollIntoView({ block: "start" });
+}
+
+function whenSettled(card, then) {
+    if (card.isSettling)
+        card.afterSettling = () => {
+            if (current() === card) then();
+        };
+    else then();
+}
+
+export const keys = {
+    j() {
+        move(1);
+    },
+    k() {
+        move(-1);
+    },
+    a(card) {
+        whenSettled(card, () => {
+            const typed = card.part("typed");
+            const first = card.isQuestion
+                ? find("[data-field] input, [data-field] textarea, [data-field] select", card.element)
+                : null;
+            const place =
+                first ??
+                (typed && typed.value.trim() !== card.word ? typed : find(".actions [data-approve]", card.element));
+            place.focus();
+            place.scrollIntoView({ block: "nearest" });
+        });
+    },
+    d(card) {
+        whenSettled(card, () => {
+            if (card.isQuestion) find('[data-action="decline"]', card.element).focus();
+            else card.open("deny");
+        });
+    },
+    e(card) {
+        whenSettled(card, () => card.open("edit"));
+    },
+    r(card) {
+        whenSettled(card, () => card.open("remember"));
+    },
+    x(card) {
+        const tick = card.part("tick");
+        if (!tick || tick.disabled || !card.part("tick-label").hasAttribute("data-on")) return;
+        tick.checked = !tick.checked;
+        batch.refresh();
+        announce(tick.checked ? "ticked" : "unticked");
+    },
+};
+
+export function onKey(event) {
+    const { target, key } = event;
+    // Holding Enter down must not press what comes next.
+    if (key === "Enter" && event.repeat && target.closest("button")) return event.preventDefault();
+    if (key === "Escape") {
+        const card = cardOf(target);
+        if (card && !card.isClosed && card.all("form.panel").some((panel) => !panel.hidden)) {
+            event.preventDefault();
+            card.shut();
+        }
+        return undefined;
+    }
+    const writing = target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select");
+    if (key === "Enter" && !event.shiftKey && !event.isComposing && target.matches('form[data-form="deny"] textarea')) {
+        event.preventDefault();
+        if (!event.repeat) target.form.requestSubmit();
+        return undefined;
+    }
+    if (key === "Enter" && !event.repeat && target.matches(".actions [data-typed]")) {
+        event.preventDefault();
+        cardOf(target).approve();
+        return undefined;
+    }
+    if (writing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || find("dialog[open]"))
+        return undefined;
+    if ("noKeys" in root.dataset) return undefined;
+    if (key === "?") {
+        event.preventDefault();
+        return find("#help")?.showModal();
+    }
+    if (key === "/" && find("input[type=search]")) {
+        event.preventDefault();
+        return find("input[type=search]").focus();
+    }
+    if (cards.size === 0) return undefined;
+    if (key === "ArrowDown" || key === "ArrowUp") {
+        // Arrows scroll, as everywhere, until nothing of the card is out of sight.
+        const card = current();
+        if (!card || target !== card.element) return undefined;
+        const { top, bottom } = card.element.getBoundingClientRect();
+        if (top < 0 || bottom > innerHeight || card.isLong) return undefined;
+        event.preventDefault();
+        return move(key === "ArrowDown" ? 1 : -1);
+    }
+    if (!Object.hasOwn(keys, key) || (event.repeat && key !== "j" && key !== "k")) return undefined;
+    event.preventDefault();
+    if (key === "j" || key === "k") return keys[key]();
+    const card = current() ?? (openCards().length === 1 ? openCards()[0] : null);
+    if (!card) return announce("Choose a request first, with j and k.");
+    if (current() !== card) card.element.focus({ preventScroll: true });
+    return keys[key](card);
+}

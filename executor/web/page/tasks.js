@@ -1,0 +1,91 @@
+// Buttons that stop and revoke, trying a subtool by hand, settling what is unknown, and the search.
+
+import { all, announce, build, find, icon, showBanner } from "./draw.js";
+import { Problem, inWords, load, send } from "./send.js";
+import { formInput, showProblems } from "./form.js";
+
+export async function act(button, path, body, done) {
+    if (button.getAttribute("aria-busy") === "true") return;
+    button.setAttribute("aria-busy", "true");
+    button.setAttribute("aria-disabled", "true");
+    try {
+        done(await send(path, body));
+    } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        button.removeAttribute("aria-busy");
+        button.removeAttribute("aria-disabled");
+        const words = problem.answer.decided ?? inWords(problem);
+        button.title = words;
+        announce(words);
+        showBanner(words);
+        setTimeout(() => {
+            if (find("#banner").textContent === words) showBanner(null);
+        }, 6000);
+    }
+}
+
+export function stopButton(id, tool) {
+    return build(
+        "button",
+        { class: "button small", type: "button", "data-action": "stop", "data-id": id },
+        icon("stop"),
+        build("span", {}, "Stop"),
+        build("span", { class: "spoken" }, ` ${tool}`),
+    );
+}
+
+export async function tryIt(form) {
+    const input = formInput(form);
+    const trouble = find("[data-trouble]", form);
+    trouble.textContent = "";
+    if (input === null || form.getAttribute("aria-busy") === "true") return;
+    form.setAttribute("aria-busy", "true");
+    try {
+        const { id } = await send("/try", { tool: form.dataset.tool, input });
+        location.assign(`/task/${encodeURIComponent(id)}`);
+    } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        trouble.textContent =
+            problem.status === 422 ? showProblems(form, problem.answer.problems ?? []).join(" ") : inWords(problem);
+    } finally {
+        form.removeAttribute("aria-busy");
+    }
+}
+
+export async function settleIt(form, happened) {
+    const trouble = find("[data-trouble]", form);
+    try {
+        await send("/settle", {
+            id: form.dataset.id,
+            happened,
+            note: find("[data-note]", form).value.trim() || null,
+        });
+        location.reload();
+    } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        trouble.textContent = problem.answer.decided ?? inWords(problem);
+    }
+}
+
+/** Searches while one types; without this the form does the same by itself. */
+let searching = 0;
+export function search(form) {
+    clearTimeout(searching);
+    searching = setTimeout(async () => {
+        const found = find("#found");
+        const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+        const address = `${form.getAttribute("action")}${query.size > 0 ? `?${query}` : ""}`;
+        found.setAttribute("aria-busy", "true");
+        try {
+            const fresh = find("#found", await load(address));
+            found.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
+            history.replaceState(null, "", address);
+            const many = all(".row", found).length;
+            announce(many === 1 ? "1 found" : `${many} found`);
+        } catch {
+            /* The last answer stays. */
+        } finally {
+            found.removeAttribute("aria-busy");
+        }
+    }, 180);
+}
