@@ -2,8 +2,10 @@
 //!
 //! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs` keeps the house.
 
+mod browser;
 mod cli;
 mod executor;
 mod myworld;
+mod page;
 mod tidy;
 mod world;

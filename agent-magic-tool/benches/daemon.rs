@@ -75,8 +75,7 @@ fn queue(world: &World, tasks: usize) {
             tool: "nap".to_owned(),
             input: serde_json::Map::new(),
             words: serde_json::Map::new(),
-            idempotency_key: None,
-            dry_run: false,
+            ..Run::default()
         };
         let request = Request { v: VERSION, ask: Ask::Run(run), session: None, folder: Some(world.folder()) };
         mailbox.post(TaskId::new(), &request).expect("posted");

@@ -78,6 +78,8 @@ codes! {
     NeedsAssurance = "needs-assurance", Exit::Refused;
     /// It needs a human's yes, nobody is there, and the caller did not want to wait.
     NoApprover = "no-approver", Exit::Refused;
+    /// A command for the human alone, where an agent seems to run it.
+    HumansOnly = "humans-only", Exit::Refused;
     /// Its definition changed between a human's yes and its start.
     Drifted = "drifted", Exit::Refused;
     /// A human said no.

@@ -23,6 +23,7 @@ pub struct Config {
     pub executor: Executor,
     pub files: Files,
     pub http: Http,
+    pub page: Page,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
 }
@@ -161,6 +162,16 @@ pub struct Http {
     /// The largest body that is taken.
     pub max_bytes: u64,
     pub user_agent: String,
+}
+
+/// The human's page.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// Whether it is served at all. Without it nobody can say yes.
+    pub enabled: bool,
+    /// A session that is not used for this long ends.
+    pub idle: Span,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -143,9 +143,7 @@ pub enum By {
 }
 
 /// How sure it must be that it was a human who said yes, weakest first.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Assurance {
     /// Somebody with a session of the page.
@@ -280,12 +278,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn asked(task: &Task) -> Confirmation {
-        let asking = Asking {
-            why: "w".to_owned(),
-            reason: None,
-            instance: "i".to_owned(),
-            wait: Duration::from_hours(1),
-        };
+        let asking =
+            Asking { why: "w".to_owned(), reason: None, instance: "i".to_owned(), wait: Duration::from_hours(1) };
         Confirmation::ask(task, asking, "n".to_owned(), task.created_at)
     }
 
@@ -293,7 +287,8 @@ mod tests {
     fn whatever_is_changed_a_yes_is_bound_to_another_digest() {
         let task = crate::store::contract::task(None);
         let first = asked(&task);
-        let Value::Object(other_number) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_992_i64}) else {
+        let Value::Object(other_number) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_992_i64})
+        else {
             unreachable!()
         };
         let mut others = vec![

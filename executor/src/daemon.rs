@@ -35,13 +35,14 @@ use crate::log;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
-use crate::page::{Audience, Live, Site, Spoken, Word};
+use crate::page::{self, Audience, Live, Site, Spoken, Word};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::records::Records;
 use crate::store::{Store, StoreError};
-use crate::task::{Outcome, Task, TaskId};
+use crate::task::{Outcome, State, Task, TaskId};
 
 mod commit;
 mod program;
@@ -122,6 +123,11 @@ struct Daemon {
     clock: Steady,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
+    /// The executor's own, and where the record lies in it.
+    folder: PathBuf,
+    record: PathBuf,
+    site: Site,
+    audience: Arc<Audience>,
     keep: Duration,
     cool_down: Duration,
     running: HashMap<TaskId, Running>,
@@ -173,10 +179,11 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let (wake, woken) = channel();
     let limits = Limits::of(&config);
     let audience = Arc::new(Audience::default());
-    let site = Site::of(&places.executor())?;
+    let folder = places.executor();
+    let site = Site::of(&folder)?;
     let daemon = Daemon {
         identity,
-        desk: Desk::new(config.clone(), sources, site.instance, Arc::clone(&audience))?,
+        desk: Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?,
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
@@ -184,6 +191,10 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&audience)),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
         data_folder: data_folder.into(),
+        folder,
+        record: places.store(),
+        site,
+        audience,
         keep,
         cool_down: limits.asks.cool_down,
         running: HashMap::new(),
@@ -240,6 +251,7 @@ impl Daemon {
         let program = Program::current();
         let watch = self.watch();
         self.listen_for_stop()?;
+        self.open_page()?;
         self.look(&watch, Vec::new())?;
         self.restore()?;
         // When something last happened, and when there was last an open task.
@@ -340,6 +352,34 @@ impl Daemon {
                 tracing::trace!("the executor has ended");
             }
         })
+    }
+
+    /// Serves the page, unless a human does not want it. Where no port can be had, tasks go on.
+    fn open_page(&mut self) -> Result<(), DaemonError> {
+        if !self.equipment.config.page.enabled {
+            return Ok(());
+        }
+        let listeners = match self.site.listen(&self.folder) {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                tracing::error!(%error, "the page cannot be served: nobody can confirm anything");
+                return Ok(());
+            }
+        };
+        let wake = self.wake.clone();
+        let given = page::Given {
+            site: self.site.clone(),
+            records: Records::open(&self.record)?,
+            catalog: self.desk.catalog(),
+            policy: self.desk.policy(),
+            audience: Arc::clone(&self.audience),
+            live: self.live.clone(),
+            say: Box::new(move |spoken| wake.send(Wake::Human(Box::new(spoken))).is_ok()),
+            equipment: Arc::clone(&self.equipment),
+            mailbox: self.mailbox.clone(),
+        };
+        let _inside = self.runtime.enter();
+        Ok(page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?)
     }
 
     fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
@@ -520,7 +560,22 @@ impl Daemon {
                 self.tell(ticket, Ok(Vec::new()));
                 return None;
             }
+            Word::Seen => {
+                self.speakers.remove(&ticket);
+                self.tell_those_that_wait();
+                return None;
+            }
         })
+    }
+
+    /// Writes to those that wait longest where they stand, and whether somebody is there.
+    fn tell_those_that_wait(&mut self) {
+        const MOST: usize = 50;
+        let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
+        let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(MOST).cloned().collect();
+        for (task, place) in waiting.iter().zip(1..) {
+            self.publisher.publish(task, Some(place));
+        }
     }
 
     fn tell(&mut self, ticket: Ticket, told: Told) {

@@ -17,10 +17,10 @@ use crate::dispatcher::Known;
 use crate::json;
 use crate::mailbox::Taken;
 use crate::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
-use crate::perform;
 use crate::page::Audience;
+use crate::perform;
 use crate::policy::{self, Case, Decision, Policy, Ruling};
-use crate::runner::Order;
+use crate::runner::{self, Order};
 use crate::store::Store;
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{Caller, ErrorBody, State, Step, Task, TaskId};
@@ -32,7 +32,7 @@ pub struct Desk {
     stamp: Stamp,
     /// The page looks into it too.
     catalog: watch::Sender<Arc<Catalog>>,
-    policy: Policy,
+    policy: Arc<Policy>,
     /// Of this record of tasks: a yes to another one's is none here.
     instance: String,
     audience: Arc<Audience>,
@@ -54,7 +54,7 @@ impl Desk {
         instance: String,
         audience: Arc<Audience>,
     ) -> Result<Self, policy::RuleError> {
-        let policy = Policy::new(&config.confirm)?;
+        let policy = Arc::new(Policy::new(&config.confirm)?);
         let stamp = sources.stamp();
         let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
         Ok(Self { config, sources, stamp, catalog, policy, instance, audience })
@@ -69,6 +69,10 @@ impl Desk {
             self.stamp = stamp;
         }
         is_changed
+    }
+
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy)
     }
 
     /// The catalog, whatever becomes of it.
@@ -94,9 +98,7 @@ impl Desk {
                 sent = perform::sent(definition, &order, &self.config);
                 let catalog = self.catalog.borrow();
                 let is_read = |name: &&SubtoolName| {
-                    catalog
-                        .get(name.as_str())
-                        .is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
+                    catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
                 };
                 let checks: Vec<_> = definition.depends_on.iter().filter(is_read).map(SubtoolName::as_str).collect();
                 if !checks.is_empty() {
@@ -160,7 +162,7 @@ impl Desk {
         let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
         let Ruling { decision, why } = self.policy.decide(case);
         if run.dry_run {
-            let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder };
+            let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder, answer: None };
             return match subtool.definition.run.plan(&order, &self.config) {
                 Ok(plan) => Wish::Answered(Answer::Plan(json!({
                     "tool": run.tool,
@@ -174,6 +176,11 @@ impl Desk {
         }
         if let Some(error) = self.unaskable(&run, decision, &why) {
             return refused(error);
+        }
+        if let runner::Run::AskUser(ask) = &subtool.definition.run
+            && let Err(failure) = ask.question(&input)
+        {
+            return refused(perform::error_body(failure));
         }
         let mut task = Task {
             id,

@@ -4,13 +4,242 @@
 //! record of tasks and the catalog itself; whatever it wants done it says to the daemon, which owns the
 //! truth.
 
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::catalog::Catalog;
+use crate::dispatcher::Told;
+use crate::mailbox::Mailbox;
+use crate::policy::Policy;
+use crate::runner::Equipment;
+use crate::store::StoreError;
+use crate::store::sqlite::records::{Counts, Records};
+
+mod actions;
 mod audience;
+mod card;
+mod events;
+mod form;
+mod gate;
+mod server;
 mod session;
 mod show;
 mod site;
+mod views;
 mod word;
+mod words;
 
 pub use audience::Audience;
-pub use session::{LINK_WORKS, make_link};
+use session::Sessions;
+pub use session::{LINK_WORKS, links, make_link};
 pub use site::Site;
 pub use word::{Live, Spoken, Word};
+
+/// What stands on every page of how sure its yes is.
+const LEVEL: &str = "A yes here is as sure as your user account: it keeps out web sites and other users, not a program that \
+                     runs as you.";
+const LEVEL_HINT: &str = "An executor of another user, or a key that is touched, would close that.";
+
+const TEMPLATES: [(&str, &str); 13] = [
+    ("base.html", include_str!("../web/base.html")),
+    ("card.html", include_str!("../web/card.html")),
+    ("grants.html", include_str!("../web/grants.html")),
+    ("history.html", include_str!("../web/history.html")),
+    ("icons.html", include_str!("../web/icons.html")),
+    ("login.html", include_str!("../web/login.html")),
+    ("message.html", include_str!("../web/message.html")),
+    ("parts.html", include_str!("../web/parts.html")),
+    ("subtool.html", include_str!("../web/subtool.html")),
+    ("subtools.html", include_str!("../web/subtools.html")),
+    ("task.html", include_str!("../web/task.html")),
+    ("tasks.html", include_str!("../web/tasks.html")),
+    ("waiting.html", include_str!("../web/waiting.html")),
+];
+
+/// Says something to the daemon; whether it listens.
+pub type Say = Box<dyn Fn(Spoken) -> bool + Send + Sync>;
+
+/// What the page works with.
+pub struct Page {
+    pub site: Site,
+    pub records: Mutex<Records>,
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    pub policy: Arc<Policy>,
+    pub audience: Arc<Audience>,
+    pub live: broadcast::Sender<Live>,
+    pub say: Say,
+    pub equipment: Arc<Equipment>,
+    pub mailbox: Mailbox,
+    sessions: Sessions,
+    views: Environment<'static>,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Page").field("site", &self.site.host).finish_non_exhaustive()
+    }
+}
+
+/// What the daemon gives the page to work with.
+pub struct Given {
+    pub site: Site,
+    pub records: Records,
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    pub policy: Arc<Policy>,
+    pub audience: Arc<Audience>,
+    pub live: broadcast::Sender<Live>,
+    pub say: Say,
+    pub equipment: Arc<Equipment>,
+    pub mailbox: Mailbox,
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").field("site", &self.site.host).finish_non_exhaustive()
+    }
+}
+
+/// Serves the page until `ended`; called inside the runtime. `folder` is the executor's.
+pub fn serve(
+    given: Given,
+    folder: &std::path::Path,
+    listeners: Vec<TcpListener>,
+    tracker: &TaskTracker,
+    ended: &CancellationToken,
+) -> io::Result<()> {
+    let Given { site, records, catalog, policy, audience, live, say, equipment, mailbox } = given;
+    let sessions = Sessions::of(folder, equipment.config.page.idle.get());
+    let page = Page {
+        site,
+        records: Mutex::new(records),
+        catalog,
+        policy,
+        audience,
+        live,
+        say,
+        equipment,
+        mailbox,
+        sessions,
+        views: environment(),
+    };
+    server::serve(&Arc::new(page), listeners, tracker, ended)
+}
+
+fn environment() -> Environment<'static> {
+    let mut views = Environment::new();
+    views.set_auto_escape_callback(|_| AutoEscape::Html);
+    for (name, text) in TEMPLATES {
+        views.add_template(name, text).expect("the page's templates are tested");
+    }
+    views
+}
+
+/// What stands around every view.
+#[derive(Debug, Serialize)]
+struct Frame<'a> {
+    title: &'a str,
+    nav: &'a str,
+    host: String,
+    level: &'static str,
+    level_hint: &'static str,
+    counts: Option<FrameCounts>,
+    version: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct FrameCounts {
+    waiting: u32,
+    running: u32,
+}
+
+impl Page {
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    fn read<T>(&self, with: impl FnOnce(&Records) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        with(&self.records.lock().expect("nobody panics with it"))
+    }
+
+    /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
+    async fn say(&self, word: Word, by: String) -> Option<Told> {
+        let (reply, told) = oneshot::channel();
+        if !(self.say)(Spoken { word, by, reply }) {
+            return None;
+        }
+        told.await.ok()
+    }
+
+    /// Has the catalog brought up to date.
+    async fn refresh(&self) {
+        if self.say(Word::Refresh, String::new()).await.is_none() {
+            tracing::debug!("the catalog stays as it is: the executor is stopping");
+        }
+    }
+
+    /// Somebody came or went.
+    fn seen(&self) {
+        let (reply, _) = oneshot::channel();
+        if !(self.say)(Spoken { word: Word::Seen, by: String::new(), reply }) {
+            tracing::debug!("the executor has ended");
+        }
+    }
+
+    fn frame<'a>(&self, title: &'a str, nav: &'a str) -> Result<Frame<'a>, StoreError> {
+        let Counts { waiting, running } = self.read(Records::counts)?;
+        Ok(Frame { counts: Some(FrameCounts { waiting, running }), ..self.bare(title, nav) })
+    }
+
+    /// For whoever has no session: it says nothing of what there is.
+    fn bare<'a>(&self, title: &'a str, nav: &'a str) -> Frame<'a> {
+        Frame {
+            title,
+            nav,
+            host: format!("{}:{}", self.site.host, self.site.port),
+            level: LEVEL,
+            level_hint: LEVEL_HINT,
+            counts: None,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+
+    fn show(&self, template: &str, view: &impl Serialize) -> Response {
+        self.show_as(StatusCode::OK, template, view)
+    }
+
+    fn show_as(&self, status: StatusCode, template: &str, view: &impl Serialize) -> Response {
+        let rendered = self.views.get_template(template).and_then(|template| template.render(Serde(view)));
+        match rendered {
+            Ok(text) => views::html(status, text),
+            Err(error) => {
+                tracing::error!(%error, template, "a view of the page could not be made");
+                gate::refuse(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal",
+                    "this view could not be made; the log says why",
+                )
+            }
+        }
+    }
+
+    fn login(&self) -> Response {
+        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &json!({"page": self.bare("Sign in", "")}))
+    }
+
+    fn message(&self, status: StatusCode, title: &str, text: &str) -> Response {
+        let Ok(frame) = self.frame(title, "") else { return gate::refuse(status, "not-found", text) };
+        self.show_as(status, "message.html", &json!({"page": frame, "title": title, "text": text, "hint": null}))
+    }
+}

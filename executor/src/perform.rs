@@ -233,7 +233,14 @@ fn redact(value: &mut Value, equipment: &Equipment) {
 
 /// What a runner gets to do for `task`, with this input.
 pub fn order(task: &Task, input: Map<String, Value>) -> Order {
-    Order { id: task.id.to_string(), attempt: task.attempt, input, caller_folder: task.caller.folder.clone() }
+    let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
+    Order {
+        id: task.id.to_string(),
+        attempt: task.attempt,
+        input,
+        caller_folder: task.caller.folder.clone(),
+        answer: decision.and_then(|decision| decision.answer.clone()),
+    }
 }
 
 /// A runner's failure as a caller reads it.

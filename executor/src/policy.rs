@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::config::{self, Sample, Then};
 use crate::confirmation::ASSURANCE;
+use crate::runner::Run;
 use crate::subtool::{Confirm, Definition, EffectClass, SubtoolName};
 use crate::task::Caller;
 use crate::template::{self, Scope};
@@ -75,6 +76,9 @@ impl Policy {
     /// Decides about one run.
     pub fn decide(&self, case: Case<'_>) -> Ruling {
         let ruling = self.ruling(case);
+        if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != Decision::Refuse {
+            return Ruling { decision: Decision::Ask, why: "it is a question to you".to_owned() };
+        }
         match case.definition.min_assurance {
             Some(least) if ruling.decision == Decision::Ask && least > ASSURANCE => Ruling {
                 decision: Decision::Unsure,
@@ -109,7 +113,9 @@ impl Policy {
                 Then::Ask => {
                     (Decision::Ask, "it changes something, and nothing says that it may do so unasked".to_owned())
                 }
-                Then::Refuse => (Decision::Refuse, "the setting `confirm.writes` refuses what changes something".to_owned()),
+                Then::Refuse => {
+                    (Decision::Refuse, "the setting `confirm.writes` refuses what changes something".to_owned())
+                }
             },
         };
         Ruling { decision, why }
@@ -149,7 +155,10 @@ impl Rule {
                 if understood.matches_sample(sample).map_err(&wrong)? != expected {
                     let (does, should) = if expected { ("does not match", "match") } else { ("matches", "not_match") };
                     let input = Value::Object(sample.input.clone());
-                    return Err(wrong(format!("it {does} `{}` with {input}, which stands under `{should}`", sample.tool)));
+                    return Err(wrong(format!(
+                        "it {does} `{}` with {input}, which stands under `{should}`",
+                        sample.tool
+                    )));
                 }
             }
         }
@@ -183,7 +192,9 @@ impl Rule {
             return Ok(false);
         }
         let caller = Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone() };
-        self.when.as_ref().map_or(Ok(true), |when| holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
+        self.when
+            .as_ref()
+            .map_or(Ok(true), |when| holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
     }
 }
 
@@ -291,9 +302,15 @@ mod tests {
         let rule = "[[confirm.rules]]\ntools = [\"send\"]\nwhen = \"input.amount > 5\"\nthen = \"ask\"\n";
         let with = |samples: &str| policy(&format!("{rule}{samples}")).map(drop).map_err(|error| error.to_string());
         assert_eq!(with("match = [{tool = \"send\", input = {amount = 6}}]\n"), Ok(()));
-        assert_eq!(with("not_match = [{tool = \"send\", input = {amount = 5}}, {tool = \"other\", input = {amount = 6}}]\n"), Ok(()));
+        assert_eq!(
+            with("not_match = [{tool = \"send\", input = {amount = 5}}, {tool = \"other\", input = {amount = 6}}]\n"),
+            Ok(())
+        );
         let told = with("match = [{tool = \"send\", input = {amount = 5}}]\n").expect_err("it does not match");
-        assert_eq!(told, "rule 1 of `confirm.rules`: it does not match `send` with {\"amount\":5}, which stands under `match`");
+        assert_eq!(
+            told,
+            "rule 1 of `confirm.rules`: it does not match `send` with {\"amount\":5}, which stands under `match`"
+        );
         let told = with("not_match = [{tool = \"send\", input = {amount = 6}}]\n").expect_err("it matches");
         assert!(told.contains("it matches `send`"), "{told}");
         let broken = policy("[[confirm.rules]]\nwhen = \"input.\"\nthen = \"ask\"\n").expect_err("a broken condition");

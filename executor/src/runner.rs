@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::secret::Secrets;
 use crate::template::TemplateError;
 
+pub mod ask_user;
 pub mod builtin;
 pub mod http;
 pub mod process;
@@ -31,10 +32,12 @@ pub enum Run {
     Process(process::Process),
     /// One of the executor's own functions.
     Builtin(builtin::Builtin),
+    /// A question to the human.
+    AskUser(ask_user::AskUser),
 }
 
 /// What is to be done: fixed when the task was accepted, the same at each attempt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Order {
     /// The task's id; a good idempotency key.
     pub id: String,
@@ -43,6 +46,8 @@ pub struct Order {
     pub input: Map<String, Value>,
     /// The folder from which the caller asked.
     pub caller_folder: Option<PathBuf>,
+    /// What a human answered, if it is a question to one.
+    pub answer: Option<Value>,
 }
 
 /// What the runners of one executor share.
@@ -204,6 +209,7 @@ impl Run {
             Self::Http(_) => "http",
             Self::Process(_) => "process",
             Self::Builtin(_) => "builtin",
+            Self::AskUser(_) => "ask_user",
         }
     }
 
@@ -212,6 +218,7 @@ impl Run {
             Self::Http(http) => http.check(),
             Self::Process(process) => process.check(),
             Self::Builtin(builtin) => builtin.check(),
+            Self::AskUser(ask_user) => ask_user.check(),
         }
     }
 
@@ -220,6 +227,7 @@ impl Run {
             Self::Http(http) => http.plan(order, config),
             Self::Process(process) => process.plan(order, config),
             Self::Builtin(builtin) => builtin.plan(order, config),
+            Self::AskUser(ask_user) => ask_user.plan(order, config),
         }
     }
 
@@ -233,6 +241,7 @@ impl Run {
             Self::Http(http) => http.perform(order, equipment, cancel).await,
             Self::Process(process) => process.perform(order, equipment, cancel).await,
             Self::Builtin(builtin) => builtin.perform(order, equipment, cancel).await,
+            Self::AskUser(ask_user) => ask_user.perform(order, equipment, cancel).await,
         }
     }
 }

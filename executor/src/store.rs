@@ -21,7 +21,10 @@ pub enum Change {
     Accept(Box<Task>),
     Move(Box<Move>),
     /// A grant as it is now; `uses` is the fence: so often it was used before, or it is new.
-    Grant { grant: Box<Grant>, uses: Option<u32> },
+    Grant {
+        grant: Box<Grant>,
+        uses: Option<u32>,
+    },
 }
 
 /// One step of one task.
@@ -130,14 +133,13 @@ pub(crate) mod contract {
 
     use super::*;
     use crate::code::Code;
-    use crate::subtool::EffectClass;
     use crate::confirmation::grant::{Covers, Scope};
     use crate::confirmation::{Asking, By, Decision, Verdict};
+    use crate::subtool::EffectClass;
     use crate::task::{Caller, ErrorBody, Outcome};
 
     pub(crate) fn task(key: Option<&str>) -> Task {
-        let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64})
-        else {
+        let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {
             unreachable!()
         };
         Task {

@@ -67,7 +67,13 @@ impl World {
     }
 
     fn order(&self, input: Value) -> Order {
-        Order { id: "task".to_owned(), attempt: 1, input: object(input), caller_folder: Some(self.home()) }
+        Order {
+            id: "task".to_owned(),
+            attempt: 1,
+            input: object(input),
+            caller_folder: Some(self.home()),
+            answer: None,
+        }
     }
 
     async fn perform(&self, run: &Value, input: Value) -> Result<Success, Failure> {

@@ -24,6 +24,8 @@ const STARTED_WITHIN: Duration = Duration::from_secs(10);
 const STOPPED_WITHIN: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
+mod page;
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Start it in the background, if it does not run
@@ -32,6 +34,8 @@ pub(crate) enum Command {
     Stop,
     /// Who it is, and how many tasks are open
     Status,
+    /// Open the page where a human confirms; for humans only
+    Page,
     /// Run it here, in the foreground, with its log on standard error
     Run {
         #[arg(long, hide = true)]
@@ -44,13 +48,21 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
         Command::Start => start(context),
         Command::Stop => stop(context),
         Command::Status => status(context),
+        Command::Page => page::run(context),
         Command::Run { detached } => serve(*detached, context),
     }
 }
 
 fn start(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
-    let mut launch = Launch::new(&context.places, &mailbox);
+    ensure(&mailbox, context)?;
+    context.output.json(&ask_status(&mailbox, context)?)?;
+    Ok(Exit::Ok)
+}
+
+/// Sees to it that an executor serves the mailbox.
+fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
+    let mut launch = Launch::new(&context.places, mailbox);
     let mut patience = Patience::new(LONGEST_PAUSE);
     while !launch.ensure()? {
         if patience.waited() > STARTED_WITHIN {
@@ -59,8 +71,7 @@ fn start(context: &Context) -> Result<Exit, Error> {
         }
         patience.pause(None);
     }
-    context.output.json(&ask_status(&mailbox, context)?)?;
-    Ok(Exit::Ok)
+    Ok(())
 }
 
 fn status(context: &Context) -> Result<Exit, Error> {

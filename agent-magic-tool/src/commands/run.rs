@@ -84,7 +84,9 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     match handover::ask(&context.places, &mailbox, Ask::Run(request))? {
         Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
-            context.output.note("the same was run before, under this key or still waiting for a human; this is that task");
+            context
+                .output
+                .note("the same was run before, under this key or still waiting for a human; this is that task");
             if args.wait.is_some() {
                 return accepted(id, args.wait, &mailbox, context);
             }

@@ -87,9 +87,10 @@ impl Publisher {
         let mut late = std::mem::take(&mut self.late).into_iter();
         while let Some(next) = late.next() {
             let written = match &next {
-                Late::Result(id) => {
-                    store.task(*id)?.map_or(Ok(()), |task| self.write(&task, None)).and_then(|()| self.mailbox.done(*id))
-                }
+                Late::Result(id) => store
+                    .task(*id)?
+                    .map_or(Ok(()), |task| self.write(&task, None))
+                    .and_then(|()| self.mailbox.done(*id)),
                 Late::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
             if let Err(error) = written {

@@ -56,9 +56,15 @@ pub type Ticket = TaskId;
 #[derive(Debug, Clone)]
 pub enum Said {
     Yes,
-    No { reason: Option<String> },
+    No {
+        reason: Option<String>,
+    },
     /// Yes, with this input, to which this digest belongs.
-    Edited { input: Map<String, Value>, digest: Digest, reason: Option<String> },
+    Edited {
+        input: Map<String, Value>,
+        digest: Digest,
+        reason: Option<String>,
+    },
     /// What a question was answered.
     Answer(Value),
 }
@@ -563,7 +569,8 @@ mod tests {
     #[test]
     fn the_same_question_is_asked_once_and_so_many_may_wait() {
         let most = limits(1);
-        let mut bench = Bench::new(Limits { asks: AskLimits { waiting_per_session: 2, waiting: 3, ..most.asks }, ..most });
+        let mut bench =
+            Bench::new(Limits { asks: AskLimits { waiting_per_session: 2, waiting: 3, ..most.asks }, ..most });
         let first = asked(&mut bench, json!({"n": 1}));
         let same = bench.admit(&asking(bench.now, json!({"n": 1})), &plain());
         assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::tests::{definition, failure, known, limits, task};
 use super::*;
-use crate::store::Store as _;
-use crate::store::memory::MemoryStore;
 use crate::confirmation::grant::{Covers, Grant, Scope};
 use crate::confirmation::{Asking, By, Confirmation, Digest};
+use crate::store::Store as _;
+use crate::store::memory::MemoryStore;
 use crate::task::Caller;
 
 #[derive(Debug, Clone)]
@@ -200,8 +200,7 @@ impl Model {
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
                     let asking = Asking { why, reason: None, instance, wait };
-                    task.confirmation =
-                        Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
+                    task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));

@@ -47,7 +47,9 @@ fn use_link(folder: &Path, secret: &str, now: SystemTime) -> bool {
     works
 }
 
-fn links(folder: &Path) -> PathBuf {
+/// Where links lie until they are used, and what is written to open a browser with; what is older than a
+/// link works is removed.
+pub fn links(folder: &Path) -> PathBuf {
     folder.join("links")
 }
 

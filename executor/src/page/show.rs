@@ -27,7 +27,10 @@ const LEAST_ENCODED: usize = 2;
 pub(super) enum Span {
     Text(String),
     /// So many of one character that cannot be seen, or not well.
-    Chip { character: char, count: usize },
+    Chip {
+        character: char,
+        count: usize,
+    },
 }
 
 impl Serialize for Span {
@@ -266,7 +269,8 @@ mod tests {
 
     #[test]
     fn every_character_that_hides_is_a_chip_with_its_number() {
-        let hides = Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Default_Ignorable_Code_Point}]$").expect("it");
+        let hides =
+            Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Default_Ignorable_Code_Point}]$").expect("it");
         for character in '\0'..=char::MAX {
             let text = format!("a{character}b");
             let shown = lines(&text);

@@ -33,6 +33,8 @@ pub enum Word {
     },
     /// Definitions may have changed.
     Refresh,
+    /// Somebody came to look on, or went.
+    Seen,
 }
 
 /// What happened to a task, for whoever looks on. May be missed: the record is the truth.

@@ -129,6 +129,14 @@ impl Runner for Process {
 }
 
 impl Process {
+    /// The program, as its definition names it.
+    pub fn program(&self) -> &str {
+        match self.argv.first() {
+            Some(Argument::Template(program)) => program,
+            Some(Argument::When(_)) | None => "",
+        }
+    }
+
     fn options(&self) -> Options {
         if self.allow_options { Options::Allowed } else { Options::Refused }
     }

@@ -21,6 +21,7 @@ use crate::fault;
 use crate::task::{Task, TaskId};
 
 mod damage;
+pub mod records;
 
 /// What brings a store from each schema to the next.
 const MIGRATIONS: [&str; 2] = [include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
@@ -139,22 +140,11 @@ impl Store for SqliteStore {
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        let mut statement = self.connection.prepare_cached("SELECT body FROM grants ORDER BY id")?;
-        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        rows.map(|row| word(&row?)).collect()
+        grants(&self.connection)
     }
 
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
-        let rows = statement.query_map([id.to_string()], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, u32>(2)?))
-        })?;
-        rows.map(|row| {
-            let (at, step, attempt) = row?;
-            Ok(Recorded { at: time(at)?, step: word(&step)?, attempt })
-        })
-        .collect()
+        story(&self.connection, id)
     }
 
     fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
@@ -232,11 +222,7 @@ fn answer(transaction: &Transaction<'_>, step: &Move, answered: &Answered) -> Re
             json(&answered.confirmation)?,
             answered.input.as_ref().map(json).transpose()?,
         ])?;
-    if changed == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt })
-    }
+    if changed == 1 { Ok(()) } else { Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt }) }
 }
 
 fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -> Result<(), StoreError> {
@@ -251,6 +237,25 @@ fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -
             .execute(params![id, text, uses])?,
     };
     if changed == 1 { Ok(()) } else { Err(StoreError::GrantChanged(grant.id)) }
+}
+
+fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT body FROM grants ORDER BY id")?;
+    let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+    rows.map(|row| word(&row?)).collect()
+}
+
+fn story(connection: &Connection, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
+    let rows = statement.query_map([id.to_string()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, u32>(2)?))
+    })?;
+    rows.map(|row| {
+        let (at, step, attempt) = row?;
+        Ok(Recorded { at: time(at)?, step: word(&step)?, attempt })
+    })
+    .collect()
 }
 
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \

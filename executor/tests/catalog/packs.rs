@@ -45,7 +45,13 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
             let mut input = example.input.clone();
             subtool.schema.fill_defaults(&mut input);
             assert_eq!(subtool.schema.problems(&Value::Object(input.clone())), [], "{}", subtool.name);
-            let order = Order { id: "task".to_owned(), attempt: 1, input, caller_folder: Some(home.path().to_owned()) };
+            let order = Order {
+                id: "task".to_owned(),
+                attempt: 1,
+                input,
+                caller_folder: Some(home.path().to_owned()),
+                answer: None,
+            };
             let plan = subtool.definition.run.plan(&order, &config);
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));
             assert!(!plan.to_string().contains("{{"), "{}: a template is left in {plan}", subtool.name);

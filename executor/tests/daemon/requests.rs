@@ -46,10 +46,9 @@ fn what_is_refused_or_only_planned_leaves_nothing() {
     let Answer::Plan(plan) = world.answer(world.post(Ask::Run(dry))) else { panic!("a plan") };
     assert_eq!(plan["dry_run"], true);
     assert_eq!(world.arrivals("dry"), 0);
-    for (tool, input, code) in [
-        ("gaet", json!({}), Code::UnknownSubtool),
-        ("gate", json!({"path": 7}), Code::InvalidInput),
-    ] {
+    for (tool, input, code) in
+        [("gaet", json!({}), Code::UnknownSubtool), ("gate", json!({"path": 7}), Code::InvalidInput)]
+    {
         assert_eq!(refusal(&world.answer(world.post_run(tool, input))), code);
     }
     assert_eq!(world.files(), [] as [String; 0]);

@@ -1,7 +1,7 @@
 // Getting in.
 
 import { find } from "./draw.js";
-import { send } from "./send.js";
+import { keepToken, send } from "./send.js";
 
 export async function login() {
     const secret = location.hash.slice(1);
@@ -11,7 +11,8 @@ export async function login() {
     const words = find("[data-login-words]");
     words.textContent = "Opening";
     try {
-        await send("/login", { token: secret });
+        const { token } = await send("/login", { token: secret });
+        keepToken(token);
         location.replace("/");
     } catch (problem) {
         words.textContent =

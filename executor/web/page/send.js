@@ -5,6 +5,9 @@
 
 import { find, showBanner } from "./draw.js";
 
+/** Where the session's token is kept: for this origin alone, while its cookie is sent to every port. */
+const TOKEN = "page-token";
+
 /** How long an answer may take before we say that none came, in milliseconds. */
 const ANSWER_WITHIN = 30_000;
 
@@ -34,6 +37,10 @@ export class Problem extends Error {
     }
 }
 
+export function keepToken(token) {
+    localStorage.setItem(TOKEN, token);
+}
+
 export async function send(path, body) {
     let response;
     try {
@@ -41,7 +48,7 @@ export async function send(path, body) {
             method: "POST",
             headers: {
                 "content-type": "application/json",
-                "x-page-token": find('meta[name="page-token"]').content,
+                "x-page-token": localStorage.getItem(TOKEN) ?? "",
             },
             body: toJson(body),
             credentials: "same-origin",

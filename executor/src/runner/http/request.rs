@@ -241,7 +241,7 @@ mod tests {
     fn plan_with(definition: Value, input: Value, config: &Config) -> Result<Value, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
         let input = serde_json::from_value(input).expect("an object");
-        let order = Order { id: "task-1".to_owned(), attempt: 1, input, caller_folder: None };
+        let order = Order { id: "task-1".to_owned(), attempt: 1, input, ..Order::default() };
         Draft::of(&http, &order, config).map(|draft| draft.shown()).map_err(|failure| failure.code)
     }
 
@@ -276,7 +276,7 @@ mod tests {
         }))
         .expect("a definition");
         let Value::Object(input) = json!({"q": "secret:google"}) else { panic!("an object") };
-        let order = Order { id: String::new(), attempt: 1, input, caller_folder: None };
+        let order = Order { id: String::new(), attempt: 1, input, ..Order::default() };
         let draft = Draft::of(&http, &order, &Config::default()).expect("a draft");
         assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
         assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));

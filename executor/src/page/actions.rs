@@ -1,0 +1,503 @@
+//! The actions: what a human does on the page. Each says something to the daemon and waits for its word.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::card::question_of;
+use super::gate::{COOKIE, Visitor, refuse};
+use super::show::Shown;
+use super::word::Word;
+use super::words::decided_words;
+use super::{Page, form};
+use crate::catalog::Subtool;
+use crate::confirmation::grant::{self, Covers, Grant, GrantId, Scope};
+use crate::confirmation::{Confirmation, Digest};
+use crate::dispatcher::{NotDecided, Said};
+use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::task::{State as TaskState, Task, TaskId};
+use crate::{clock, json};
+
+/// What is asked for is read whole, or refused with what is wrong.
+type Acts = Result<Response, Response>;
+type Spoken = Extension<Visitor>;
+type OfPage = State<Arc<Page>>;
+
+/// A human's own words are not longer.
+const LONGEST_NOTE: usize = 2_000;
+
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
+    let wrong = |reason: String| refuse(StatusCode::BAD_REQUEST, "bad-request", &reason);
+    let value = json::parse(body).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Link {
+    token: String,
+}
+
+pub(super) async fn login(State(page): OfPage, body: Bytes) -> Acts {
+    let link: Link = read(&body)?;
+    let Some(keys) = page.sessions.log_in(&link.token) else {
+        return Err(refuse(StatusCode::FORBIDDEN, "used-link", "this link was used, or is too old"));
+    };
+    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", keys.cookie);
+    let mut response = Json(json!({"token": keys.token})).into_response();
+    let cookie = HeaderValue::from_str(&cookie).expect("hexadecimal digits fit a header");
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    Ok(response)
+}
+
+pub(super) async fn logout(State(page): OfPage, Extension(visitor): Spoken) -> Response {
+    page.sessions.log_out(&visitor.0);
+    let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response.headers_mut().insert(header::SET_COOKIE, HeaderValue::from_str(&gone).expect("plain ASCII"));
+    response
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    id: TaskId,
+    digest: String,
+}
+
+impl One {
+    fn bound(&self) -> Result<(TaskId, Digest), Response> {
+        let digest = self.digest.parse();
+        digest.map(|digest| (self.id, digest)).map_err(|_| refuse(StatusCode::BAD_REQUEST, "bad-request", "no digest"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Approve,
+    Deny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decision {
+    decisions: Vec<One>,
+    verdict: Verdict,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    typed: Option<String>,
+}
+
+pub(super) async fn decide(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let decision: Decision = read(&body)?;
+    let of: Vec<_> = decision.decisions.iter().map(One::bound).collect::<Result<_, _>>()?;
+    let said = match decision.verdict {
+        Verdict::Deny => Said::No { reason: note(decision.reason) },
+        Verdict::Approve => {
+            for (id, _) in &of {
+                is_typed(&page, *id, decision.typed.as_deref(), of.len() > 1)?;
+            }
+            Said::Yes
+        }
+    };
+    say_decision(&page, visitor, of, said, None).await
+}
+
+/// What destroys something needs its name typed, and goes in no batch.
+fn is_typed(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool) -> Result<(), Response> {
+    let (task, _) = waiting(page, id)?;
+    let catalog = page.catalog();
+    let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
+    if definition.is_some_and(|definition| matches!(definition.run, crate::runner::Run::AskUser(_))) {
+        return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, "wants-answer", "it asks for an answer, not for a yes"));
+    }
+    let is_danger = definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true));
+    if is_danger && (is_batch || typed != Some(task.tool.as_str())) {
+        return Err(wants_word(&task));
+    }
+    Ok(())
+}
+
+fn wants_word(task: &Task) -> Response {
+    let message = format!("type `{}` to approve it", task.tool);
+    refuse(StatusCode::UNPROCESSABLE_ENTITY, "wants-word", &message)
+}
+
+fn note(text: Option<String>) -> Option<String> {
+    text.map(|text| text.trim().chars().take(LONGEST_NOTE).collect::<String>()).filter(|text| !text.is_empty())
+}
+
+async fn say_decision(
+    page: &Page,
+    visitor: Visitor,
+    of: Vec<(TaskId, Digest)>,
+    said: Said,
+    grant: Option<Box<Grant>>,
+) -> Acts {
+    if of.is_empty() {
+        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "nothing is decided about"));
+    }
+    match page.say(Word::Decide { of, said, grant }, visitor.0).await {
+        None => Err(gone()),
+        Some(Err(why)) => Err(not_decided(page, why)),
+        Some(Ok(decided)) => {
+            let decided: Vec<_> = decided.iter().map(|(id, state)| json!({"id": id, "state": state})).collect();
+            Ok(Json(json!({"decided": decided})).into_response())
+        }
+    }
+}
+
+fn gone() -> Response {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "no-executor", "the executor is stopping: nothing was done")
+}
+
+fn not_decided(page: &Page, why: NotDecided) -> Response {
+    let (code, message, id) = match why {
+        NotDecided::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
+        NotDecided::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
+    };
+    let task = page.read(|records| records.task(id)).ok().flatten();
+    let decided = task.map(|task| match &task.confirmation {
+        Some(asked) if asked.decision.is_some() => decided_words(Some(asked), task.state),
+        _ => super::words::state_words(task.state),
+    });
+    let body = json!({"error": {"code": code, "message": message}, "id": id, "decided": decided});
+    (StatusCode::CONFLICT, Json(body)).into_response()
+}
+
+/// A task that waits, as it is in the record.
+fn waiting(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
+    let task = match page.read(|records| records.task(id)) {
+        Ok(task) => task,
+        Err(error) => {
+            tracing::error!(error = crate::log::chain(&error), "the page could not read the record");
+            return Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the record cannot be read now"));
+        }
+    };
+    let waits = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
+    let found = waits.and_then(|task| task.confirmation.clone().map(|asked| (task, asked)));
+    found.ok_or_else(|| not_decided(page, NotDecided::NotWaiting(id)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    id: TaskId,
+    digest: String,
+    input: Map<String, Value>,
+    #[serde(default)]
+    edited_digest: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    typed: Option<String>,
+}
+
+/// What an edited task would be: its input, checked, and the digest of it.
+fn edited(page: &Page, edit: &Edit) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
+    let (task, asked) = waiting(page, edit.id)?;
+    let (_, digest) = One { id: edit.id, digest: edit.digest.clone() }.bound()?;
+    if asked.digest != digest {
+        return Err(not_decided(page, NotDecided::Stale(edit.id)));
+    }
+    let catalog = page.catalog();
+    let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
+    let Some(subtool) = subtool else { return Err(not_decided(page, NotDecided::Stale(edit.id))) };
+    let input = edit.input.clone();
+    check(subtool, &input)?;
+    let edited = asked.digest_of(&page.site.instance, &task, &input);
+    Ok((task, input, digest, edited))
+}
+
+fn check(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
+    let problems = subtool.schema.problems(&Value::Object(input.clone()));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
+    Err((StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response())
+}
+
+pub(super) async fn edit(State(page): OfPage, body: Bytes) -> Acts {
+    let of: Edit = read(&body)?;
+    let (task, input, _, digest) = edited(&page, &of)?;
+    let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
+    let changes: Vec<_> = names
+        .map(|name| (name, task.input.get(name), input.get(name)))
+        .filter(|(_, before, after)| before != after)
+        .map(|(name, before, after)| {
+            let shown = |value: Option<&Value>| value.map(Shown::of);
+            json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after)})
+        })
+        .collect();
+    Ok(Json(json!({"digest": digest, "changes": changes})).into_response())
+}
+
+pub(super) async fn decide_edit(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let of: Edit = read(&body)?;
+    let (task, input, asked, digest) = edited(&page, &of)?;
+    // What was looked at must be what is decided about.
+    if of.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
+        return Err(not_decided(&page, NotDecided::Stale(of.id)));
+    }
+    is_typed(&page, of.id, of.typed.as_deref(), false)?;
+    let said = if input == task.input { Said::Yes } else { Said::Edited { input, digest, reason: note(of.reason) } };
+    say_decision(&page, visitor, vec![(of.id, asked)], said, None).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answered {
+    id: TaskId,
+    digest: String,
+    action: Action,
+    #[serde(default)]
+    content: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+pub(super) async fn answer(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let answered: Answered = read(&body)?;
+    let bound = One { id: answered.id, digest: answered.digest }.bound()?;
+    let (task, _) = waiting(&page, answered.id)?;
+    let catalog = page.catalog();
+    let subtool = catalog.get(task.tool.as_str());
+    let Some(question) = subtool.and_then(|subtool| question_of(subtool, &task)) else {
+        return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, "no-question", "it asks for a yes, not for an answer"));
+    };
+    let said = match answered.action {
+        Action::Decline => json!({"action": "decline"}),
+        Action::Cancel => json!({"action": "cancel"}),
+        Action::Accept => match question.accept(answered.content, &secret_prefix(&task), &page.equipment.secrets) {
+            Ok(answer) => answer,
+            Err(problems) => {
+                let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
+                return Err((StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems})))
+                    .into_response());
+            }
+        },
+    };
+    say_decision(&page, visitor, vec![bound], Said::Answer(said), None).await
+}
+
+/// What the names of secrets begin with that this task asked for.
+fn secret_prefix(task: &Task) -> String {
+    let id = task.id.to_string();
+    format!("ask-{}", &id[id.len() - 8..])
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfTask {
+    id: TaskId,
+}
+
+pub(super) async fn cancel(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let OfTask { id } = read(&body)?;
+    let Ok(Some(task)) = page.read(|records| records.task(id)) else {
+        return Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such task"));
+    };
+    match page.say(Word::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
+        None => Err(gone()),
+        Some(Ok(states)) if !states.is_empty() => Ok(Json(json!({"id": id, "state": states[0].1})).into_response()),
+        Some(_) => Err(not_decided(&page, NotDecided::NotWaiting(id))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedGrant {
+    id: TaskId,
+    digest: String,
+    fields: Vec<AskedField>,
+    expires_in: String,
+    #[serde(default)]
+    most_uses: Option<u32>,
+    #[serde(default)]
+    typed: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedField {
+    pointer: String,
+    how: How,
+    #[serde(default)]
+    value: Option<Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    Exact,
+    Prefix,
+    AtMost,
+    Any,
+}
+
+/// The grant that somebody wants to make from a task that waits.
+fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Response> {
+    let (task, _) = waiting(page, asked.id)?;
+    let wrong = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, "bad-grant", message);
+    let catalog = page.catalog();
+    let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
+    if !definition.is_some_and(|definition| definition.grantable) {
+        return Err(wrong("a yes to this subtool is not remembered"));
+    }
+    let mut fields = BTreeMap::new();
+    for (name, value) in &task.input {
+        let pointer = form::pointer(name);
+        // What is not widened stays exactly as it is.
+        let chosen = asked.fields.iter().find(|field| field.pointer == pointer);
+        let given = chosen.and_then(|field| field.value.as_ref());
+        let text = given.and_then(Value::as_str);
+        let covers = match chosen.map_or(How::Exact, |field| field.how) {
+            How::Exact => Covers::Exactly(value.clone()),
+            How::Any => Covers::Anything,
+            How::Prefix => match text {
+                Some(path) if path.starts_with('/') => Covers::Below(path.to_owned()),
+                _ => return Err(wrong("a path begins with `/`")),
+            },
+            How::AtMost => match given.and_then(number) {
+                Some(most) => Covers::AtMost(most),
+                None => return Err(wrong("`at most` needs a number")),
+            },
+        };
+        fields.insert(name.clone(), covers);
+    }
+    let now = clock::now();
+    let (span, scope) = match asked.expires_in.as_str() {
+        // Nobody tells when a session is over: its name is what it is bound to, and a working day its end.
+        "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
+        text => {
+            let span = text.parse::<crate::duration::Span>().map_err(|error| wrong(&error.to_string()))?;
+            (span.get(), (None, task.caller.folder.clone()))
+        }
+    };
+    if span > grant::LONGEST {
+        return Err(wrong("no grant holds longer than 30 days"));
+    }
+    let grant = Grant {
+        id: GrantId::new(),
+        tool: task.tool.clone(),
+        definition_hash: task.definition_hash.clone(),
+        scope: Scope { uid: task.caller.uid, session: scope.0, folder: scope.1 },
+        fields,
+        made_at: now,
+        made_from: task.id,
+        made_by: by.to_owned(),
+        expires_at: now.checked_add(span).unwrap_or(now),
+        most_uses: asked.most_uses,
+        uses: 0,
+        last_use: None,
+        revoked_at: None,
+    };
+    Ok((task, grant))
+}
+
+fn number(value: &Value) -> Option<serde_json::Number> {
+    match value {
+        Value::Number(number) => Some(number.clone()),
+        Value::String(text) => serde_json::from_str(text.trim()).ok(),
+        _ => None,
+    }
+}
+
+pub(super) async fn grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let asked: AskedGrant = read(&body)?;
+    let bound = One { id: asked.id, digest: asked.digest.clone() }.bound()?;
+    let (task, grant) = wanted(&page, &asked, &visitor.0)?;
+    let is_wide = |(name, covers): (&String, &Covers)| {
+        *covers == Covers::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
+    };
+    if grant.fields.iter().any(is_wide) && asked.typed.as_deref() != Some(task.tool.as_str()) {
+        return Err(wants_word(&task));
+    }
+    is_typed(&page, asked.id, asked.typed.as_deref(), false)?;
+    say_decision(&page, visitor, vec![bound], Said::Yes, Some(Box::new(grant))).await
+}
+
+pub(super) async fn preview_grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    const LAST: u32 = 40;
+    let asked: AskedGrant = read(&body)?;
+    let (task, grant) = wanted(&page, &asked, &visitor.0)?;
+    let lately = page.read(|records| records.asked_lately(task.tool.as_str(), LAST)).unwrap_or_default();
+    // The one it is made from tells nothing.
+    let others: Vec<_> = lately.iter().filter(|other| other.id != task.id).collect();
+    let matched = others.iter().filter(|other| grant.is_like(other)).count();
+    Ok(Json(json!({"matched": matched, "of": others.len()})).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfGrant {
+    id: GrantId,
+}
+
+pub(super) async fn revoke_grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let OfGrant { id } = read(&body)?;
+    match page.say(Word::Revoke(id), visitor.0).await {
+        None => Err(gone()),
+        Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
+        Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such grant")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Try {
+    tool: String,
+    #[serde(default)]
+    input: Map<String, Value>,
+}
+
+/// Runs a subtool for the human, the way that every caller runs one.
+pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const LOOK: Duration = Duration::from_millis(5);
+    let Try { tool, input } = read(&body)?;
+    let id = TaskId::new();
+    let ask = Ask::Run(Run { tool, input, ..Run::default() });
+    let request = Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None };
+    let unwritten = |error: std::io::Error| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
+    };
+    page.mailbox.post(id, &request).map_err(unwritten)?;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while tokio::time::Instant::now() < deadline {
+        if page.mailbox.result_file(id).exists() {
+            return Ok(Json(json!({"id": id})).into_response());
+        }
+        if let Ok(Some(bytes)) = page.mailbox.collect_answer(id) {
+            return match serde_json::from_slice(&bytes) {
+                Ok(Answer::SameAs(id)) => Ok(Json(json!({"id": id})).into_response()),
+                Ok(Answer::Refused(error)) => {
+                    let problems = error.details.get("problems").cloned();
+                    let body = json!({"error": error, "problems": problems});
+                    Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
+                }
+                _ => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "it was answered with something else")),
+            };
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(gone())
+}

@@ -1,0 +1,230 @@
+//! The card: one task that waits, with everything that a yes to it is bound to.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Page;
+use super::form::{self, Field};
+use super::show::{Line, Shown, line};
+use super::words::{Moment, effect_words, span, user};
+use crate::catalog::Subtool;
+use crate::config::Config;
+use crate::perform;
+use crate::runner::Run;
+use crate::runner::ask_user::Question;
+use crate::subtool::EffectClass;
+use crate::task::{Caller, Task};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Card {
+    id: String,
+    digest: String,
+    kind: &'static str,
+    tool: String,
+    description: String,
+    asked: Asked,
+    effect: EffectClass,
+    effect_words: &'static str,
+    touches: Vec<String>,
+    why: String,
+    expires: Expires,
+    fields: Vec<ShownField>,
+    would_send: Shown,
+    reason: Option<Shown>,
+    danger: bool,
+    confirm_word: String,
+    long: bool,
+    grantable: bool,
+    grant_fields: Vec<GrantField>,
+    edit: Vec<Field>,
+    question: Option<Shown>,
+    form: Vec<Field>,
+    secret_note: bool,
+}
+
+/// Who asks: the user is the kernel's word, the rest the caller's own.
+#[derive(Debug, Serialize)]
+pub(super) struct Asked {
+    uid: u32,
+    user: String,
+    folder: Line,
+    session: Option<Line>,
+    #[serde(flatten)]
+    moment: Moment,
+}
+
+impl Asked {
+    pub(super) fn of(caller: &Caller, at: Timestamp, now: Timestamp) -> Self {
+        let folder = caller.folder.as_ref().map(|folder| folder.display().to_string());
+        Self {
+            uid: caller.uid,
+            user: user(caller.uid),
+            folder: line(folder.as_deref().unwrap_or("an unknown folder")),
+            session: caller.session.as_deref().map(line),
+            moment: Moment::of(at, now),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Expires {
+    at: String,
+    #[serde(rename = "in")]
+    left: String,
+}
+
+/// A field of the input.
+#[derive(Debug, Serialize)]
+pub(super) struct ShownField {
+    name: String,
+    pointer: String,
+    label: String,
+    description: String,
+    required: bool,
+    /// What the schema fills in by itself.
+    default: bool,
+    value: Shown,
+    replaces: Option<Shown>,
+}
+
+/// What of one field a grant may cover, the narrowest first.
+#[derive(Debug, Serialize)]
+struct GrantField {
+    pointer: String,
+    label: String,
+    choices: Vec<GrantChoice>,
+}
+
+#[derive(Debug, Serialize)]
+struct GrantChoice {
+    how: &'static str,
+    words: String,
+    /// Whether it is so wide that a word must be typed.
+    typed: bool,
+    value: Option<Value>,
+}
+
+impl Card {
+    pub(super) fn of(task: &Task, page: &Page, now: Timestamp) -> Option<Self> {
+        let confirmation = task.confirmation.as_ref()?;
+        let catalog = page.catalog();
+        let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
+        let definition = subtool.map(|subtool| &*subtool.definition);
+        let fields = fields(subtool, &task.input, confirmation.preview.as_ref());
+        let would_send = would_send(subtool, task, &page.equipment.config);
+        let left = confirmation.expires_at.duration_since(now).as_secs();
+        let is_long = fields.iter().any(|field| field.value.is_long());
+        let question = subtool.and_then(|subtool| question_of(subtool, task));
+        let nothing = Map::new();
+        let schema = definition.map_or(&nothing, |definition| &definition.input);
+        Some(Self {
+            id: task.id.to_string(),
+            digest: confirmation.digest.to_string(),
+            kind: if question.is_some() { "question" } else { "confirm" },
+            tool: task.tool.to_string(),
+            description: definition.map_or_else(String::new, |definition| definition.description.clone()),
+            asked: Asked::of(&task.caller, confirmation.asked_at, now),
+            effect: task.effect,
+            effect_words: effect_words(task.effect),
+            touches: touches(subtool, &would_send),
+            why: confirmation.why.clone(),
+            expires: Expires { at: confirmation.expires_at.to_string(), left: span(left) },
+            long: is_long,
+            fields,
+            would_send: Shown::of(&would_send),
+            reason: confirmation.reason.as_deref().map(Shown::text),
+            danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
+            confirm_word: task.tool.to_string(),
+            grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
+            grant_fields: task.input.iter().map(|(name, value)| grant_field(name, value)).collect(),
+            edit: form::fields(schema, &task.input),
+            form: question.as_ref().map_or_else(Vec::new, |asked| form::fields(&asked.schema, &nothing)),
+            secret_note: question.as_ref().is_some_and(Question::asks_for_secrets),
+            question: question.map(|asked| Shown::text(&asked.text)),
+        })
+    }
+}
+
+/// The question that `task` asks, if that is what its subtool does.
+pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<Question> {
+    let Run::AskUser(ask) = &subtool.definition.run else { return None };
+    ask.question(&task.input).ok()
+}
+
+/// The fields of an input, in its own order.
+pub(super) fn fields(
+    subtool: Option<&Subtool>,
+    input: &Map<String, Value>,
+    replaced: Option<&Value>,
+) -> Vec<ShownField> {
+    let schema = subtool.map(|subtool| &subtool.definition.input);
+    let required = schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);
+    input
+        .iter()
+        .map(|(name, value)| {
+            let property = schema.and_then(|schema| schema.get("properties")?.get(name)).unwrap_or(&Value::Null);
+            ShownField {
+                name: name.clone(),
+                pointer: form::pointer(name),
+                label: name.clone(),
+                description: property["description"].as_str().unwrap_or_default().to_owned(),
+                required: required.is_some_and(|required| required.iter().any(|other| other == name.as_str())),
+                default: property.get("default") == Some(value),
+                value: Shown::of(value),
+                replaces: replaced.and_then(|replaced| replaced.get(name)).filter(|old| *old != value).map(Shown::of),
+            }
+        })
+        .collect()
+}
+
+/// The exact request, with secrets by their names.
+fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value {
+    let Some(subtool) = subtool else { return json!("its definition changed: it cannot be approved any more") };
+    let run = &subtool.definition.run;
+    match run.plan(&perform::order(task, task.input.clone()), config) {
+        Ok(plan) => json!({ run.name(): plan }),
+        Err(failure) => json!({"it would fail": failure.message}),
+    }
+}
+
+/// What a run reaches, in a word each.
+pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
+    let Some(subtool) = subtool else { return Vec::new() };
+    let name = match &subtool.definition.run {
+        Run::Http(http) => {
+            let url = plan["http"]["url"].as_str().and_then(|url| url::Url::parse(url).ok());
+            url.map_or_else(|| http.base_url.clone(), |url| url.origin().ascii_serialization())
+        }
+        Run::Process(process) => format!("program {}", process.program()),
+        Run::Builtin(_) => "a function of the executor".to_owned(),
+        Run::AskUser(_) => return Vec::new(),
+    };
+    vec![name]
+}
+
+fn grant_field(name: &str, value: &Value) -> GrantField {
+    const LONGEST: usize = 60;
+    let told = value.as_str().map_or_else(|| value.to_string(), |text| format!("“{text}”"));
+    let exactly = if told.chars().count() > LONGEST || told.chars().any(char::is_control) {
+        "exactly this value".to_owned()
+    } else {
+        format!("exactly {told}")
+    };
+    let mut choices = vec![GrantChoice { how: "exact", words: exactly, typed: false, value: None }];
+    match value {
+        Value::String(text) if text.starts_with('/') && !text.contains('\n') => {
+            let folder = text.rsplit_once('/').map_or("/", |(folder, _)| folder);
+            let value = Some(if folder.is_empty() { "/" } else { folder }.into());
+            choices.push(GrantChoice { how: "prefix", words: "anything below".to_owned(), typed: false, value });
+        }
+        Value::Number(number) => {
+            let value = Some(number.to_string().into());
+            choices.push(GrantChoice { how: "at_most", words: "at most".to_owned(), typed: false, value });
+        }
+        _ => {}
+    }
+    let is_wide = !matches!(value, Value::Bool(_));
+    choices.push(GrantChoice { how: "any", words: format!("any {name}"), typed: is_wide, value: None });
+    GrantField { pointer: form::pointer(name), label: name.to_owned(), choices }
+}

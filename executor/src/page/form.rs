@@ -1,0 +1,201 @@
+//! Forms: the fields of a JSON Schema as a human fills them in.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// One field. What is not there is absent from the input, which is not the same as empty.
+#[derive(Debug, Serialize)]
+pub(super) struct Field {
+    name: String,
+    pointer: String,
+    label: String,
+    description: String,
+    #[serde(rename = "type")]
+    kind: Kind,
+    required: bool,
+    /// As it stands in the field.
+    value: Value,
+    /// The exact value that stands there until somebody changes it.
+    json: Option<String>,
+    options: Vec<Choice>,
+    minimum: Option<Value>,
+    maximum: Option<Value>,
+    pattern: Option<String>,
+    placeholder: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Text,
+    Multiline,
+    Number,
+    Boolean,
+    Choice,
+    Choices,
+    List,
+    Secret,
+    Json,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice {
+    value: Value,
+    label: String,
+    json: String,
+    chosen: bool,
+}
+
+/// The fields of `schema`, filled with `input`; fields that only the input has come last.
+pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) -> Vec<Field> {
+    let nothing = Map::new();
+    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
+    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let unnamed = input.keys().filter(|name| !properties.contains_key(*name));
+    properties
+        .keys()
+        .chain(unnamed)
+        .map(|name| {
+            let property = properties.get(name).unwrap_or(&Value::Null);
+            let is_required = required.iter().any(|other| other == name.as_str());
+            field(name, property, is_required, input.get(name))
+        })
+        .collect()
+}
+
+/// Where a field stands, as a JSON Pointer.
+pub(super) fn pointer(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) -> Field {
+    let value = value.or_else(|| property.get("default").filter(|_| required));
+    let kind = kind_of(property, value);
+    let text = |key: &str| property[key].as_str().unwrap_or_default().to_owned();
+    let limit = |key: &str| property.get(key).filter(|limit| limit.is_number()).cloned();
+    let offered = match kind {
+        Kind::Choice => property.get("enum"),
+        Kind::Choices => property["items"].get("enum"),
+        _ => None,
+    };
+    let offered = offered.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is_chosen = |offer: &Value| match value {
+        Some(Value::Array(chosen)) if kind == Kind::Choices => chosen.contains(offer),
+        chosen => chosen == Some(offer),
+    };
+    let options = offered.iter().map(|offer| Choice {
+        value: offer.clone(),
+        label: plain(offer),
+        json: offer.to_string(),
+        chosen: is_chosen(offer),
+    });
+    Field {
+        name: name.to_owned(),
+        pointer: pointer(name),
+        label: property["title"].as_str().unwrap_or(name).to_owned(),
+        description: text("description"),
+        kind,
+        required,
+        value: value.map_or(Value::Null, |value| in_field(kind, value)),
+        json: value.map(Value::to_string),
+        options: options.collect(),
+        minimum: limit("minimum"),
+        maximum: limit("maximum"),
+        pattern: property["pattern"].as_str().map(str::to_owned),
+        placeholder: property["examples"][0].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// How it is filled in. A value that does not look like its schema says is shown as what it is.
+fn kind_of(property: &Value, value: Option<&Value>) -> Kind {
+    const LONG: u64 = 200;
+    let fits = |check: fn(&Value) -> bool| value.is_none_or(check);
+    let is_text = |value: &Value| value.is_string();
+    if property["enum"].is_array() {
+        return Kind::Choice;
+    }
+    match property["type"].as_str() {
+        Some("boolean") if fits(Value::is_boolean) => Kind::Boolean,
+        Some("integer" | "number") if fits(Value::is_number) => Kind::Number,
+        Some("string") if property["writeOnly"] == true || property["format"] == "password" => Kind::Secret,
+        Some("string") if fits(is_text) => {
+            let has_lines = value.and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
+            let may_be_long = property["maxLength"].as_u64().is_some_and(|most| most > LONG);
+            let is_long = value.and_then(Value::as_str).is_some_and(|text| text.len() as u64 > LONG);
+            let is_many = property["contentMediaType"].is_string() || has_lines || may_be_long || is_long;
+            if is_many { Kind::Multiline } else { Kind::Text }
+        }
+        Some("array") if property["items"]["enum"].is_array() && fits(Value::is_array) => Kind::Choices,
+        Some("array") if property["items"]["type"] == "string" && fits(is_lines) => Kind::List,
+        _ => Kind::Json,
+    }
+}
+
+/// Whether each item can stand on a line of its own.
+fn is_lines(value: &Value) -> bool {
+    let is_line = |item: &Value| item.as_str().is_some_and(|text| !text.contains('\n') && text.trim() == text);
+    value.as_array().is_some_and(|items| items.iter().all(is_line))
+}
+
+fn in_field(kind: Kind, value: &Value) -> Value {
+    match kind {
+        Kind::Boolean => value.clone(),
+        Kind::List => {
+            let items = value.as_array().map_or(&[][..], Vec::as_slice);
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n").into()
+        }
+        Kind::Json => serde_json::to_string_pretty(value).expect("JSON can be written").into(),
+        Kind::Secret => Value::Null,
+        Kind::Text | Kind::Multiline | Kind::Number | Kind::Choice | Kind::Choices => plain(value).into(),
+    }
+}
+
+/// A text as itself, anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_type_is_filled_in_as_what_it_is() {
+        let schema = json!({"required": ["to"], "properties": {
+            "to": {"type": "array", "items": {"type": "string"}},
+            "subject": {"type": "string"},
+            "body": {"type": "string"},
+            "count": {"type": "integer", "minimum": 1},
+            "big": {"type": "integer"},
+            "urgent": {"type": "boolean"},
+            "colour": {"enum": ["red", 7]},
+            "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+            "password": {"type": "string", "format": "password"},
+            "extra": {"type": "object"},
+            "odd": {"type": "integer"}
+        }});
+        let input = json!({"to": ["bob", "eve"], "body": "a\nb", "count": 3, "big": 9_007_199_254_740_993_i64,
+            "urgent": false, "colour": 7, "tags": ["b"], "extra": {"x": 1}, "odd": "text", "unnamed": null});
+        let found = fields(schema.as_object().expect("an object"), input.as_object().expect("an object"));
+        let told: Vec<_> = found.iter().map(|field| (field.name.as_str(), field.kind, field.value.clone())).collect();
+        let expected = [
+            ("to", Kind::List, json!("bob\neve")),
+            ("subject", Kind::Text, json!(null)),
+            ("body", Kind::Multiline, json!("a\nb")),
+            ("count", Kind::Number, json!("3")),
+            ("big", Kind::Number, json!("9007199254740993")),
+            ("urgent", Kind::Boolean, json!(false)),
+            ("colour", Kind::Choice, json!("7")),
+            ("tags", Kind::Choices, json!("[\"b\"]")),
+            ("password", Kind::Secret, json!(null)),
+            ("extra", Kind::Json, json!("{\n  \"x\": 1\n}")),
+            ("odd", Kind::Json, json!("\"text\"")),
+            ("unnamed", Kind::Json, json!("null")),
+        ];
+        assert_eq!(told, expected);
+        let chosen: Vec<_> = found[7].options.iter().map(|option| (option.json.as_str(), option.chosen)).collect();
+        assert_eq!(chosen, [("\"a\"", false), ("\"b\"", true)]);
+        assert!(found[0].required && found[0].json.as_deref() == Some("[\"bob\",\"eve\"]") && found[1].json.is_none());
+    }
+}

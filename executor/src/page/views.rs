@@ -1,0 +1,426 @@
+//! The views: what each address of the page shows.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Page;
+use super::card::{Asked, Card, fields, touches};
+use super::form;
+use super::gate::refuse;
+use super::show::{Line, Shown, line};
+use super::words::{Moment, by_words, decided_words, effect_words, span, state_words, step_words, user};
+use crate::catalog::Subtool;
+use crate::catalog::listing::Entry;
+use crate::catalog::search::search;
+use crate::clock;
+use crate::confirmation::grant::{Covers, Grant, Standing};
+use crate::policy::{Case, Decision};
+use crate::store::StoreError;
+use crate::store::sqlite::records::Wanted;
+use crate::task::{Caller, Outcome, State as TaskState, Step, Task, TaskId};
+
+/// How many cards are shown at once; the others wait behind them.
+const MOST_CARDS: u32 = 50;
+const MOST_ROWS: u32 = 50;
+/// How much of an input stands in a row.
+const SUMMARY: usize = 160;
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The parts of the page's script.
+const SCRIPTS: [(&str, &str); 15] = [
+    ("batch.js", include_str!("../../web/page/batch.js")),
+    ("card.js", include_str!("../../web/page/card.js")),
+    ("draw.js", include_str!("../../web/page/draw.js")),
+    ("edit.js", include_str!("../../web/page/edit.js")),
+    ("first.js", include_str!("../../web/page/first.js")),
+    ("form.js", include_str!("../../web/page/form.js")),
+    ("keyboard.js", include_str!("../../web/page/keyboard.js")),
+    ("live.js", include_str!("../../web/page/live.js")),
+    ("login.js", include_str!("../../web/page/login.js")),
+    ("remember.js", include_str!("../../web/page/remember.js")),
+    ("send.js", include_str!("../../web/page/send.js")),
+    ("tasks.js", include_str!("../../web/page/tasks.js")),
+    ("theme.js", include_str!("../../web/page/theme.js")),
+    ("time.js", include_str!("../../web/page/time.js")),
+    ("waiting.js", include_str!("../../web/page/waiting.js")),
+];
+
+/// Why a view cannot be shown.
+pub(super) enum Failed {
+    Record(StoreError),
+    Nothing(&'static str),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Record(error) => {
+                tracing::error!(error = crate::log::chain(&error), "the page could not read the record");
+                refuse(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal",
+                    "the record of tasks cannot be read now; the log says why",
+                )
+            }
+            Self::Nothing(what) => refuse(StatusCode::NOT_FOUND, "not-found", what),
+        }
+    }
+}
+
+type Shows = Result<Response, Failed>;
+
+pub(super) async fn waiting(State(page): State<Arc<Page>>) -> Shows {
+    let now = clock::now();
+    let tasks = page.read(|records| records.waiting(MOST_CARDS))?;
+    let frame = page.frame("Waiting", "waiting")?;
+    let more = frame
+        .counts
+        .map_or(0, |counts| usize::try_from(counts.waiting).unwrap_or(usize::MAX).saturating_sub(tasks.len()));
+    let cards: Vec<_> = tasks.iter().filter_map(|task| Card::of(task, &page, now)).collect();
+    Ok(page.show("waiting.html", &json!({"page": frame, "cards": cards, "more": more})))
+}
+
+pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+    let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
+    let card = task.and_then(|task| Card::of(&task, &page, clock::now()));
+    let card = card.ok_or(Failed::Nothing("it does not wait any more"))?;
+    Ok(page.show("card.html", &json!({"card": card})))
+}
+
+#[derive(Serialize)]
+struct OpenRow {
+    id: String,
+    tool: String,
+    state: TaskState,
+    state_words: &'static str,
+    ago: String,
+    asked: String,
+    running_for: Option<String>,
+    can_stop: bool,
+}
+
+pub(super) async fn tasks(State(page): State<Arc<Page>>) -> Shows {
+    const MOST: u32 = 200;
+    let now = clock::now();
+    let tasks = page.read(|records| records.open_tasks(MOST))?;
+    let mut rows = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let Moment { at, ago } = Moment::of(task.created_at, now);
+        let is_running = task.state == TaskState::Running;
+        let started = page.read(|records| if is_running { records.story(task.id) } else { Ok(Vec::new()) })?;
+        let started = started.iter().rev().find(|recorded| recorded.step == Step::Start);
+        rows.push(OpenRow {
+            id: task.id.to_string(),
+            tool: task.tool.to_string(),
+            state: task.state,
+            state_words: state_words(task.state),
+            ago,
+            asked: at,
+            running_for: started.map(|recorded| span(now.duration_since(recorded.at).as_secs())),
+            can_stop: true,
+        });
+    }
+    Ok(page.show("tasks.html", &json!({"page": page.frame("Tasks", "tasks")?, "rows": rows})))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Search {
+    q: String,
+    state: String,
+    before: String,
+}
+
+#[derive(Serialize)]
+struct EndedRow {
+    id: String,
+    tool: String,
+    state: TaskState,
+    state_words: &'static str,
+    #[serde(flatten)]
+    moment: Moment,
+    decided: &'static str,
+    code: Option<String>,
+    summary: Line,
+}
+
+impl EndedRow {
+    fn of(task: &Task, now: Timestamp) -> Self {
+        let end = task.end.as_ref();
+        let code = end.and_then(|end| match &end.outcome {
+            Outcome::Error(error) => Some(error.code.to_string()),
+            Outcome::Data(_) | Outcome::File { .. } => None,
+        });
+        let input = Value::Object(task.input.clone()).to_string();
+        let mut summary: String = input.chars().take(SUMMARY).collect();
+        if summary.len() < input.len() {
+            summary.push('…');
+        }
+        Self {
+            id: task.id.to_string(),
+            tool: task.tool.to_string(),
+            state: task.state,
+            state_words: state_words(task.state),
+            moment: Moment::of(end.map_or(task.created_at, |end| end.at), now),
+            decided: decided_words(task.confirmation.as_deref(), task.state),
+            code,
+            summary: line(&summary),
+        }
+    }
+}
+
+pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
+    let now = clock::now();
+    let wanted =
+        Wanted { text: &asked.q, state: asked.state.parse().ok(), before: asked.before.parse().ok(), tool: None };
+    let tasks = page.read(|records| records.ended(&wanted, MOST_ROWS + 1))?;
+    let (rows, more) = tasks.split_at(tasks.len().min(MOST_ROWS as usize));
+    let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
+        let query = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("q", &asked.q)
+            .append_pair("state", &asked.state)
+            .append_pair("before", &last.id.to_string())
+            .finish();
+        format!("/history?{query}")
+    });
+    let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, now)).collect();
+    let states: Vec<_> = TaskState::ALL.into_iter().filter(|state| state.is_final()).map(TaskState::as_str).collect();
+    let view = json!({"page": page.frame("History", "history")?, "query": asked.q, "state": asked.state, "states": states,
+        "rows": rows, "older": older});
+    Ok(page.show("history.html", &view))
+}
+
+#[derive(Serialize)]
+struct StoryStep {
+    #[serde(flatten)]
+    moment: Moment,
+    words: String,
+    by: Option<String>,
+}
+
+pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+    let Some(task) = task_of(&page, &id)? else {
+        return Ok(page.message(StatusCode::NOT_FOUND, "No such task", "It is not in the record, or no longer."));
+    };
+    let now = clock::now();
+    let catalog = page.catalog();
+    let subtool = catalog.get(task.tool.as_str());
+    let same = subtool.filter(|subtool| subtool.hash == task.definition_hash);
+    let confirmation = task.confirmation.as_deref();
+    let decision = confirmation.and_then(|asked| asked.decision.as_ref());
+    let asked_input = decision.and_then(|decision| decision.asked_input.as_ref());
+    let (result, error) = match task.end.as_ref().map(|end| &end.outcome) {
+        Some(Outcome::Data(data)) => (Some(Shown::of(data)), None),
+        Some(Outcome::File { path, content_type, bytes }) => {
+            (Some(Shown::text(&format!("{bytes} bytes of {content_type} in {}", path.display()))), None)
+        }
+        Some(Outcome::Error(error)) => {
+            let hint = error.hint.as_deref().map(line);
+            (None, Some(json!({"code": error.code, "message": line(&error.message), "hint": hint})))
+        }
+        None => (None, None),
+    };
+    let told = decision.map(|decision| {
+        let Moment { at, ago } = Moment::of(decision.at, now);
+        json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by), "at": at, "ago": ago,
+            "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|asked| asked.digest)})
+    });
+    let meta: Vec<_> = task.end.iter().flat_map(|end| &end.meta).map(|(name, value)| (name, plain(value))).collect();
+    let description = subtool.map(|subtool| subtool.definition.description.as_str());
+    let view = json!({
+        "page": page.frame(task.tool.as_str(), "history")?,
+        "task": {
+            "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
+            "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
+            "touches": touches(same, &Value::Null), "why": confirmation.map(|asked| asked.why.as_str()),
+            "asked": Asked::of(&task.caller, task.created_at, now), "fields": fields(same, &task.input, None),
+            "input_asked": asked_input.map(|input| fields(same, input, None)),
+        },
+        "story": story(&page, &task, now)?, "confirmation": told, "result": result, "error": error, "meta": meta,
+        "can_stop": !task.state.is_final(), "can_settle": false,
+    });
+    Ok(page.show("task.html", &view))
+}
+
+fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Failed> {
+    let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
+    let by = decision.map(|decision| by_words(&decision.by));
+    let asked_by = format!("{} (uid {})", user(task.caller.uid), task.caller.uid);
+    let mut steps =
+        vec![StoryStep { moment: Moment::of(task.created_at, now), words: "Accepted".to_owned(), by: Some(asked_by) }];
+    for recorded in page.read(|records| records.story(task.id))? {
+        let is_decision = matches!(recorded.step, Step::Enqueue | Step::Deny) && task.confirmation.is_some();
+        steps.push(StoryStep {
+            moment: Moment::of(recorded.at, now),
+            words: step_words(recorded.step, recorded.attempt, task.confirmation.is_some()),
+            by: by.clone().filter(|_| is_decision),
+        });
+    }
+    Ok(steps)
+}
+
+pub(super) async fn grants(State(page): State<Arc<Page>>) -> Shows {
+    let now = clock::now();
+    let catalog = page.catalog();
+    let mut grants = page.read(|records| records.grants())?;
+    grants.reverse();
+    let rows: Vec<_> = grants
+        .iter()
+        .map(|grant| {
+            let is_same = catalog.get(grant.tool.as_str()).is_some_and(|subtool| subtool.hash == grant.definition_hash);
+            grant_row(grant, is_same, now)
+        })
+        .collect();
+    Ok(page.show("grants.html", &json!({"page": page.frame("Grants", "grants")?, "rows": rows})))
+}
+
+fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
+    let ago = |at: Timestamp| format!("{} ago", span(now.duration_since(at).as_secs()));
+    let (state, ends) = match grant.standing(now) {
+        Standing::Revoked => ("revoked", format!("revoked {}", grant.revoked_at.map_or_else(String::new, ago))),
+        Standing::Expired => ("expired", ago(grant.expires_at)),
+        Standing::UsedUp => ("expired", "when its last use was taken".to_owned()),
+        Standing::Live if !is_same => ("void", "when its definition changed".to_owned()),
+        Standing::Live => ("live", format!("in {}", span(grant.expires_at.duration_since(now).as_secs()))),
+    };
+    let fields: Vec<_> =
+        grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
+    let scope = &grant.scope;
+    let mut whose = scope.session.as_ref().map_or_else(
+        || format!("every session of {}", user(scope.uid)),
+        |session| format!("session {session} of {}", user(scope.uid)),
+    );
+    if let Some(folder) = &scope.folder {
+        whose = format!("{whose} in {}", folder.display());
+    }
+    json!({"id": grant.id, "tool": grant.tool, "made": ago(grant.made_at), "expires": ends, "uses": grant.uses,
+        "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": whose, "fields": fields, "state": state})
+}
+
+pub(super) fn covers_words(covers: &Covers) -> String {
+    match covers {
+        Covers::Exactly(value) => format!("exactly {}", plain(value)),
+        Covers::OneOf(values) => format!("one of {}", values.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Covers::Below(path) => format!("below {path}"),
+        Covers::AtMost(most) => format!("at most {most}"),
+        Covers::Anything => "anything".to_owned(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
+    page.refresh().await;
+    let catalog = page.catalog();
+    let runs = page.read(|records| records.runs())?;
+    let row = |subtool: &Subtool| {
+        let (policy, why) = policy_words(&page, subtool);
+        json!({"name": subtool.name, "description": subtool.definition.description,
+            "effect_words": effect_words(subtool.definition.effect_class()), "policy": policy, "policy_why": why,
+            "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
+    };
+    let rows: Vec<_> = if asked.q.trim().is_empty() {
+        catalog.subtools().take(4 * MOST_ROWS as usize).map(row).collect()
+    } else {
+        let entry = |subtool: &Subtool| {
+            let definition = &subtool.definition;
+            Entry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
+        };
+        let entries: Vec<_> = catalog.subtools().map(entry).collect();
+        let hits = search(&asked.q, &entries);
+        hits.iter().take(MOST_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
+    };
+    let view = json!({"page": page.frame("Subtools", "subtools")?, "query": asked.q, "rows": rows});
+    Ok(page.show("subtools.html", &view))
+}
+
+pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> Shows {
+    page.refresh().await;
+    let catalog = page.catalog();
+    let Some(subtool) = catalog.get(&name) else {
+        return Ok(page.message(StatusCode::NOT_FOUND, "No such subtool", "It is not in the catalog, or no longer."));
+    };
+    let now = clock::now();
+    let wanted = Wanted { tool: Some(&name), ..Wanted::default() };
+    const LAST: u32 = 10;
+    let runs = page.read(|records| records.ended(&wanted, LAST))?;
+    let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
+    let definition = &subtool.definition;
+    let (policy, why) = policy_words(&page, subtool);
+    let schema = serde_json::to_string_pretty(&definition.input).expect("JSON can be written");
+    let view = json!({
+        "page": page.frame(&name, "subtools")?,
+        "subtool": {
+            "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class()),
+            "policy": policy, "policy_why": why, "touches": touches(Some(subtool), &Value::Null), "tags": definition.tags,
+            "requires": definition.requires, "source_file": subtool.origin.to_string(), "schema_text": schema,
+            "runs": runs, "form": form::fields(&definition.input, &serde_json::Map::new()),
+        },
+    });
+    Ok(page.show("subtool.html", &view))
+}
+
+/// What happens when it is asked for with nothing in particular.
+fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
+    let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, session: None, folder: None });
+    let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+    let ruling = page.policy.decide(case);
+    let words = match ruling.decision {
+        Decision::Run => "runs by itself",
+        Decision::Ask => "asks you",
+        Decision::Refuse | Decision::Unsure => "refused",
+    };
+    (words, ruling.why)
+}
+
+fn task_of(page: &Page, id: &str) -> Result<Option<Task>, Failed> {
+    let Ok(id) = id.parse::<TaskId>() else { return Ok(None) };
+    Ok(page.read(|records| records.task(id))?)
+}
+
+pub(super) async fn style() -> Response {
+    file("text/css; charset=utf-8", include_str!("../../web/page.css"))
+}
+
+pub(super) async fn script() -> Response {
+    file(SCRIPT, include_str!("../../web/page.js"))
+}
+
+/// One part of the script, by its file's name.
+pub(super) async fn script_part(Path(name): Path<String>) -> Response {
+    match SCRIPTS.iter().find(|(part, _)| *part == name) {
+        Some((_, text)) => file(SCRIPT, text),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+pub(super) async fn icon() -> Response {
+    file("image/svg+xml", include_str!("../../web/icon.svg"))
+}
+
+fn file(content_type: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
+}
+
+pub(super) async fn nothing(State(page): State<Arc<Page>>) -> Response {
+    page.message(StatusCode::NOT_FOUND, "Nothing here", "This address leads nowhere.")
+}
+
+pub(super) fn html(status: StatusCode, text: String) -> Response {
+    (status, Html(text)).into_response()
+}

@@ -1,0 +1,131 @@
+//! Records: the store as the page reads it, beside whoever writes it.
+//!
+//! Reads only, on a connection of its own: what is read was committed, and nothing here waits for the
+//! executor.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, params};
+
+use super::{COLUMNS, columns, grants, story, task};
+use crate::confirmation::grant::Grant;
+use crate::store::{Recorded, StoreError};
+use crate::task::{State, Task, TaskId};
+
+#[derive(Debug)]
+pub struct Records {
+    connection: Connection,
+}
+
+/// Which ended tasks to look for.
+#[derive(Debug, Default)]
+pub struct Wanted<'a> {
+    /// A part of the subtool's name, the input, what was decided, or the id.
+    pub text: &'a str,
+    pub state: Option<State>,
+    pub tool: Option<&'a str>,
+    /// Older ones than this.
+    pub before: Option<TaskId>,
+}
+
+/// How many tasks are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub waiting: u32,
+    pub running: u32,
+}
+
+impl Records {
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        Ok(Self { connection })
+    }
+
+    pub fn task(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        Ok(self.tasks("id = ?1", [id.to_string()])?.pop())
+    }
+
+    pub fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+        story(&self.connection, id)
+    }
+
+    pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        grants(&self.connection)
+    }
+
+    /// The tasks that wait for a human, the oldest first.
+    pub fn waiting(&self, most: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks("state = 'awaiting_confirmation' ORDER BY id LIMIT ?1", [most])
+    }
+
+    /// Their ids, and which tasks ask what another one asks.
+    pub fn waiting_ids(&self, most: u32) -> Result<Vec<String>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT id FROM tasks WHERE state = 'awaiting_confirmation' ORDER BY id LIMIT ?1")?;
+        let ids = statement.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(ids)
+    }
+
+    /// The tasks that have not ended, the oldest first.
+    pub fn open_tasks(&self, most: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks("finished_at IS NULL ORDER BY id LIMIT ?1", [most])
+    }
+
+    pub fn counts(&self) -> Result<Counts, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT state, count(*) FROM tasks WHERE finished_at IS NULL GROUP BY state")?;
+        let mut counts = Counts::default();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (state, count): (String, u32) = row.try_into()?;
+            match state.parse() {
+                Ok(State::AwaitingConfirmation) => counts.waiting = count,
+                Ok(State::Running) => counts.running = count,
+                _ => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The tasks that ended, the youngest first.
+    pub fn ended(&self, wanted: &Wanted<'_>, most: u32) -> Result<Vec<Task>, StoreError> {
+        let pattern = format!("%{}%", wanted.text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
+        self.tasks(
+            "finished_at IS NOT NULL
+             AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR tool = ?2) AND (?3 IS NULL OR id < ?3)
+             AND (tool LIKE ?4 ESCAPE '\\' OR input LIKE ?4 ESCAPE '\\' OR id LIKE ?4 ESCAPE '\\'
+                  OR confirmation LIKE ?4 ESCAPE '\\')
+             ORDER BY id DESC LIMIT ?5",
+            params![
+                wanted.state.map(State::as_str),
+                wanted.tool,
+                wanted.before.map(|id| id.to_string()),
+                pattern,
+                most
+            ],
+        )
+    }
+
+    /// How often each subtool was run.
+    pub fn runs(&self) -> Result<HashMap<String, u32>, StoreError> {
+        let mut statement = self.connection.prepare_cached("SELECT tool, count(*) FROM tasks GROUP BY tool")?;
+        let counted = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+        Ok(counted)
+    }
+
+    /// The last tasks of one subtool that asked a human, for what a grant would have matched.
+    pub fn asked_lately(&self, tool: &str, most: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks("tool = ?1 AND confirmation IS NOT NULL ORDER BY id DESC LIMIT ?2", params![tool, most])
+    }
+
+    fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
+        let mut statement =
+            self.connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {condition}"))?;
+        let rows = statement.query_map(parameters, columns)?;
+        rows.map(|row| task(row?)).collect()
+    }
+}

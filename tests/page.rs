@@ -1,0 +1,5 @@
+//! The page, as a human has it before them in a real browser, and as an attacker meets it.
+
+mod decide;
+mod human;
+mod threats;

@@ -1,0 +1,53 @@
+//! A human with the page open.
+
+use std::path::PathBuf;
+
+use executor::page::{Site, make_link};
+use serde_json::Value;
+
+use crate::browser::Tab;
+use crate::world::{World, until};
+
+impl World {
+    /// The folder of this world's executor.
+    pub(super) fn executor_folder(&self) -> PathBuf {
+        let mut found = None;
+        until("an executor was here", || {
+            let folders = std::fs::read_dir(self.state().join("executors")).into_iter().flatten().flatten();
+            found = folders.map(|entry| entry.path()).find(|folder| folder.join("page.json").exists());
+            found.is_some()
+        });
+        found.expect("found")
+    }
+
+    pub(super) fn site(&self) -> Site {
+        let folder = self.executor_folder();
+        let mut site = None;
+        until("the page listens", || {
+            site = Site::of(&folder).ok().filter(|site| site.port != 0);
+            site.is_some()
+        });
+        site.expect("it listens")
+    }
+
+    /// What `executor page` would give to the human's terminal.
+    pub(super) fn link(&self) -> String {
+        let site = self.site();
+        format!("{}/#{}", site.origin(), make_link(&self.executor_folder()).expect("made"))
+    }
+
+    /// A tab in which a human is logged in; `None` where there is no browser.
+    pub(super) async fn human(&self) -> Option<Tab> {
+        assert_eq!(self.run(&["executor", "start"]).exit, 0);
+        let mut tab = Tab::open().await?;
+        tab.go(&self.link()).await;
+        tab.until("document.body.classList.contains('inside')").await;
+        Some(tab)
+    }
+
+    /// The end of a task.
+    pub(super) fn end_of(&self, id: &str) -> Value {
+        until("the task has ended", || self.result_file(id)["status"] != "pending");
+        self.result_file(id)
+    }
+}
