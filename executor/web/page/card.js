@@ -274,16 +274,16 @@ export class Card {
     gone() {
         this.isLost = true;
         if (this.isDeciding || this.isClosed) return;
-        this.element.style.minHeight = `${this.element.getBoundingClientRect().height}px`;
         this.element.classList.add("kept");
         const said = lastSaid.get(this.id);
         if (said) this.close(STATE_ICONS[said.state] ?? "ban", "no longer waits", said.state, said.state_words);
-        else this.close("ban", "no longer waits: decided elsewhere, withdrawn or too late");
+        else this.close("ban", "no longer waits: decided elsewhere, withdrawn, or too late");
     }
 
     letGo() {
-        this.element.style.minHeight = "";
+        if (!this.element.classList.contains("kept")) return;
         this.element.classList.remove("kept");
+        find(".card-open", this.element).remove();
     }
 
     /** Folds the card into one quiet line, in its place. */
@@ -310,7 +310,10 @@ export class Card {
             build("span", {}, words),
             side,
         );
-        find(".card-open", this.element).remove();
+        const isKept = this.element.classList.contains("kept");
+        const open = find(".card-open", this.element);
+        if (isKept) open.inert = true;
+        else open.remove();
         outcome.hidden = false;
         delete this.element.dataset.settling;
         this.element.classList.add("closed");
@@ -321,7 +324,7 @@ export class Card {
         const order = cardsInOrder();
         const after = order.slice(order.indexOf(this) + 1).find((card) => !card.isClosed);
         if (hadFocus) (after ?? openCards()[0] ?? this).element.focus({ preventScroll: true });
-        if (!this.element.classList.contains("kept")) {
+        if (!isKept) {
             // Here a person made things move; the places that were kept can go, too.
             for (const card of order) card.letGo();
             for (const card of openCards()) card.settle();
