@@ -277,7 +277,7 @@ export class Card {
         this.element.classList.add("kept");
         const said = lastSaid.get(this.id);
         if (said) this.close(STATE_ICONS[said.state] ?? "ban", "no longer waits", said.state, said.state_words);
-        else this.close("ban", "no longer waits: decided elsewhere, withdrawn, or too late");
+        else this.close("ban", "no longer waits: decided elsewhere or withdrawn");
     }
 
     letGo() {
