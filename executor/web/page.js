@@ -158,6 +158,10 @@ function start() {
         tick();
         for (const card of openCards()) card.settle();
     });
+    addEventListener("pageshow", (event) => {
+        // A page that the browser kept for the way back shows what was, not what is.
+        if (event.persisted) location.reload();
+    });
     document.addEventListener("scroll", showMood, { passive: true });
     const keysOn = find("#keys-on");
     if (keysOn) keysOn.checked = !("noKeys" in root.dataset);

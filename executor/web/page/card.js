@@ -45,8 +45,16 @@ export class Card {
         this.isDeciding = false;
         this.isSettling = false;
         this.isSeen = false;
+        /** It stopped waiting without us. */
+        this.isLost = false;
+        /** What the executor would run, once somebody edited it and it was checked. */
         this.edited = null;
+        /** The button that opened the panel. */
         this.trigger = null;
+        /** What a key asked for while the card could not be decided. */
+        this.afterSettling = null;
+        this.settled = 0;
+        this.weighing = 0;
         cards.set(this.id, this);
         const evidence = this.part("evidence");
         if (this.isLong) {
@@ -60,7 +68,6 @@ export class Card {
                 { passive: true },
             );
         }
-        endSeen.observe(this.part("end"));
         this.settle();
     }
 
@@ -79,11 +86,17 @@ export class Card {
         if (this.isClosed) return;
         clearTimeout(this.settled);
         this.isSettling = true;
-        this.part("actions").inert = true;
+        // Whoever writes in there goes on writing; every button asks for itself as well.
+        this.part("actions").inert = !this.part("actions").contains(document.activeElement);
         delete this.element.dataset.settling;
         void this.element.offsetWidth;
         this.element.dataset.settling = "";
         this.refresh();
+        if (!this.isSeen) {
+            // Asks anew whether its end is in sight: while nobody looked, that did not count.
+            endSeen.unobserve(this.part("end"));
+            endSeen.observe(this.part("end"));
+        }
         // Nobody sees it yet: the moment begins when the page is looked at.
         if (document.hidden) return;
         this.settled = setTimeout(() => {
@@ -104,6 +117,7 @@ export class Card {
         const bar = this.part("read");
         if (bar) bar.value = 100;
         this.refresh();
+        if (this.isLong) announce("Read to the end.");
     }
 
     /** Why this cannot be approved yet, in words, or null. */
@@ -174,7 +188,7 @@ export class Card {
 
     refuse(problem) {
         const { decided } = problem.answer;
-        if (problem.status === 409 && decided) this.close("ban", decided);
+        if (problem.status === 409 && decided) this.close(/^(approved|answered)/.test(decided) ? "check" : "ban", decided);
         else if (problem.status === 409 || problem.status === 410) this.renew();
         else this.tell(inWords(problem));
     }
@@ -256,13 +270,20 @@ export class Card {
         if (focusBack) (this.trigger ?? this.element).focus();
     }
 
-    /** It no longer waits, and not because of what was pressed here. */
+    /** It no longer waits, and not because of what was pressed here: its place stays, so that nothing moves. */
     gone() {
         this.isLost = true;
         if (this.isDeciding || this.isClosed) return;
+        this.element.classList.add("kept");
         const said = lastSaid.get(this.id);
         if (said) this.close(STATE_ICONS[said.state] ?? "ban", "no longer waits", said.state, said.state_words);
-        else this.close("ban", "no longer waits: decided elsewhere, withdrawn or too late");
+        else this.close("ban", "no longer waits: decided elsewhere or withdrawn");
+    }
+
+    letGo() {
+        if (!this.element.classList.contains("kept")) return;
+        this.element.classList.remove("kept");
+        find(".card-open", this.element).remove();
     }
 
     /** Folds the card into one quiet line, in its place. */
@@ -289,7 +310,10 @@ export class Card {
             build("span", {}, words),
             side,
         );
-        find(".card-open", this.element).remove();
+        const isKept = this.element.classList.contains("kept");
+        const open = find(".card-open", this.element);
+        if (isKept) open.inert = true;
+        else open.remove();
         outcome.hidden = false;
         delete this.element.dataset.settling;
         this.element.classList.add("closed");
@@ -297,12 +321,15 @@ export class Card {
         this.element.setAttribute("aria-label", `${this.tool}: ${words}`);
         announce(`${this.tool}: ${words}`);
 
-        // What is below has just moved up.
         const order = cardsInOrder();
-        const below = order.slice(order.indexOf(this) + 1).filter((card) => !card.isClosed);
-        for (const card of below) card.settle();
-        if (hadFocus) (below[0] ?? openCards()[0] ?? this).element.focus({ preventScroll: true });
-        this.element.scrollIntoView({ block: "nearest" });
+        const after = order.slice(order.indexOf(this) + 1).find((card) => !card.isClosed);
+        if (hadFocus) (after ?? openCards()[0] ?? this).element.focus({ preventScroll: true });
+        if (!isKept) {
+            // Here a person made things move; the places that were kept can go, too.
+            for (const card of order) card.letGo();
+            for (const card of openCards()) card.settle();
+            this.element.scrollIntoView({ block: "nearest" });
+        }
         batch.refresh();
         showMood();
         takeMore();

@@ -1,6 +1,5 @@
 // Pictures, values and states, built node by node: the same ones that parts.html makes.
 
-
 export const find = (selector, within = document) => within.querySelector(selector);
 export const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 

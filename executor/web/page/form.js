@@ -44,7 +44,7 @@ function fieldValue(field) {
                 .split("\n")
                 .map((item) => item.trim())
                 .filter(Boolean);
-            return items.length === 0 && !touched(field) ? missing : { value: items };
+            return items.length === 0 && (!required || !touched(field)) ? missing : { value: items };
         }
         case "number": {
             const text = control.value.trim();

@@ -21,11 +21,14 @@ export const live = {
     start() {
         live.channel = new BroadcastChannel("events");
         live.channel.onmessage = (message) => live.receive(message.data);
-        if (navigator.locks) live.lead(false);
+        // A new tab takes over at once if it is looked at: the one before may be signed out, or asleep.
+        if (navigator.locks) live.lead(!document.hidden);
         else live.connect();
         document.addEventListener("visibilitychange", () => {
             // A hidden tab is slowed down by its browser: the one that is looked at takes over.
             if (!document.hidden && !live.source && navigator.locks) live.lead(true);
+            // Somebody signed in again in another tab.
+            if (!document.hidden && isSignedOut) load("/").then(() => location.reload(), () => {});
         });
     },
 

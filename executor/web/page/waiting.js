@@ -7,11 +7,13 @@ import { batch } from "./batch.js";
 /** How many open cards are on the page at most; further ones come as these are decided. */
 const MOST_CARDS = 50;
 
+/** What is still to be shown, and all that waits. */
 let wanted = [];
+let still = new Set();
 let isTaking = false;
 
 export function waitingNow(ids) {
-    const still = new Set(ids);
+    still = new Set(ids);
     for (const card of openCards()) if (!still.has(card.id)) card.gone();
     wanted = ids.filter((id) => !cards.has(id));
     takeMore();
@@ -25,7 +27,7 @@ export async function takeMore() {
             const id = wanted.shift();
             if (cards.has(id)) continue;
             const element = await cardFrom(`/card/${id}`);
-            if (element === null || cards.has(id)) continue;
+            if (element === null || cards.has(id) || !still.has(id)) continue;
             append(element);
         }
     } catch {
