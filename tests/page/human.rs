@@ -42,6 +42,8 @@ impl World {
         let mut tab = Tab::open().await?;
         tab.go(&self.link()).await;
         tab.until("document.body.classList.contains('inside')").await;
+        // Whoever has no session yet is told so, and the browser notes that.
+        tab.complaints.clear();
         Some(tab)
     }
 

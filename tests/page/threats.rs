@@ -119,11 +119,11 @@ fn waiting() -> (World, Human, String, Value) {
     let world = World::new();
     world.define(
         "marks.json",
-        &json!({"mark": {"description": "Leaves a mark.", "input": {"type": "object", "properties": {"name": {"type": "string"}}},
+        &json!({"trace_it": {"description": "Leaves a trace.", "input": {"type": "object", "properties": {"name": {"type": "string"}}},
             "run": {"process": {"argv": ["sh", "-c", "echo x >> marks"], "folder": "."}}}}),
     );
     let human = Human::of(&world);
-    let id = world.start("mark", &json!({"name": "x"}));
+    let id = world.start("trace_it", &json!({"name": "x"}));
     let card = human.get(&format!("/card/{id}"));
     let digest = card.body.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a digest");
     let yes = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"});
@@ -150,7 +150,7 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
     for path in VIEWS.into_iter().chain([format!("/task/{id}").as_str(), &format!("/card/{id}")]) {
         let answer = get(site, path, "");
         assert_eq!(answer.status, 401, "{path}");
-        assert!(!answer.body.contains(&id) && !answer.body.contains("mark"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains(&id) && !answer.body.contains("trace_it"), "{path}: {}", answer.body);
     }
     // Looking decides nothing, whatever is looked at.
     for path in VIEWS.into_iter().chain(ACTIONS).filter(|path| *path != "/events") {
@@ -270,7 +270,7 @@ fn every_answer_says_what_a_browser_may_do_with_it() {
 #[test]
 fn a_decision_counts_once_and_for_what_was_shown() {
     let (world, human, id, yes) = waiting();
-    let other = world.start("mark", &json!({"name": "y"}));
+    let other = world.start("trace_it", &json!({"name": "y"}));
     let mut stale = yes.clone();
     stale["decisions"][0]["digest"] = "0".repeat(64).into();
     assert_eq!(human.post("/decide", &stale).status, 409);
@@ -372,11 +372,11 @@ fn a_flood_of_questions_stops_at_its_bounds() {
     world.configure("[confirm]\nwaiting_per_session = 3\nasks_per_hour = 5\n");
     world.define(
         "marks.json",
-        &json!({"mark": {"description": "Leaves a mark.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        &json!({"trace_it": {"description": "Leaves a trace.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
             "run": {"process": {"argv": ["true"]}}}}),
     );
     let human = Human::of(&world);
-    let ask = |n: i32| world.run(&["run", "mark", &format!("n={n}")]);
+    let ask = |n: i32| world.run(&["run", "trace_it", &format!("n={n}")]);
     let first = ask(0).json()["id"].clone();
     assert_eq!(ask(0).json()["id"], first, "the same is asked once");
     assert!((1..3).all(|n| ask(n).exit == 0));

@@ -167,12 +167,16 @@ fn not_decided(page: &Page, why: NotDecided) -> Response {
         NotDecided::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
         NotDecided::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
     };
-    let task = page.read(|records| records.task(id)).ok().flatten();
+    // One that still waits, as something else, has no decision to tell of.
+    let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == "already_decided");
     let decided = task.map(|task| match &task.confirmation {
         Some(asked) if asked.decision.is_some() => decided_words(Some(asked), task.state),
         _ => super::words::state_words(task.state),
     });
-    let body = json!({"error": {"code": code, "message": message}, "id": id, "decided": decided});
+    let mut body = json!({"error": {"code": code, "message": message}, "id": id});
+    if let Some(decided) = decided {
+        body["decided"] = decided.into();
+    }
     (StatusCode::CONFLICT, Json(body)).into_response()
 }
 
@@ -262,8 +266,9 @@ struct Answered {
     id: TaskId,
     digest: String,
     action: Action,
+    /// Of an answer that accepts.
     #[serde(default)]
-    content: Map<String, Value>,
+    content: Option<Map<String, Value>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -286,14 +291,20 @@ pub(super) async fn answer(State(page): OfPage, Extension(visitor): Spoken, body
     let said = match answered.action {
         Action::Decline => json!({"action": "decline"}),
         Action::Cancel => json!({"action": "cancel"}),
-        Action::Accept => match question.accept(answered.content, &secret_prefix(&task), &page.equipment.secrets) {
-            Ok(answer) => answer,
-            Err(problems) => {
-                let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
-                return Err((StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems})))
-                    .into_response());
+        Action::Accept => {
+            match question.accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.equipment.secrets)
+            {
+                Ok(answer) => answer,
+                Err(problems) => {
+                    let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
+                    return Err((
+                        StatusCode::UNPROCESSABLE_ENTITY,
+                        Json(json!({"error": error, "problems": problems})),
+                    )
+                        .into_response());
+                }
             }
-        },
+        }
     };
     say_decision(&page, visitor, vec![bound], Said::Answer(said), None).await
 }

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use super::Page;
+use super::server::LARGEST_BODY;
 
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
 const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
@@ -62,6 +63,10 @@ pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, ne
 
 fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
     is_for_us(page, request)?;
+    let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    if length.is_some_and(|length| length > LARGEST_BODY) {
+        return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "no request is so large"));
+    }
     let path = request.uri().path().to_owned();
     let visitor = cookie(request.headers()).and_then(|cookie| page.sessions.of_cookie(&cookie));
     let is_login = path == "/login";

@@ -31,7 +31,7 @@ use super::{Page, actions, events, gate, views};
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 const LARGEST_HEADERS: usize = 16 << 10;
 /// An input, and what comes with it.
-const LARGEST_BODY: usize = 2 << 20;
+pub(super) const LARGEST_BODY: usize = 2 << 20;
 /// How long one request may take altogether, but for streams.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// How many connections there may be at once that have shown no session, and how many in all.
