@@ -33,6 +33,7 @@ use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
+use crate::retention::Keep;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
@@ -112,7 +113,7 @@ struct Daemon {
     clock: Steady,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
-    keep: Duration,
+    keep: Keep,
     running: HashMap<TaskId, Running>,
     runtime: Runtime,
     tracker: TaskTracker,
@@ -139,7 +140,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         started_at: clock::now(),
     };
     let Some(presence) = mailbox.take_office(&identity)? else { return Ok(Ended::NotNeeded) };
-    let (idle, grace, keep) = (config.executor.idle.get(), config.executor.grace.get(), config.executor.keep.get());
+    let (idle, grace) = (config.executor.idle.get(), config.executor.grace.get());
+    let keep = sweep::keep(&config.executor);
     let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
     let record = record::take(&places.executor(), patience)?
         .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
@@ -323,10 +325,11 @@ impl Daemon {
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
             let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            for task in open.iter().chain(&ended) {
-                if let Some(limit) = desk.rate_limit(&task.tool) {
+            let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
+            for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
+                if let Some(limit) = desk.rate_limit(tool) {
                     // Not later than now, whatever the clock said then: it may have been set back.
-                    self.dispatcher.remember_call(task, limit, task.created_at.min(now));
+                    self.dispatcher.remember_call(caller, tool, limit, at.min(now));
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
 use crate::store::{Change, Move};
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
-use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
+use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
 mod lines;
@@ -206,8 +206,8 @@ impl Dispatcher {
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, task: &Task, limit: RateLimit, at: Timestamp) {
-        self.windows.count(&task.caller, &task.tool, limit, at);
+    pub fn remember_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
+        self.windows.count(caller, tool, limit, at);
     }
 
     /// How many tasks are open, by state.

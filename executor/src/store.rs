@@ -6,7 +6,9 @@
 
 use jiff::Timestamp;
 
-use crate::task::{End, State, Step, Task, TaskId};
+use crate::retention::Kept;
+use crate::subtool::SubtoolName;
+use crate::task::{Caller, End, State, Step, Task, TaskId};
 
 pub mod memory;
 pub mod sqlite;
@@ -40,6 +42,15 @@ pub struct Recorded {
     pub at: Timestamp,
     pub step: Step,
     pub attempt: u32,
+}
+
+/// What is needed of a task that ended, without its input and its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub id: TaskId,
+    pub tool: SubtoolName,
+    pub caller: Caller,
+    pub created_at: Timestamp,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -94,13 +105,18 @@ pub trait Store: Send {
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
     /// The tasks that ended at or after `since`, oldest first.
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError>;
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError>;
+
+    /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
+    /// count.
+    fn kept(&self) -> Result<Vec<Kept>, StoreError>;
 
     /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError>;
 
-    /// Forgets tasks that ended before `before`; returns their ids.
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError>;
+    /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
+    /// left as it is.
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]
@@ -110,7 +126,7 @@ pub(crate) mod contract {
     use super::*;
     use crate::code::Code;
     use crate::subtool::EffectClass;
-    use crate::task::{Caller, ErrorBody, Outcome};
+    use crate::task::{ErrorBody, Outcome};
 
     pub(crate) fn task(key: Option<&str>) -> Task {
         let serde_json::Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64})
@@ -177,7 +193,15 @@ pub(crate) mod contract {
         store.commit(&[fail]).expect("committed");
         assert_eq!(store.open_tasks().expect("read"), []);
         assert_eq!(store.task(failed.id).expect("read").as_ref(), Some(&failed));
-        assert_eq!(store.ended_since(failed.created_at).expect("read"), std::slice::from_ref(&failed));
+        let ended = Ended {
+            id: failed.id,
+            tool: failed.tool.clone(),
+            caller: failed.caller.clone(),
+            created_at: failed.created_at,
+        };
+        assert_eq!(store.ended_since(failed.created_at).expect("read"), [ended]);
+        let later = Timestamp::from_second(1_700_000_001).expect("a time");
+        assert_eq!(store.ended_since(later).expect("read"), []);
 
         let replayed = store
             .story(failed.id)
@@ -186,9 +210,19 @@ pub(crate) mod contract {
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(State::Failed), "the story replays to the state");
 
-        let later = Timestamp::from_second(1_700_000_001).expect("a time");
-        assert_eq!(store.forget(failed.created_at).expect("forgotten"), []);
-        assert_eq!(store.forget(later).expect("forgotten"), [failed.id]);
-        assert_eq!(store.task(failed.id).expect("read"), None);
+        let open = task(None);
+        store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
+        let kept = store.kept().expect("read");
+        assert_eq!(
+            kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),
+            [(failed.id, failed.created_at)]
+        );
+        let least = serde_json::to_string(&failed.input).expect("an object").len();
+        assert!(kept[0].bytes > least as u64 && kept[0].bytes < 1_000, "{kept:?}");
+
+        store.forget(&[open.id, TaskId::new(), failed.id]).expect("forgotten");
+        assert_eq!((store.task(failed.id).expect("read"), store.kept().expect("read")), (None, vec![]));
+        assert_eq!(store.story(failed.id).expect("read"), []);
+        assert_eq!(store.open_tasks().expect("read"), [open], "what is open is never forgotten");
     }
 }

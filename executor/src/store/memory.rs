@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{Change, Recorded, Store, StoreError};
+use super::{Change, Ended, Recorded, Store, StoreError};
+use crate::retention::Kept;
 use crate::task::{Task, TaskId};
 
 #[derive(Debug, Default)]
@@ -52,24 +53,35 @@ impl Store for MemoryStore {
         Ok(self.tasks.values().map(|(task, _)| task).find(matches).cloned())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
-        let ended = |task: &&Task| task.end.as_ref().is_some_and(|end| end.at >= since);
-        Ok(self.tasks.values().map(|(task, _)| task).filter(ended).cloned().collect())
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+        let ended = self.tasks.values().filter_map(|(task, _)| Some((task.end.as_ref()?.at, task)));
+        let mut ended: Vec<_> = ended.filter(|(at, _)| *at >= since).collect();
+        ended.sort_by_key(|(at, _)| *at);
+        let few = |(_, task): (_, &Task)| Ended {
+            id: task.id,
+            tool: task.tool.clone(),
+            caller: task.caller.clone(),
+            created_at: task.created_at,
+        };
+        Ok(ended.into_iter().map(few).collect())
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        let kept = |task: &Task| {
+            let end = task.end.as_ref()?;
+            let text = serde_json::json!([task.input, end]).to_string();
+            Some(Kept { id: task.id, ended_at: end.at, bytes: text.len() as u64 })
+        };
+        Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
     }
 
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
         Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, story)| story.clone()))
     }
 
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
-        let old: Vec<_> = self
-            .tasks
-            .values()
-            .filter(|(task, _)| task.end.as_ref().is_some_and(|end| end.at < before))
-            .map(|(task, _)| task.id)
-            .collect();
-        self.tasks.retain(|id, _| !old.contains(id));
-        Ok(old)
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
+        self.tasks.retain(|id, (task, _)| !(ids.contains(id) && task.state.is_final()));
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
@@ -15,8 +16,9 @@ use serde::de::DeserializeOwned;
 
 use damage::Damage;
 
-use super::{Change, Move, Recorded, Store, StoreError};
+use super::{Change, Ended, Move, Recorded, Store, StoreError};
 use crate::fault;
+use crate::retention::Kept;
 use crate::task::{Task, TaskId};
 
 mod damage;
@@ -80,10 +82,24 @@ impl SqliteStore {
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM tasks WHERE {condition}");
+        self.read(&sql, parameters, |row| task(columns(row)?))
+    }
+
+    /// What `of` makes of every row.
+    fn read<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        of: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let read = || {
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(parameters, columns)?;
-            rows.map(|row| task(row?)).collect()
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query(parameters)?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(of(row)?);
+            }
+            Ok(found)
         };
         Damage::of(&self.path).report(read())
     }
@@ -129,8 +145,27 @@ impl Store for SqliteStore {
         Ok(self.tasks("uid = ?1 AND idempotency_key = ?2", params![uid, key])?.pop())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
-        self.tasks("finished_at >= ?1 ORDER BY finished_at", [since.as_microsecond()])
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+        let sql = "SELECT id, tool, caller, created_at FROM tasks WHERE finished_at >= ?1 ORDER BY finished_at";
+        self.read(sql, [since.as_microsecond()], |row| {
+            let caller: String = row.get(2)?;
+            Ok(Ended {
+                id: name(row.get(0)?)?,
+                tool: name(row.get(1)?)?,
+                caller: word(&caller)?,
+                created_at: time(row.get(3)?)?,
+            })
+        })
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        // The lengths alone: of a long text not even its pages are read.
+        let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
+                   WHERE finished_at IS NOT NULL";
+        self.read(sql, [], |row| {
+            let bytes: i64 = row.get(2)?;
+            Ok(Kept { id: name(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
+        })
     }
 
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
@@ -146,14 +181,16 @@ impl Store for SqliteStore {
         .collect()
     }
 
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        let ids: Vec<String> = transaction
-            .prepare_cached("DELETE FROM tasks WHERE finished_at < ?1 RETURNING id")?
-            .query_map([before.as_microsecond()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        transaction.commit()?;
-        ids.into_iter().map(|id| id.parse().map_err(|_| StoreError::Malformed(id))).collect()
+        {
+            let mut statement =
+                transaction.prepare_cached("DELETE FROM tasks WHERE id = ?1 AND finished_at IS NOT NULL")?;
+            for id in ids {
+                statement.execute([id.to_string()])?;
+            }
+        }
+        Ok(transaction.commit()?)
     }
 }
 
@@ -219,8 +256,8 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
     let (id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, later, end) =
         columns;
     Ok(Task {
-        id: id.parse().map_err(|_| StoreError::Malformed(id))?,
-        tool: tool.parse().map_err(|_| StoreError::Malformed(tool))?,
+        id: name(id)?,
+        tool: name(tool)?,
         input: word(&input)?,
         definition_hash,
         effect: word(&effect)?,
@@ -240,6 +277,10 @@ fn json(value: &impl Serialize) -> Result<String, StoreError> {
 
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Malformed(error.to_string()))
+}
+
+fn name<T: FromStr>(text: String) -> Result<T, StoreError> {
+    text.parse().map_err(|_| StoreError::Malformed(text))
 }
 
 fn time(microseconds: i64) -> Result<Timestamp, StoreError> {
