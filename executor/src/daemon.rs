@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock;
 use crate::desk::{Desk, Wish};
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits};
+use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits, ResolveAsked};
 use crate::fault;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
@@ -386,6 +386,11 @@ impl Daemon {
                     events.push(Event::Admitted(Box::new(Admission { task: *task, definition, earlier })));
                 }
                 Wish::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
+                Wish::Resolve { task: id, uid, verdict } => {
+                    let task = self.store.task(id)?;
+                    let asked = ResolveAsked { request: request.id, id, uid, task, verdict };
+                    events.push(Event::ResolveAsked(Box::new(asked)));
+                }
                 Wish::Status => answers.push((request.id, self.status(now))),
                 Wish::Answered(answer) => answers.push((request.id, answer)),
             }
@@ -454,7 +459,9 @@ impl Daemon {
     }
 
     fn publish(&mut self, task: &Task) {
-        if task.state.is_final() {
+        if let Some(settlement) = &task.settlement {
+            tracing::info!(id = %task.id, tool = %task.tool, happened = settlement.happened, by = ?settlement.by, "task settled");
+        } else if task.state.is_final() {
             let code = match task.end.as_ref().map(|end| &end.outcome) {
                 Some(Outcome::Error(error)) => error.code.as_str(),
                 _ => "",

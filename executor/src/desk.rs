@@ -18,6 +18,7 @@ use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
 use crate::perform;
 use crate::policy::{self, Decision};
 use crate::runner::Order;
+use crate::settlement::{By, Verdict};
 use crate::store::Store;
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{Caller, ErrorBody, State, Step, Task, TaskId};
@@ -35,6 +36,7 @@ pub struct Desk {
 pub enum Wish {
     Run { task: Box<Task>, definition: Arc<Definition> },
     Cancel { task: TaskId, uid: u32 },
+    Resolve { task: TaskId, uid: u32, verdict: Verdict },
     Status,
     Answered(Answer),
 }
@@ -121,6 +123,11 @@ impl Desk {
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
+            Ask::Resolve { id, happened, note } => {
+                // Whatever it says of itself: only the page knows that a human speaks.
+                let verdict = Verdict { happened, by: By::Caller, note };
+                Wish::Resolve { task: id, uid: taken.uid, verdict }
+            }
             Ask::Status => Wish::Status,
         }
     }
@@ -170,6 +177,7 @@ impl Desk {
             attempt: 0,
             not_before: None,
             end: None,
+            settlement: None,
         };
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
@@ -272,6 +280,7 @@ mod tests {
             attempt: 0,
             not_before: None,
             end: None,
+            settlement: None,
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));

@@ -14,6 +14,7 @@ use crate::code::Code;
 use crate::config;
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
+use crate::settlement::Settlement;
 use crate::store::{Change, Move};
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
@@ -23,6 +24,7 @@ mod lines;
 mod load;
 mod lookup;
 mod recovery;
+mod settling;
 mod windows;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ use load::Load;
 use lookup::Phase;
 pub use recovery::Known;
 use recovery::lost;
+pub use settling::ResolveAsked;
 use windows::Windows;
 
 /// A pause never grows beyond this.
@@ -51,6 +54,7 @@ pub enum Event {
         task: TaskId,
         uid: u32,
     },
+    ResolveAsked(Box<ResolveAsked>),
     Finished(Box<Finished>),
     /// Time passed.
     Tick,
@@ -185,6 +189,8 @@ pub struct Dispatcher {
     most_of: HashMap<SubtoolName, u32>,
     windows: Windows,
     keys: HashMap<(u32, String), TaskId>,
+    /// What was said of tasks, and may not stand in the record yet.
+    settling: HashMap<TaskId, Settlement>,
     draining: bool,
 }
 
@@ -201,6 +207,7 @@ impl Dispatcher {
             most_of: HashMap::new(),
             windows: Windows::default(),
             keys: HashMap::new(),
+            settling: HashMap::new(),
             draining: false,
         }
     }
@@ -236,6 +243,7 @@ impl Dispatcher {
         match event {
             Event::Admitted(admission) => self.admit(*admission, now, effects),
             Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
+            Event::ResolveAsked(asked) => self.resolve_asked(*asked, now, effects),
             Event::Finished(finished) => self.finish(*finished, now, effects),
             Event::Tick => {}
             Event::Drain => self.draining = true,

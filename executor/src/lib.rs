@@ -25,6 +25,7 @@ pub mod runner;
 pub mod schema;
 pub mod secret;
 pub mod select;
+pub mod settlement;
 pub mod store;
 pub mod subtool;
 pub mod task;

@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 
 use crate::retention::Kept;
+use crate::settlement::Settlement;
 use crate::subtool::SubtoolName;
 use crate::task::{Caller, End, State, Step, Task, TaskId};
 
@@ -19,6 +20,8 @@ pub enum Change {
     /// A new task, in the state [`State::Accepted`].
     Accept(Box<Task>),
     Move(Box<Move>),
+    /// Of a task that is [`State::Unknown`] and not settled yet.
+    Settle(TaskId, Box<Settlement>),
 }
 
 /// One step of one task.
@@ -51,6 +54,7 @@ pub struct Ended {
     pub tool: SubtoolName,
     pub caller: Caller,
     pub created_at: Timestamp,
+    pub is_settled: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +71,8 @@ pub enum StoreError {
     Known(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
     Malformed(String),
+    #[error("task {0} is settled already, or did not end as unknown")]
+    Settled(TaskId),
     /// What was written is not what is read. Nothing was changed, and a copy is kept.
     #[error(
         "the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`: put a \
@@ -75,7 +81,7 @@ pub enum StoreError {
     )]
     Damaged { path: String, copy: String, reason: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
-    Newer { found: i64, known: i64 },
+    Newer { found: i64, known: u64 },
 }
 
 impl StoreError {
@@ -104,7 +110,7 @@ pub trait Store: Send {
     /// The task that a caller asked for under this key.
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
-    /// The tasks that ended at or after `since`, oldest first.
+    /// The tasks that ended, or were settled, at or after `since`, oldest end first.
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError>;
 
     /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
@@ -125,6 +131,7 @@ pub(crate) mod contract {
 
     use super::*;
     use crate::code::Code;
+    use crate::settlement::By;
     use crate::subtool::EffectClass;
     use crate::task::{ErrorBody, Outcome};
 
@@ -146,6 +153,7 @@ pub(crate) mod contract {
             attempt: 0,
             not_before: None,
             end: None,
+            settlement: None,
         }
     }
 
@@ -169,6 +177,39 @@ pub(crate) mod contract {
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {
+        settles(store);
+        moves(store);
+    }
+
+    fn settles(store: &mut dyn Store) {
+        let accepted = task(None);
+        let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
+        let (start, running) = step(&queued, Step::Start, None);
+        store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
+        let at = Timestamp::from_second(1_700_000_005).expect("a time");
+        let settlement = |happened| Settlement { happened, by: By::Human, note: Some("ü".to_owned()), at };
+        let settle = |happened| [Change::Settle(accepted.id, Box::new(settlement(happened)))];
+        assert!(matches!(store.commit(&settle(true)), Err(StoreError::Settled(_))), "it has not ended");
+        let error = ErrorBody::new(Code::UnknownOutcome, "lost");
+        let end = End { at: accepted.created_at, outcome: Outcome::Error(error), meta: serde_json::Map::new() };
+        let (lose, unknown) = step(&running, Step::Lose, Some(end));
+        store.commit(&[lose]).expect("committed");
+        assert_eq!(store.ended_since(at).expect("read"), []);
+
+        store.commit(&settle(true)).expect("settled");
+        let settled = Task { settlement: Some(settlement(true)), ..unknown };
+        for happened in [true, false] {
+            assert!(matches!(store.commit(&settle(happened)), Err(StoreError::Settled(_))), "the first stands");
+            assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&settled), "all else stays");
+        }
+        let steps = store.story(accepted.id).expect("read");
+        assert_eq!(steps.last(), Some(&Recorded { at, step: Step::Settle, attempt: 1 }));
+        let ended = store.ended_since(at).expect("read");
+        assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_settled)).collect::<Vec<_>>(), [(accepted.id, true)]);
+        store.forget(&[accepted.id]).expect("forgotten");
+    }
+
+    fn moves(store: &mut dyn Store) {
         let accepted = task(Some("k"));
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
@@ -198,6 +239,7 @@ pub(crate) mod contract {
             tool: failed.tool.clone(),
             caller: failed.caller.clone(),
             created_at: failed.created_at,
+            is_settled: false,
         };
         assert_eq!(store.ended_since(failed.created_at).expect("read"), [ended]);
         let later = Timestamp::from_second(1_700_000_001).expect("a time");

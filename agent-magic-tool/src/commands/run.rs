@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Answer(Answer::Cancelling { .. } | Answer::Status(_)) => {
+        Reply::Answer(Answer::Cancelling { .. } | Answer::Settled { .. } | Answer::Status(_)) => {
             Err(Error::internal("the executor answered a run with something else"))
         }
     }

@@ -73,6 +73,10 @@ fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
             line.insert(key.to_owned(), value.clone());
         }
     }
+    let settled = &file.field("_meta")["settled"];
+    if !settled.is_null() {
+        line.insert("settled".to_owned(), settled.clone());
+    }
     line.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     Value::Object(line)
 }

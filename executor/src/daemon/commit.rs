@@ -111,7 +111,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) => None,
+        Change::Move(_) | Change::Settle(..) => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -131,6 +131,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
     effects.changes.retain(|change| match change {
         Change::Accept(task) => !ids.contains(&task.id),
         Change::Move(step) => !ids.contains(&step.id),
+        Change::Settle(id, _) => !ids.contains(id),
     });
     effects.actions.retain(|action| match action {
         Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
@@ -150,7 +151,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
 fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
-        Change::Move(_) | Change::Accept(_) => None,
+        Change::Move(_) | Change::Accept(_) | Change::Settle(..) => None,
     }
 }
 

@@ -74,7 +74,8 @@ impl Daemon {
     pub(super) fn restore(&mut self) -> Result<(), DaemonError> {
         let since = if self.presence.is_restored() { RECENT } else { self.keep.age };
         for ended in self.store.ended_since(before_now(since))? {
-            if !self.mailbox.is_final(ended.id)
+            // A final file does not tell whether it was written before its task was settled.
+            if (ended.is_settled || !self.mailbox.is_final(ended.id))
                 && let Some(task) = self.store.task(ended.id)?
             {
                 self.publisher.publish(&task);

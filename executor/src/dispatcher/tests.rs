@@ -57,6 +57,7 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         attempt: 0,
         not_before: None,
         end: None,
+        settlement: None,
     }
 }
 
@@ -76,7 +77,7 @@ impl Bench {
         self.carry_out(effects)
     }
 
-    fn carry_out(&mut self, effects: Effects) -> Turn {
+    pub(super) fn carry_out(&mut self, effects: Effects) -> Turn {
         self.store.commit(&effects.changes).expect("every change fits what is stored");
         let mut turn = Turn::default();
         for action in effects.actions {

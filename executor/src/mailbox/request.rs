@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::settlement::Settlement;
 use crate::task::{ErrorBody, State, TaskId};
 
 /// The version of this format; another one is refused with a hint to upgrade.
@@ -27,7 +28,16 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
     Run(Run),
-    Cancel { id: TaskId },
+    Cancel {
+        id: TaskId,
+    },
+    /// Says whether a task that ended as unknown took effect.
+    Resolve {
+        id: TaskId,
+        happened: bool,
+        #[serde(default)]
+        note: Option<String>,
+    },
     Status,
 }
 
@@ -60,6 +70,11 @@ pub enum Answer {
     Cancelling {
         id: TaskId,
         state: State,
+    },
+    /// To a resolve: what holds now.
+    Settled {
+        id: TaskId,
+        settlement: Settlement,
     },
     Status(Value),
 }

@@ -88,6 +88,9 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     file.insert("created_at".into(), task.created_at.to_string().into());
     file.insert("finished_at".into(), end.at.to_string().into());
     meta.insert("attempts".into(), task.attempt.into());
+    if let Some(settlement) = &task.settlement {
+        meta.insert("settled".into(), serde_json::to_value(settlement).expect("a settlement is plain JSON"));
+    }
     file.insert("_meta".into(), Value::Object(meta));
     ResultFile { text: text(file), beside }
 }

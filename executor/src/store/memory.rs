@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Change, Ended, Recorded, Store, StoreError};
 use crate::retention::Kept;
-use crate::task::{Task, TaskId};
+use crate::task::{State, Step, Task, TaskId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {
@@ -34,6 +34,14 @@ impl Store for MemoryStore {
                     task.end.clone_from(&step.end);
                     story.push(Recorded { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
+                Change::Settle(id, settlement) => {
+                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Settled(*id)) };
+                    if task.state != State::Unknown || task.settlement.is_some() {
+                        return Err(StoreError::Settled(*id));
+                    }
+                    task.settlement = Some((**settlement).clone());
+                    story.push(Recorded { at: settlement.at, step: Step::Settle, attempt: task.attempt });
+                }
             }
         }
         self.tasks = tasks;
@@ -55,13 +63,15 @@ impl Store for MemoryStore {
 
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
         let ended = self.tasks.values().filter_map(|(task, _)| Some((task.end.as_ref()?.at, task)));
-        let mut ended: Vec<_> = ended.filter(|(at, _)| *at >= since).collect();
+        let is_settled = |task: &Task| task.settlement.as_ref().is_some_and(|settlement| settlement.at >= since);
+        let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_settled(task)).collect();
         ended.sort_by_key(|(at, _)| *at);
         let few = |(_, task): (_, &Task)| Ended {
             id: task.id,
             tool: task.tool.clone(),
             caller: task.caller.clone(),
             created_at: task.created_at,
+            is_settled: task.settlement.is_some(),
         };
         Ok(ended.into_iter().map(few).collect())
     }

@@ -19,12 +19,14 @@ use damage::Damage;
 use super::{Change, Ended, Move, Recorded, Store, StoreError};
 use crate::fault;
 use crate::retention::Kept;
-use crate::task::{Task, TaskId};
+use crate::settlement::Settlement;
+use crate::task::{State, Step, Task, TaskId};
 
 mod damage;
 
-/// The schema that this version writes; kept in the file's `user_version`.
-const SCHEMA: i64 = 1;
+/// What makes each schema out of the one before, the first out of nothing. Each sets `user_version` to
+/// its place in this list, counted from 1, in the same transaction.
+const MIGRATIONS: [&str; 2] = [include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
 
 /// Brings the log into the file, and leaves it empty.
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -60,11 +62,9 @@ impl SqliteStore {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found > SCHEMA {
-            return Err(StoreError::Newer { found, known: SCHEMA });
-        }
-        if found < SCHEMA {
-            connection.execute_batch(include_str!("../../migrations/1.sql"))?;
+        let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
+        for migration in missing.ok_or(StoreError::Newer { found, known: MIGRATIONS.len() as u64 })? {
+            connection.execute_batch(migration)?;
         }
         if check {
             damage::check(&connection)?;
@@ -110,6 +110,7 @@ impl SqliteStore {
             match change {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Move(step) => move_on(&transaction, step)?,
+                Change::Settle(id, settlement) => settle(&transaction, *id, settlement)?,
             }
         }
         fault::point("commit", "inside");
@@ -146,7 +147,9 @@ impl Store for SqliteStore {
     }
 
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
-        let sql = "SELECT id, tool, caller, created_at FROM tasks WHERE finished_at >= ?1 ORDER BY finished_at";
+        let sql = "SELECT id, tool, caller, created_at, EXISTS (SELECT 1 FROM settlements WHERE task = id) FROM tasks
+                   WHERE finished_at >= ?1 OR id IN (SELECT task FROM settlements WHERE at >= ?1)
+                   ORDER BY finished_at";
         self.read(sql, [since.as_microsecond()], |row| {
             let caller: String = row.get(2)?;
             Ok(Ended {
@@ -154,6 +157,7 @@ impl Store for SqliteStore {
                 tool: name(row.get(1)?)?,
                 caller: word(&caller)?,
                 created_at: time(row.get(3)?)?,
+                is_settled: row.get(4)?,
             })
         })
     }
@@ -242,19 +246,64 @@ fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError>
     Ok(())
 }
 
-const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, end";
+fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Settlement) -> Result<(), StoreError> {
+    let (name, at) = (id.to_string(), settlement.at.as_microsecond());
+    let settled = transaction
+        .prepare_cached(
+            "INSERT INTO settlements (task, at, settlement)
+             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![name, at, json(settlement)?, State::Unknown.as_str()])?;
+    if settled != 1 {
+        return Err(StoreError::Settled(id));
+    }
+    transaction
+        .prepare_cached(
+            "INSERT INTO steps (task, at, step, attempt) SELECT id, ?2, ?3, attempt FROM tasks WHERE id = ?1",
+        )?
+        .execute(params![name, at, json(&Step::Settle)?])?;
+    Ok(())
+}
 
-type Columns =
-    (String, String, String, String, String, String, Option<String>, i64, String, u32, Option<i64>, Option<String>);
+const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
+                       not_before, end, (SELECT settlement FROM settlements WHERE task = id)";
+
+type Columns = (
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+    i64,
+    String,
+    u32,
+    Option<i64>,
+    Option<String>,
+    Option<String>,
+);
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
     row.try_into()
 }
 
 fn task(columns: Columns) -> Result<Task, StoreError> {
-    let (id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, later, end) =
-        columns;
+    let (
+        id,
+        tool,
+        input,
+        definition_hash,
+        effect,
+        caller,
+        idempotency_key,
+        created_at,
+        state,
+        attempt,
+        later,
+        end,
+        said,
+    ) = columns;
     Ok(Task {
         id: name(id)?,
         tool: name(tool)?,
@@ -268,6 +317,7 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         attempt,
         not_before: later.map(time).transpose()?,
         end: end.as_deref().map(word).transpose()?,
+        settlement: said.as_deref().map(word).transpose()?,
     })
 }
 
@@ -314,6 +364,32 @@ mod tests {
             .and_then(|mut store| store.commit(&[Change::Accept(Box::new(task.clone()))]))
             .expect("committed");
         assert_eq!(SqliteStore::open(&path).and_then(|store| store.open_tasks()).expect("read"), [task]);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let connection = Connection::open(&path).expect("a file");
+        connection.execute_batch(MIGRATIONS[0]).expect("the first schema");
+        let accepted = super::super::contract::task(Some("k"));
+        connection
+            .execute(
+                "INSERT INTO tasks VALUES (?1, ?2, ?3, 'abc', '\"once\"', 1000, ?4, 'k', ?5, 'accepted', 0, NULL, NULL, NULL)",
+                params![
+                    accepted.id.to_string(),
+                    accepted.tool.as_str(),
+                    json(&accepted.input).expect("JSON"),
+                    json(&accepted.caller).expect("JSON"),
+                    accepted.created_at.as_microsecond(),
+                ],
+            )
+            .expect("a task");
+        drop(connection);
+        for _ in 0..2 {
+            let store = SqliteStore::open(&path).expect("it opens");
+            assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&accepted));
+        }
     }
 
     #[test]
