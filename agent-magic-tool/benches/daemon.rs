@@ -77,6 +77,7 @@ fn queue(world: &World, tasks: usize) {
             words: serde_json::Map::new(),
             idempotency_key: None,
             dry_run: false,
+            at: None,
         };
         let request = Request { v: VERSION, ask: Ask::Run(run), session: None, folder: Some(world.folder()) };
         mailbox.post(TaskId::new(), &request).expect("posted");

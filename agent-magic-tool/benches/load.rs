@@ -107,6 +107,7 @@ fn hand_over(world: &World, mailbox: &Mailbox) {
         words: serde_json::Map::new(),
         idempotency_key: None,
         dry_run: false,
+        at: None,
     };
     let request = Request { v: VERSION, ask: Ask::Run(run), session: None, folder: Some(world.folder()) };
     let id = TaskId::new();

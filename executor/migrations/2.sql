@@ -1,6 +1,10 @@
--- What was said of tasks that ended as unknown: once for each, and never changed.
+-- Schedules, and settlements.
 BEGIN;
 
+-- When it is to start, if it was asked for ahead of its time.
+ALTER TABLE tasks ADD COLUMN run_at INTEGER;
+
+-- What was said of tasks that ended as unknown: once for each, and never changed.
 CREATE TABLE settlements (
     task       TEXT PRIMARY KEY REFERENCES tasks (id) ON DELETE CASCADE,
     at         INTEGER NOT NULL,

@@ -291,6 +291,9 @@ impl Daemon {
                 Wake::Stop => stop = true,
             }
         }
+        if self.clock.ahead() != self.dispatcher.ahead() {
+            events.push(Event::ClockSet { ahead: self.clock.ahead() });
+        }
         if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             events.push(Event::Tick);
         }

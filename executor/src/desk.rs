@@ -18,6 +18,7 @@ use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
 use crate::perform;
 use crate::policy::{self, Decision};
 use crate::runner::Order;
+use crate::schedule;
 use crate::settlement::{By, Verdict};
 use crate::store::Store;
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
@@ -145,17 +146,27 @@ impl Desk {
         if !problems.is_empty() {
             return refused(invalid(subtool, &problems));
         }
+        let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
+            Ok(run_at) => run_at,
+            Err(error) => return refused(error),
+        };
         let decision = policy::decide(&subtool.definition, &input, &caller, &self.config);
         if run.dry_run {
             let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder };
             return match subtool.definition.run.plan(&order, &self.config) {
-                Ok(plan) => Wish::Answered(Answer::Plan(json!({
-                    "tool": run.tool,
-                    "input": order.input,
-                    "dry_run": true,
-                    "confirmation": match decision { Decision::Run => Value::Null, Decision::Ask(why) => why.into() },
-                    "would_send": {subtool.definition.run.name(): plan},
-                }))),
+                Ok(plan) => {
+                    let mut plan = json!({
+                        "tool": run.tool,
+                        "input": order.input,
+                        "dry_run": true,
+                        "confirmation": match decision { Decision::Run => Value::Null, Decision::Ask(why) => why.into() },
+                        "would_send": {subtool.definition.run.name(): plan},
+                    });
+                    if let Some(at) = run_at {
+                        plan["run_at"] = at.to_string().into();
+                    }
+                    Wish::Answered(Answer::Plan(plan))
+                }
                 Err(failure) => refused(perform::error_body(failure)),
             };
         }
@@ -178,6 +189,7 @@ impl Desk {
             not_before: None,
             end: None,
             settlement: None,
+            run_at,
         };
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
@@ -281,6 +293,7 @@ mod tests {
             not_before: None,
             end: None,
             settlement: None,
+            run_at: None,
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));

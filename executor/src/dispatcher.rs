@@ -55,6 +55,10 @@ pub enum Event {
         uid: u32,
     },
     ResolveAsked(Box<ResolveAsked>),
+    /// Time goes on here by so much ahead of the clock, which was set back.
+    ClockSet {
+        ahead: SignedDuration,
+    },
     Finished(Box<Finished>),
     /// Time passed.
     Tick,
@@ -163,11 +167,13 @@ struct Open {
     definition: Arc<Definition>,
     cancelling: bool,
     phase: Phase,
+    /// Where it stands among the delayed.
+    delayed_to: Option<Timestamp>,
 }
 
 impl Open {
     fn new(task: Task, definition: Arc<Definition>) -> Self {
-        Self { task, definition, cancelling: false, phase: Phase::Work }
+        Self { task, definition, cancelling: false, phase: Phase::Work, delayed_to: None }
     }
 
     /// How often in all it may be started and looked up, if its attempts are lost.
@@ -183,6 +189,7 @@ pub struct Dispatcher {
     load: Load,
     lines: Lines,
     delayed: BTreeSet<(Timestamp, TaskId)>,
+    ahead: SignedDuration,
     running: u32,
     running_of: HashMap<SubtoolName, u32>,
     /// How many tasks of a subtool may run at once, by the definition that came last.
@@ -202,6 +209,7 @@ impl Dispatcher {
             load: Load::default(),
             lines: Lines::default(),
             delayed: BTreeSet::new(),
+            ahead: SignedDuration::ZERO,
             running: 0,
             running_of: HashMap::new(),
             most_of: HashMap::new(),
@@ -234,6 +242,11 @@ impl Dispatcher {
         self.open.is_empty()
     }
 
+    /// What it was told last of the clock.
+    pub fn ahead(&self) -> SignedDuration {
+        self.ahead
+    }
+
     /// When a [`Event::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.delayed.first().map(|(at, _)| *at)
@@ -245,6 +258,7 @@ impl Dispatcher {
             Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
             Event::ResolveAsked(asked) => self.resolve_asked(*asked, now, effects),
             Event::Finished(finished) => self.finish(*finished, now, effects),
+            Event::ClockSet { ahead } => self.set_clock(ahead, now),
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
@@ -276,7 +290,7 @@ impl Dispatcher {
             }
         } else {
             self.lines.leave(&open.task.caller, &open.task.tool, id);
-            if let Some(at) = open.task.not_before {
+            if let Some(at) = open.delayed_to.take() {
                 self.delayed.remove(&(at, id));
             }
             let error = match (open.task.attempt, open.task.effect) {
@@ -374,12 +388,29 @@ impl Dispatcher {
     }
 
     fn line_up(&mut self, id: TaskId, now: Timestamp) {
-        let Some(Open { task, .. }) = self.open.get(&id) else { return };
-        match task.not_before {
-            Some(at) if at > now => {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let not_before = match open.task.scheduled() {
+            Some(at) => Some(at.saturating_add(self.ahead).unwrap_or(Timestamp::MAX)),
+            None => open.task.not_before,
+        };
+        open.delayed_to = not_before.filter(|at| *at > now);
+        match open.delayed_to {
+            Some(at) => {
                 self.delayed.insert((at, id));
             }
-            _ => self.lines.join(&task.caller, &task.tool, id),
+            None => self.lines.join(&open.task.caller, &open.task.tool, id),
+        }
+    }
+
+    /// A schedule means what the clock shows; a pause is as long as it is.
+    fn set_clock(&mut self, ahead: SignedDuration, now: Timestamp) {
+        self.ahead = ahead;
+        let is_scheduled =
+            |(_, id): &&(Timestamp, TaskId)| self.open.get(id).is_some_and(|open| open.task.scheduled().is_some());
+        let scheduled: Vec<_> = self.delayed.iter().filter(is_scheduled).copied().collect();
+        for (at, id) in scheduled {
+            self.delayed.remove(&(at, id));
+            self.line_up(id, now);
         }
     }
 

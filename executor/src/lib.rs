@@ -22,6 +22,7 @@ pub mod places;
 pub mod policy;
 pub mod retention;
 pub mod runner;
+pub mod schedule;
 pub mod schema;
 pub mod secret;
 pub mod select;

@@ -154,6 +154,7 @@ pub(crate) mod contract {
             not_before: None,
             end: None,
             settlement: None,
+            run_at: None,
         }
     }
 
@@ -210,7 +211,8 @@ pub(crate) mod contract {
     }
 
     fn moves(store: &mut dyn Store) {
-        let accepted = task(Some("k"));
+        let at = Timestamp::from_second(1_800_000_000).expect("a time");
+        let accepted = Task { run_at: Some(at), ..task(Some("k")) };
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start.clone()]).expect("committed");

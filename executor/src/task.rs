@@ -236,6 +236,15 @@ pub struct Task {
     pub end: Option<End>,
     /// What somebody said had happened, if it ended as unknown.
     pub settlement: Option<Settlement>,
+    /// It does not start before the clock shows this; it was asked for ahead of its time.
+    pub run_at: Option<Timestamp>,
+}
+
+impl Task {
+    /// The schedule that its first start waits for, or waited for until just now.
+    pub fn scheduled(&self) -> Option<Timestamp> {
+        self.run_at.filter(|_| self.attempt == 0)
+    }
 }
 
 /// How a task ended.

@@ -8,6 +8,7 @@ use executor::duration::Span;
 use executor::json;
 use executor::mailbox::request::{Answer, Ask, Run};
 use executor::mailbox::{LARGEST_REQUEST, Mailbox};
+use executor::schedule;
 use executor::task::TaskId;
 use serde_json::{Map, Value};
 
@@ -34,6 +35,12 @@ pub(crate) struct Args {
     /// Wait up to this long [60s if no duration is given], and print the final result if it came
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<Span>,
+    /// Start it then, and not before: 2026-05-01T09:00:00+02:00, or by the local clock 2026-05-01T09:00 or 09:00
+    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    at: Option<String>,
+    /// Start it after this long, like 90m
+    #[arg(long = "in", value_name = "DURATION")]
+    after: Option<Span>,
     /// Check everything and show what would be sent, with secrets masked; nothing is done
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -47,8 +54,19 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         Some(given) => read_input(given, &args.name)?,
         None => Map::new(),
     };
-    let mut request =
-        Run { tool: args.name, input, words: Map::new(), idempotency_key: args.idempotency_key, dry_run: args.dry_run };
+    let at = match (&args.at, args.after) {
+        (Some(time), _) => Some(schedule::read_here(time)?),
+        (None, Some(span)) => Some(schedule::after(span.get())?),
+        (None, None) => None,
+    };
+    let mut request = Run {
+        tool: args.name,
+        input,
+        words: Map::new(),
+        idempotency_key: args.idempotency_key,
+        dry_run: args.dry_run,
+        at,
+    };
     for field in &args.fields {
         read_field(field, &mut request)?;
     }
@@ -95,6 +113,10 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
     receipt.insert("input".to_owned(), file.field("input").clone());
     receipt.insert("id".to_owned(), file.id.to_string().into());
     receipt.insert("status".to_owned(), "pending".into());
+    let run_at = file.field("run_at");
+    if !run_at.is_null() {
+        receipt.insert("run_at".to_owned(), run_at.clone());
+    }
     receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
     Value::Object(receipt)

@@ -39,6 +39,10 @@ enum Act {
     Pass {
         milliseconds: i64,
     },
+    /// The clock is set back, and time goes on.
+    SetClock {
+        ahead: i64,
+    },
     Drain,
     Interrupt,
     /// The executor is killed: between turns, or before the actions of `event` were carried out.
@@ -92,6 +96,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
         1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
         3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
+        1 => (0..3_000_i64).prop_map(|ahead| Act::SetClock { ahead }),
     ]
     .boxed();
     prop_oneof![
@@ -119,6 +124,9 @@ struct Model {
     /// Those of them that truly took effect, and whether the next one in doubt will.
     happened: BTreeSet<TaskId>,
     coin: bool,
+    ahead: SignedDuration,
+    /// The latest that the clock has shown: what waits in line stays there when it is set back.
+    shown: Timestamp,
     ends: BTreeMap<TaskId, End>,
     draining: bool,
 }
@@ -135,6 +143,8 @@ impl Model {
             affected: BTreeSet::new(),
             happened: BTreeSet::new(),
             coin: false,
+            ahead: SignedDuration::ZERO,
+            shown: Timestamp::MIN,
             ends: BTreeMap::new(),
             draining: false,
         }
@@ -175,6 +185,7 @@ impl Model {
                 task.caller = Caller { uid: *uid, session: None, folder: None };
                 task.idempotency_key = key.map(|key| key.to_string());
                 task.input.insert("n".to_owned(), json!(input));
+                task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
                 let definition = Arc::clone(&self.definitions[*tool]);
@@ -222,6 +233,11 @@ impl Model {
             Act::Pass { milliseconds } => {
                 self.now += SignedDuration::from_millis(*milliseconds);
                 Event::Tick
+            }
+            Act::SetClock { ahead } => {
+                self.shown = self.shown.max(self.now - self.ahead);
+                self.ahead = SignedDuration::from_millis(*ahead);
+                Event::ClockSet { ahead: self.ahead }
             }
             Act::Drain => {
                 self.draining = true;
@@ -284,6 +300,9 @@ impl Model {
                         "an attempt is recorded before it is performed"
                     );
                     assert!(!self.running.iter().any(|(id, ..)| *id == task.id), "no task runs twice at once");
+                    self.shown = self.shown.max(self.now - self.ahead);
+                    let has_come = task.attempt > 1 || task.run_at.is_none_or(|at| at <= self.shown);
+                    assert!(has_come, "none starts before its time");
                     if task.effect == EffectClass::Once {
                         assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
                     }
@@ -331,6 +350,9 @@ impl Model {
         }
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
+        // The next executor knows only what the clock shows.
+        self.now -= std::mem::take(&mut self.ahead);
+        self.shown = self.now;
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {

@@ -58,6 +58,7 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         not_before: None,
         end: None,
         settlement: None,
+        run_at: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -54,6 +55,9 @@ pub struct Run {
     pub idempotency_key: Option<String>,
     #[serde(default)]
     pub dry_run: bool,
+    /// It is not to start before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// An answer. An accepted `run` has none: its result file is the answer.

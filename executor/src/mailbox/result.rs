@@ -44,7 +44,19 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         file.insert("state".into(), task.state.as_str().into());
-        file.insert("message".into(), message(task.state).into());
+        let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
+        match scheduled {
+            Some(at) => {
+                file.insert(
+                    "message".into(),
+                    format!("The tool execution is scheduled: it does not start before {at}.").into(),
+                );
+                file.insert("run_at".into(), at.to_string().into());
+            }
+            None => {
+                file.insert("message".into(), message(task.state).into());
+            }
+        }
         file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         file.insert("created_at".into(), task.created_at.to_string().into());
         return ResultFile { text: text(file), beside: None };
@@ -88,6 +100,9 @@ pub fn render(task: &Task, inline_bytes: usize, name: impl Fn(&str) -> String) -
     file.insert("created_at".into(), task.created_at.to_string().into());
     file.insert("finished_at".into(), end.at.to_string().into());
     meta.insert("attempts".into(), task.attempt.into());
+    if let Some(at) = task.run_at {
+        meta.insert("run_at".into(), at.to_string().into());
+    }
     if let Some(settlement) = &task.settlement {
         meta.insert("settled".into(), serde_json::to_value(settlement).expect("a settlement is plain JSON"));
     }

@@ -202,8 +202,8 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
     let inserted = transaction
         .prepare_cached(
             "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
-                                state, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0) ON CONFLICT DO NOTHING",
+                                state, run_at, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             task.id.to_string(),
@@ -216,6 +216,7 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
             task.idempotency_key,
             task.created_at.as_microsecond(),
             task.state.as_str(),
+            task.run_at.map(Timestamp::as_microsecond),
         ])?;
     if inserted == 1 { Ok(()) } else { Err(StoreError::Known(task.id)) }
 }
@@ -266,7 +267,7 @@ fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Settlement) ->
 }
 
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, end, (SELECT settlement FROM settlements WHERE task = id)";
+                       not_before, end, (SELECT settlement FROM settlements WHERE task = id), run_at";
 
 type Columns = (
     String,
@@ -282,6 +283,7 @@ type Columns = (
     Option<i64>,
     Option<String>,
     Option<String>,
+    Option<i64>,
 );
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
@@ -303,6 +305,7 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         later,
         end,
         said,
+        run_at,
     ) = columns;
     Ok(Task {
         id: name(id)?,
@@ -318,6 +321,7 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         not_before: later.map(time).transpose()?,
         end: end.as_deref().map(word).transpose()?,
         settlement: said.as_deref().map(word).transpose()?,
+        run_at: run_at.map(time).transpose()?,
     })
 }
 

@@ -44,6 +44,7 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
         not_before: None,
         end: None,
         settlement: None,
+        run_at: None,
     };
     let step = |step, (from, attempt), (to, attempt_after), end| {
         let moved = Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, end };

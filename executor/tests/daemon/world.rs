@@ -231,7 +231,7 @@ impl World {
 
 pub(crate) fn run(tool: &str, input: Value) -> Run {
     let Value::Object(input) = input else { panic!("an object") };
-    Run { tool: tool.to_owned(), input, words: Map::new(), idempotency_key: None, dry_run: false }
+    Run { tool: tool.to_owned(), input, words: Map::new(), idempotency_key: None, dry_run: false, at: None }
 }
 
 impl Executor {
