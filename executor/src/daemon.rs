@@ -28,6 +28,7 @@ use crate::clock;
 use crate::desk::{Desk, Wish};
 use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Limits, ResolveAsked};
 use crate::fault;
+use crate::hook::Hooks;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
@@ -40,6 +41,7 @@ use crate::store::{Store, StoreError};
 use crate::task::{Outcome, Task, TaskId};
 
 mod commit;
+mod hooks;
 mod program;
 mod publish;
 mod record;
@@ -49,6 +51,7 @@ mod sweep;
 mod watch;
 
 use commit::Backlog;
+use hooks::{Teller, Told};
 use program::Program;
 use publish::Publisher;
 use steady::Steady;
@@ -94,6 +97,7 @@ const LOGGED_INPUT: usize = 1000;
 enum Wake {
     Look,
     Finished(Box<Finished>),
+    Told(Box<Told>),
     Stop,
 }
 
@@ -109,6 +113,7 @@ struct Daemon {
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
     backlog: Backlog,
+    teller: Teller,
     publisher: Publisher,
     clock: Steady,
     equipment: Arc<Equipment>,
@@ -147,8 +152,9 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     stop::outlive_file_limits(&runtime)?;
-    let store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
+    let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
     let open = store.open_tasks()?;
+    let teller = Teller::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
     let data_folder = places.data();
     let spool = places.executor().join("spool");
     if spool.exists() {
@@ -166,6 +172,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
+        teller,
         clock: Steady::new(),
         publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
@@ -204,7 +211,7 @@ impl Daemon {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
-            if self.is_idle() && ended != Ended::Evicted {
+            if self.is_idle() && !self.teller.is_busy(self.clock.now(), idle) && ended != Ended::Evicted {
                 self.mailbox.leave_office()?;
             }
             Ok(ended)
@@ -245,6 +252,7 @@ impl Daemon {
                 next_sweep = Instant::now() + sweep::EVERY;
             }
             self.publisher.catch_up(self.store.as_ref())?;
+            self.tell()?;
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -252,15 +260,16 @@ impl Daemon {
             if wanting {
                 patience = patience.min(WANTING);
             }
-            if !self.is_idle() {
+            if !self.is_idle() || self.teller.is_busy(self.clock.now(), idle) {
                 busy = Instant::now();
             } else if busy.max(active).elapsed() >= idle {
                 return Ok(Ended::Idle);
             } else {
                 patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            let stop;
-            (events, stop) = self.wait(woken, patience);
+            let (told, stop);
+            (events, told, stop) = self.wait(woken, patience);
+            self.told(told)?;
             if stop {
                 self.turn(events, Vec::new())?;
                 return Ok(Ended::Asked);
@@ -268,13 +277,14 @@ impl Daemon {
         }
     }
 
-    /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
-    fn wait(&self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, bool) {
+    /// Waits until something is to be done, at most for `patience`; what it is, what hooks were told, and
+    /// whether to stop.
+    fn wait(&self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, Vec<Told>, bool) {
         let mut patience = patience.min(self.patience_with_record());
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        if let Some(deadline) = self.dispatcher.next_deadline() {
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()) {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
@@ -283,10 +293,11 @@ impl Daemon {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
         };
-        let (mut events, mut stop) = (Vec::new(), false);
+        let (mut events, mut told, mut stop) = (Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
                 Wake::Finished(finished) => events.push(Event::Finished(finished)),
+                Wake::Told(one) => told.push(*one),
                 Wake::Look => {}
                 Wake::Stop => stop = true,
             }
@@ -301,7 +312,7 @@ impl Daemon {
             // First, so that nothing is started in the place of what finished.
             events.insert(0, Event::Drain);
         }
-        (events, stop)
+        (events, told, stop)
     }
 
     /// Nothing is open, and all that happened is recorded.

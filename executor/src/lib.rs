@@ -11,6 +11,7 @@ pub mod digest;
 pub mod dispatcher;
 pub mod duration;
 pub mod fault;
+pub mod hook;
 pub mod json;
 pub mod layout;
 pub mod log;

@@ -12,7 +12,10 @@ use crate::subtool::SubtoolName;
 use crate::task::{Caller, End, State, Step, Task, TaskId};
 
 pub mod memory;
+pub mod outbox;
 pub mod sqlite;
+
+use outbox::{Delivery, Outbox, Telling};
 
 /// One change of the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +25,7 @@ pub enum Change {
     Move(Box<Move>),
     /// Of a task that is [`State::Unknown`] and not settled yet.
     Settle(TaskId, Box<Settlement>),
+    Tell(Box<Delivery>, Telling),
 }
 
 /// One step of one task.
@@ -96,7 +100,7 @@ impl StoreError {
 }
 
 /// The contract of a store.
-pub trait Store: Send {
+pub trait Store: Outbox + Send {
     /// Makes all `changes` durable, or none of them. Durable means: they survive a loss of power
     /// that happens right after this returns. On an error nothing was changed, and the same
     /// changes may be tried again.
@@ -180,6 +184,7 @@ pub(crate) mod contract {
     pub(crate) fn holds(store: &mut dyn Store) {
         settles(store);
         moves(store);
+        outbox::contract::holds(store);
     }
 
     fn settles(store: &mut dyn Store) {

@@ -42,6 +42,7 @@ impl Backlog {
 impl Daemon {
     /// First what must be durable, then the rest.
     pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), DaemonError> {
+        self.teller.owe(&mut effects, &self.mailbox, self.clock.now());
         if self.backlog.is_empty() {
             match self.store.commit(&effects.changes) {
                 Ok(()) => {
@@ -111,7 +112,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) | Change::Settle(..) => None,
+        Change::Move(_) | Change::Settle(..) | Change::Tell(..) => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -132,6 +133,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         Change::Accept(task) => !ids.contains(&task.id),
         Change::Move(step) => !ids.contains(&step.id),
         Change::Settle(id, _) => !ids.contains(id),
+        Change::Tell(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
         Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
@@ -151,7 +153,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
 fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
-        Change::Move(_) | Change::Accept(_) | Change::Settle(..) => None,
+        Change::Move(_) | Change::Accept(_) | Change::Settle(..) | Change::Tell(..) => None,
     }
 }
 

@@ -59,6 +59,7 @@ impl Daemon {
             let patience = deadline.saturating_duration_since(Instant::now());
             match woken.recv_timeout(patience.min(self.patience_with_record())) {
                 Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
+                Ok(Wake::Told(told)) => self.told(vec![*told])?,
                 Ok(Wake::Look) => {}
                 Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
                 Ok(Wake::Stop) => {}

@@ -46,8 +46,18 @@ impl Daemon {
                 log_failure("a forgotten task's files could not be removed", self.forget(*id));
             }
         }
+        self.forget_deliveries()?;
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
         Ok(())
+    }
+
+    /// What no hook will be told any more goes as ended tasks do.
+    fn forget_deliveries(&mut self) -> Result<(), DaemonError> {
+        let hooks: Vec<_> = self.teller.hooks().names().collect();
+        match self.store.forget_deliveries(before_now(self.keep.age), &hooks) {
+            Err(error) if error.is_want_of_room() => Ok(()),
+            done => Ok(done?),
+        }
     }
 
     /// All that has ended, with what its record, its result file and its data take; also the result of

@@ -259,7 +259,7 @@ impl Model {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
-                Change::Settle(id, _) => panic!("nobody said anything of {id}"),
+                Change::Settle(..) | Change::Tell(..) => panic!("nobody settles or is told"),
                 Change::Move(step) => {
                     assert_eq!(
                         step.to.is_final(),

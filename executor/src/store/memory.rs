@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::outbox::{Delivery, Outbox, Telling, Undelivered};
 use super::{Change, Ended, Recorded, Store, StoreError};
 use crate::retention::Kept;
 use crate::task::{State, Step, Task, TaskId};
@@ -11,11 +12,13 @@ use crate::task::{State, Step, Task, TaskId};
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<Recorded>)>,
+    /// By hook and task; true for what was given up.
+    deliveries: BTreeMap<(String, TaskId), (Delivery, bool)>,
 }
 
 impl Store for MemoryStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut tasks = self.tasks.clone();
+        let (mut tasks, mut deliveries) = (self.tasks.clone(), self.deliveries.clone());
         for change in changes {
             match change {
                 Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Known(task.id)),
@@ -34,6 +37,18 @@ impl Store for MemoryStore {
                     task.end.clone_from(&step.end);
                     story.push(Recorded { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
+                Change::Tell(delivery, telling) => {
+                    let key = (delivery.hook.clone(), delivery.task);
+                    match telling {
+                        Telling::Owed => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
+                        Telling::Acknowledged => drop(deliveries.remove(&key)),
+                        Telling::Later | Telling::GivenUp => {
+                            if let Some(known) = deliveries.get_mut(&key) {
+                                *known = ((**delivery).clone(), *telling == Telling::GivenUp);
+                            }
+                        }
+                    }
+                }
                 Change::Settle(id, settlement) => {
                     let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Settled(*id)) };
                     if task.state != State::Unknown || task.settlement.is_some() {
@@ -44,7 +59,7 @@ impl Store for MemoryStore {
                 }
             }
         }
-        self.tasks = tasks;
+        (self.tasks, self.deliveries) = (tasks, deliveries);
         Ok(())
     }
 
@@ -92,6 +107,58 @@ impl Store for MemoryStore {
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
         self.tasks.retain(|id, (task, _)| !(ids.contains(id) && task.state.is_final()));
         Ok(())
+    }
+}
+
+impl Outbox for MemoryStore {
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError> {
+        let mut due: Vec<_> = self.waiting(hook).filter(|delivery| delivery.next_at <= now).cloned().collect();
+        due.sort_by_key(|delivery| delivery.next_at);
+        due.truncate(most);
+        Ok(due)
+    }
+
+    fn next_due(&self, hook: &str, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.waiting(hook).map(|delivery| delivery.next_at).filter(|at| *at > now).min())
+    }
+
+    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError> {
+        let mut hooks: BTreeMap<&str, Undelivered> = BTreeMap::new();
+        for (delivery, is_given_up) in self.deliveries.values() {
+            let hook = hooks.entry(&delivery.hook).or_insert_with(|| Undelivered {
+                hook: delivery.hook.clone(),
+                waiting: 0,
+                failing: 0,
+                given_up: 0,
+                oldest: delivery.created_at,
+                reason: None,
+            });
+            hook.waiting += u64::from(!is_given_up);
+            hook.failing += u64::from(!is_given_up && delivery.attempts > 0);
+            hook.given_up += u64::from(*is_given_up);
+            hook.oldest = hook.oldest.min(delivery.created_at);
+            hook.reason = hook.reason.take().max(delivery.reason.clone());
+        }
+        Ok(hooks.into_values().collect())
+    }
+
+    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
+        self.deliveries.values_mut().for_each(|(delivery, _)| delivery.next_at = delivery.next_at.min(latest));
+        Ok(())
+    }
+
+    fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError> {
+        self.deliveries.retain(|(hook, _), (delivery, is_given_up)| {
+            delivery.created_at >= before || !*is_given_up && hooks.contains(&hook.as_str())
+        });
+        Ok(())
+    }
+}
+
+impl MemoryStore {
+    fn waiting(&self, hook: &str) -> impl Iterator<Item = &Delivery> {
+        let is_waiting = move |(delivery, is_given_up): &&(Delivery, bool)| delivery.hook == hook && !is_given_up;
+        self.deliveries.values().filter(is_waiting).map(|(delivery, _)| delivery)
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
@@ -23,10 +24,16 @@ use crate::settlement::Settlement;
 use crate::task::{State, Step, Task, TaskId};
 
 mod damage;
+mod outbox;
+
+pub use outbox::undelivered;
 
 /// What makes each schema out of the one before, the first out of nothing. Each sets `user_version` to
 /// its place in this list, counted from 1, in the same transaction.
 const MIGRATIONS: [&str; 2] = [include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
+
+/// How long somebody else may write, who only looks after it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Brings the log into the file, and leaves it empty.
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -60,7 +67,7 @@ impl SqliteStore {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(PATIENCE)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
         for migration in missing.ok_or(StoreError::Newer { found, known: MIGRATIONS.len() as u64 })? {
@@ -111,6 +118,7 @@ impl SqliteStore {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Move(step) => move_on(&transaction, step)?,
                 Change::Settle(id, settlement) => settle(&transaction, *id, settlement)?,
+                Change::Tell(delivery, telling) => outbox::tell(&transaction, delivery, *telling)?,
             }
         }
         fault::point("commit", "inside");
