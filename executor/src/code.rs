@@ -84,6 +84,8 @@ codes! {
     AlreadySettled = "already-settled", Exit::Refused;
     /// More calls than the subtool's rate limit allows.
     RateLimited = "rate-limited", Exit::Refused;
+    /// The subtool is off for a session that called it too often.
+    SwitchedOff = "switched-off", Exit::Refused;
     /// More open tasks than we take.
     Throttled = "throttled", Exit::Refused;
     /// No executor can be reached or started.

@@ -38,6 +38,7 @@ use crate::retention::Keep;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
+use crate::switch::Switches;
 use crate::task::{Outcome, Task, TaskId};
 
 mod commit;
@@ -87,6 +88,16 @@ pub enum DaemonError {
     StillThere { path: PathBuf },
 }
 
+impl DaemonError {
+    /// What a human can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Mailbox(_) | Self::Io(_) | Self::Config(_) | Self::Http(_) | Self::StillThere { .. } => None,
+        }
+    }
+}
+
 /// No task waits longer for its next attempt; a record that says so was made under another clock.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How soon it is tried again when descriptors or memory were wanting.
@@ -119,6 +130,7 @@ struct Daemon {
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
     keep: Keep,
+    switches: Switches,
     running: HashMap<TaskId, Running>,
     runtime: Runtime,
     tracker: TaskTracker,
@@ -178,6 +190,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
         data_folder: data_folder.into(),
         keep,
+        switches: Switches::below(&places.executor()),
         running: HashMap::new(),
         runtime,
         tracker: TaskTracker::new(),
@@ -397,6 +410,11 @@ impl Daemon {
                         Some(key) => self.store.task_by_key(task.caller.uid, key)?,
                         None => None,
                     };
+                    let may_be_off = earlier.is_none() && definition.rate_limit.is_some_and(|limit| limit.auto_disable);
+                    if may_be_off && let Some(error) = self.switches.refuse(&task.tool, &task.caller)? {
+                        answers.push((request.id, Answer::Refused(error)));
+                        continue;
+                    }
                     events.push(Event::Admitted(Box::new(Admission { task: *task, definition, earlier })));
                 }
                 Wish::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
@@ -460,6 +478,13 @@ impl Daemon {
                         self.runtime.handle(),
                     );
                 }
+                Action::SwitchOff(off) => match self.switches.switch_off(&off) {
+                    Ok(()) => {
+                        let (tool, uid, session) = (off.tool.as_str(), off.uid, off.session);
+                        tracing::warn!(tool, uid, session, "switched off for a session that called it too often");
+                    }
+                    Err(error) => tracing::error!(tool = %off.tool, %error, "it could not be switched off"),
+                },
                 Action::Interrupt(id, why) => {
                     if let Some(running) = self.running.get(&id) {
                         if running.reason.set(why).is_err() {

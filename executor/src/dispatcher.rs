@@ -17,6 +17,7 @@ use crate::runner::{Again, Effect};
 use crate::settlement::Settlement;
 use crate::store::{Change, Move};
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
+use crate::switch::Off;
 use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
@@ -133,6 +134,8 @@ pub enum Action {
     },
     /// Stop the running attempt.
     Interrupt(TaskId, Why),
+    /// For a session that called it too often.
+    SwitchOff(Box<Off>),
 }
 
 /// What a dispatcher may have open and running.

@@ -30,5 +30,6 @@ pub mod select;
 pub mod settlement;
 pub mod store;
 pub mod subtool;
+pub mod switch;
 pub mod task;
 pub mod template;

@@ -78,17 +78,27 @@ pub enum StoreError {
     #[error("task {0} is settled already, or did not end as unknown")]
     Settled(TaskId),
     /// What was written is not what is read. Nothing was changed, and a copy is kept.
-    #[error(
-        "the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`: put a \
-         backup in its place, or save what can be read with `sqlite3 {copy} .recover`; moved away, with its \
-         `-wal`, it is begun anew, and the tasks in it are forgotten"
-    )]
+    #[error("the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`")]
     Damaged { path: String, copy: String, reason: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
     Newer { found: i64, known: u64 },
 }
 
 impl StoreError {
+    /// What a human can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Damaged { path, copy, .. } => Some(format!(
+                "put a backup in its place; or save what can be read: sqlite3 '{copy}' .recover | sqlite3 '{path}.new', \
+                 and move that there, and '{path}-wal' away; or move both away: it is begun anew, and the tasks in it are \
+                 forgotten"
+            )),
+            Self::Newer { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
+            Self::Engine(_) | Self::Folder(_) | Self::Fenced { .. } | Self::Known(_) => None,
+            Self::Settled(_) | Self::Malformed(_) => None,
+        }
+    }
+
     /// Whether there was no room to write: a full disk, a quota, a limit on the size of files.
     ///
     /// Nothing was changed, and it may work later. A failed sync is none of these.

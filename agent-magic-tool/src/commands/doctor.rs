@@ -91,6 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
     checks.push(hooks::told(&config, places));
+    checks.push(health::switches(places));
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
         "ok": ok,

@@ -7,6 +7,8 @@ use executor::code::{Code, Exit};
 use executor::daemon::{self, Ended};
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Answer, Ask};
+use executor::subtool::InvalidName;
+use executor::switch::Switches;
 use executor::{detach, log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -32,6 +34,14 @@ pub(crate) enum Command {
     Stop,
     /// Who it is, and how many tasks are open
     Status,
+    /// Switch a subtool on again that is off for a session which called it too often
+    SwitchOn {
+        /// The subtool
+        name: String,
+        /// For this session alone [default: for all of them]
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Run it here, in the foreground, with its log on standard error
     Run {
         #[arg(long, hide = true)]
@@ -44,6 +54,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
         Command::Start => start(context),
         Command::Stop => stop(context),
         Command::Status => status(context),
+        Command::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
         Command::Run { detached } => serve(*detached, context),
     }
 }
@@ -119,6 +130,15 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
+/// Straight in the executor's own folder: what comes through the mailbox may be an agent's.
+fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exit, Error> {
+    let tool = name.parse().map_err(|error: InvalidName| Error::usage(error.to_string()))?;
+    let switched = Switches::below(&context.places.executor()).switch_on(&tool, session);
+    let switched = switched.map_err(|error| Error::io("what is switched off cannot be changed", &error))?;
+    context.output.json(&json!({"switched_on": switched}))?;
+    Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
+}
+
 fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     if detached {
         detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
@@ -138,7 +158,8 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         }
     };
     let ended = daemon::run(places, in_office).map_err(|error| {
-        Error::new(Code::NoExecutor, chain(&error)).hint(format!("its log: {}", log_file.display()))
+        let hint = error.hint().unwrap_or_else(|| format!("its log: {}", log_file.display()));
+        Error::new(Code::NoExecutor, chain(&error)).hint(hint)
     })?;
     match ended {
         Ended::NotNeeded if !detached => {

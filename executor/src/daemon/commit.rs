@@ -139,6 +139,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
         Action::Answer(request, _) => !ids.contains(request),
         Action::Interrupt(id, _) => !ids.contains(id),
+        Action::SwitchOff(_) => true,
     });
     for action in &mut effects.actions {
         if let Action::Answer(_, answer) = action

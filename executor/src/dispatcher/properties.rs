@@ -322,7 +322,7 @@ impl Model {
                 Action::Interrupt(id, _) => {
                     assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
                 }
-                Action::Answer(..) => {}
+                Action::Answer(..) | Action::SwitchOff(..) => {}
             }
         }
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);

@@ -25,6 +25,7 @@ pub(super) struct Turn {
     pub(super) interrupted: Vec<(TaskId, Why)>,
     pub(super) published: Vec<(TaskId, State)>,
     pub(super) answers: Vec<Answer>,
+    pub(super) switched_off: Vec<SubtoolName>,
 }
 
 pub(super) fn limits(concurrency: u32) -> Limits {
@@ -87,6 +88,7 @@ impl Bench {
                 Action::Answer(_, answer) => turn.answers.push(*answer),
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, why) => turn.interrupted.push((id, why)),
+                Action::SwitchOff(off) => turn.switched_off.push(off.tool),
             }
         }
         turn
