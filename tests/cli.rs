@@ -8,6 +8,7 @@ mod inspect;
 mod lint;
 mod list;
 mod read;
+mod resolve;
 mod run;
 mod secret;
 mod unknown;

@@ -4,6 +4,8 @@ mod faults;
 mod github;
 mod gmail;
 mod handover;
+mod hooks;
 mod load;
 mod recovery;
 mod sandbox;
+mod schedules;

@@ -9,7 +9,8 @@ use executor::code::Exit;
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, run, secret, tasks, wait,
+    cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve, run, secret, tasks,
+    wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -58,6 +59,8 @@ enum Command {
     Tasks(tasks::Args),
     /// Stop a task
     Cancel(cancel::Args),
+    /// Say what had happened to a task that ended as `unknown`; what was said first stands
+    Resolve(resolve::Args),
     /// Everything about one subtool: how it is performed, effects, dependencies, privileges
     Inspect(inspect::Args),
     /// Check discovery JSON: what was left out, and what is hard to find or easy to misuse
@@ -107,6 +110,7 @@ fn act(cli: Cli, output: Output) -> Exit {
         Command::Read(args) => read::run(&args, &context),
         Command::Tasks(args) => tasks::run(&args, &context),
         Command::Cancel(args) => cancel::run(&args, &context),
+        Command::Resolve(args) => resolve::run(args, &context),
         Command::Inspect(args) => inspect::run(&args, &context),
         Command::Lint(args) => lint::run(&args, &context),
         Command::Doctor(args) => doctor::run(&args, &context),

@@ -10,6 +10,7 @@ pub(crate) mod lint;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod read;
+pub(crate) mod resolve;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod tasks;

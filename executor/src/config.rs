@@ -14,6 +14,10 @@ use crate::duration::Span;
 /// Every setting with its default, as a commented file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
+mod hook;
+
+pub use hook::{Hook, Matches, Receiver};
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -24,6 +28,8 @@ pub struct Config {
     pub files: Files,
     pub http: Http,
     pub page: Page,
+    /// Who is told when a task is final.
+    pub hooks: BTreeMap<String, Hook>,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
 }

@@ -28,9 +28,10 @@ use tokio_util::task::TaskTracker;
 use crate::clock;
 use crate::desk::{Desk, Wish};
 use crate::dispatcher::{
-    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, Limits, NotDecided, Ticket, Told,
+    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, Heard, Limits, NotDecided, ResolveAsked, Ticket,
 };
 use crate::fault;
+use crate::hook::Hooks;
 use crate::log;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
@@ -38,13 +39,17 @@ use crate::mailbox::{self, Mailbox, MailboxError, Taken};
 use crate::page::{self, Audience, Live, Site, Spoken, Word};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
+use crate::retention::Keep;
 use crate::runner::{Equipment, http};
+use crate::settlement::{self, Verdict};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::records::Records;
 use crate::store::{Store, StoreError};
+use crate::switch::Switches;
 use crate::task::{Outcome, State, Task, TaskId};
 
 mod commit;
+mod hooks;
 mod program;
 mod publish;
 mod record;
@@ -54,6 +59,7 @@ mod sweep;
 mod watch;
 
 use commit::Backlog;
+use hooks::{Teller, Told};
 use program::Program;
 use publish::Publisher;
 use steady::Steady;
@@ -91,6 +97,17 @@ pub enum DaemonError {
     StillThere { path: PathBuf },
 }
 
+impl DaemonError {
+    /// What a human can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Rules(_) => Some("every rule and what it must match: agent-magic-tool doctor --settings".to_owned()),
+            Self::Mailbox(_) | Self::Io(_) | Self::Config(_) | Self::Http(_) | Self::StillThere { .. } => None,
+        }
+    }
+}
+
 /// No task waits longer for its next attempt; a record that says so was made under another clock.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How soon it is tried again when descriptors or memory were wanting.
@@ -104,6 +121,7 @@ enum Wake {
     Look,
     Finished(Box<Finished>),
     Human(Box<Spoken>),
+    Told(Box<Told>),
     Stop,
 }
 
@@ -119,6 +137,7 @@ struct Daemon {
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
     backlog: Backlog,
+    teller: Teller,
     publisher: Publisher,
     clock: Steady,
     equipment: Arc<Equipment>,
@@ -128,11 +147,12 @@ struct Daemon {
     record: PathBuf,
     site: Site,
     audience: Arc<Audience>,
-    keep: Duration,
     cool_down: Duration,
+    keep: Keep,
+    switches: Switches,
     running: HashMap<TaskId, Running>,
     /// Whoever spoke on the page, and waits to hear what became of it.
-    speakers: HashMap<Ticket, oneshot::Sender<Told>>,
+    speakers: HashMap<Ticket, oneshot::Sender<Heard>>,
     live: broadcast::Sender<Live>,
     runtime: Runtime,
     tracker: TaskTracker,
@@ -159,14 +179,16 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         started_at: clock::now(),
     };
     let Some(presence) = mailbox.take_office(&identity)? else { return Ok(Ended::NotNeeded) };
-    let (idle, grace, keep) = (config.executor.idle.get(), config.executor.grace.get(), config.executor.keep.get());
+    let (idle, grace) = (config.executor.idle.get(), config.executor.grace.get());
+    let keep = sweep::keep(&config.executor);
     let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
     let record = record::take(&places.executor(), patience)?
         .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     stop::outlive_file_limits(&runtime)?;
-    let store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
+    let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
     let open = store.open_tasks()?;
+    let teller = Teller::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
     let data_folder = places.data();
     let spool = places.executor().join("spool");
     if spool.exists() {
@@ -187,6 +209,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
+        teller,
         clock: Steady::new(),
         publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&audience)),
         equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
@@ -197,6 +220,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         audience,
         keep,
         cool_down: limits.asks.cool_down,
+        switches: Switches::below(&places.executor()),
         running: HashMap::new(),
         speakers: HashMap::new(),
         live: broadcast::Sender::new(LIVE),
@@ -232,7 +256,7 @@ impl Daemon {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
-            if self.is_idle() && ended != Ended::Evicted {
+            if self.is_idle() && !self.teller.is_busy(self.clock.now(), idle) && ended != Ended::Evicted {
                 self.mailbox.leave_office()?;
             }
             Ok(ended)
@@ -274,6 +298,7 @@ impl Daemon {
                 next_sweep = Instant::now() + sweep::EVERY;
             }
             self.publisher.catch_up(self.store.as_ref())?;
+            self.tell()?;
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -281,15 +306,16 @@ impl Daemon {
             if wanting {
                 patience = patience.min(WANTING);
             }
-            if !self.is_idle() {
+            if !self.is_idle() || self.teller.is_busy(self.clock.now(), idle) {
                 busy = Instant::now();
             } else if busy.max(active).elapsed() >= idle {
                 return Ok(Ended::Idle);
             } else {
                 patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            let stop;
-            (events, stop) = self.wait(woken, patience);
+            let (told, stop);
+            (events, told, stop) = self.wait(woken, patience);
+            self.told(told)?;
             if stop {
                 self.turn(events, Vec::new())?;
                 return Ok(Ended::Asked);
@@ -297,13 +323,14 @@ impl Daemon {
         }
     }
 
-    /// Waits until something is to be done, at most for `patience`; what it is, and whether to stop.
-    fn wait(&mut self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, bool) {
+    /// Waits until something is to be done, at most for `patience`; what it is, what hooks were told, and
+    /// whether to stop.
+    fn wait(&mut self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, Vec<Told>, bool) {
         let mut patience = patience.min(self.patience_with_record());
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        if let Some(deadline) = self.dispatcher.next_deadline() {
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()) {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
@@ -312,10 +339,11 @@ impl Daemon {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
         };
-        let (mut events, mut spoken, mut stop) = (Vec::new(), Vec::new(), false);
+        let (mut events, mut spoken, mut told, mut stop) = (Vec::new(), Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
                 Wake::Finished(finished) => events.push(Event::Finished(finished)),
+                Wake::Told(one) => told.push(*one),
                 Wake::Look => {}
                 Wake::Human(said) => spoken.push(said),
                 Wake::Stop => stop = true,
@@ -326,6 +354,9 @@ impl Daemon {
             events.extend(self.refresh());
         }
         events.extend(spoken.into_iter().filter_map(|spoken| self.hear(*spoken)));
+        if self.clock.ahead() != self.dispatcher.ahead() {
+            events.push(Event::ClockSet { ahead: self.clock.ahead() });
+        }
         if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             events.push(Event::Tick);
         }
@@ -333,7 +364,7 @@ impl Daemon {
             // First, so that nothing is started in the place of what finished.
             events.insert(0, Event::Drain);
         }
-        (events, stop)
+        (events, told, stop)
     }
 
     /// Nothing is open, and all that happened is recorded.
@@ -388,10 +419,11 @@ impl Daemon {
         if let Some(window) = desk.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
             let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            for task in open.iter().chain(&ended) {
-                if let Some(limit) = desk.rate_limit(&task.tool) {
+            let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
+            for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
+                if let Some(limit) = desk.rate_limit(tool) {
                     // Not later than now, whatever the clock said then: it may have been set back.
-                    self.dispatcher.remember_call(task, limit, task.created_at.min(now));
+                    self.dispatcher.remember_call(caller, tool, limit, at.min(now));
                 }
             }
         }
@@ -400,8 +432,11 @@ impl Daemon {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
         self.dispatcher.remember_grants(store.grants()?);
-        for task in store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))? {
-            self.dispatcher.remember_denial(&task);
+        let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
+        for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
+            if let Some(task) = store.task(denied.id)? {
+                self.dispatcher.remember_denial(&task);
+            }
         }
         let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
         self.carry_out(effects)?;
@@ -449,9 +484,19 @@ impl Daemon {
                         Some(key) => self.store.task_by_key(task.caller.uid, key)?,
                         None => None,
                     };
+                    let may_be_off = earlier.is_none() && definition.rate_limit.is_some_and(|limit| limit.auto_disable);
+                    if may_be_off && let Some(error) = self.switches.refuse(&task.tool, &task.caller)? {
+                        answers.push((request.id, Answer::Refused(error)));
+                        continue;
+                    }
                     events.push(Event::Admitted(Box::new(Admission { task: *task, definition, earlier })));
                 }
                 Wish::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
+                Wish::Resolve { task: id, uid, verdict } => {
+                    let task = self.store.task(id)?;
+                    let asked = ResolveAsked { request: request.id, id, uid, task, verdict };
+                    events.push(Event::ResolveAsked(Box::new(asked)));
+                }
                 Wish::Status => answers.push((request.id, self.status(now))),
                 Wish::Answered(answer) => answers.push((request.id, answer)),
             }
@@ -489,9 +534,9 @@ impl Daemon {
         for action in actions {
             match action {
                 Action::Publish(task) => self.publish(&task),
-                Action::Answer(id, answer) if self.speakers.contains_key(&id) => self.tell(id, heard(&answer)),
+                Action::Answer(id, answer) if self.speakers.contains_key(&id) => self.reply(id, heard(&answer)),
                 Action::Answer(id, answer) => self.publisher.answer(id, answer),
-                Action::Tell(ticket, told) => self.tell(ticket, told),
+                Action::Reply(ticket, heard) => self.reply(ticket, heard),
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
@@ -509,6 +554,13 @@ impl Daemon {
                         self.runtime.handle(),
                     );
                 }
+                Action::SwitchOff(off) => match self.switches.switch_off(&off) {
+                    Ok(()) => {
+                        let (tool, uid, session) = (off.tool.as_str(), off.uid, off.session);
+                        tracing::warn!(tool, uid, session, "switched off for a session that called it too often");
+                    }
+                    Err(error) => tracing::error!(tool = %off.tool, %error, "it could not be switched off"),
+                },
                 Action::Interrupt(id, why) => {
                     if let Some(running) = self.running.get(&id) {
                         if running.reason.set(why).is_err() {
@@ -522,7 +574,9 @@ impl Daemon {
     }
 
     fn publish(&mut self, task: &Task) {
-        if task.state.is_final() {
+        if let Some(settlement) = &task.settlement {
+            tracing::info!(id = %task.id, tool = %task.tool, happened = settlement.happened, by = ?settlement.by, "task settled");
+        } else if task.state.is_final() {
             let code = match task.end.as_ref().map(|end| &end.outcome) {
                 Some(Outcome::Error(error)) => error.code.as_str(),
                 _ => "",
@@ -556,8 +610,14 @@ impl Daemon {
             Word::Decide { of, said, grant } => Event::Decided(Box::new(Decided { ticket, of, said, by, grant })),
             Word::Revoke(grant) => Event::Revoked { ticket, grant },
             Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
+            Word::Settle { task, happened, note } => {
+                let verdict = Verdict { happened, by: settlement::By::Human, note };
+                let (id, uid) = (task.id, task.caller.uid);
+                let asked = ResolveAsked { request: ticket, id, uid, task: Some(*task), verdict };
+                Event::ResolveAsked(Box::new(asked))
+            }
             Word::Refresh => {
-                self.tell(ticket, Ok(Vec::new()));
+                self.reply(ticket, Ok(Vec::new()));
                 return None;
             }
             Word::Seen => {
@@ -578,9 +638,9 @@ impl Daemon {
         }
     }
 
-    fn tell(&mut self, ticket: Ticket, told: Told) {
+    fn reply(&mut self, ticket: Ticket, heard: Heard) {
         let speaker = self.speakers.remove(&ticket);
-        if speaker.is_some_and(|speaker| speaker.send(told).is_err()) {
+        if speaker.is_some_and(|speaker| speaker.send(heard).is_err()) {
             tracing::debug!("whoever spoke on the page is gone");
         }
     }
@@ -606,11 +666,13 @@ impl Daemon {
 }
 
 /// The answer to a cancel, for somebody on the page.
-fn heard(answer: &Answer) -> Told {
+fn heard(answer: &Answer) -> Heard {
     match answer {
         Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
+        Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
         Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
-        Answer::Refused(_) | Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
+        Answer::Refused(error) => Err(NotDecided::Refused(Box::new(error.clone()))),
+        Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
     }
 }
 

@@ -21,6 +21,8 @@ use crate::page::Audience;
 use crate::perform;
 use crate::policy::{self, Case, Decision, Policy, Ruling};
 use crate::runner::{self, Order};
+use crate::schedule;
+use crate::settlement::{By, Verdict};
 use crate::store::Store;
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
 use crate::task::{Caller, ErrorBody, State, Step, Task, TaskId};
@@ -43,6 +45,7 @@ pub struct Desk {
 pub enum Wish {
     Run { task: Box<Task>, definition: Arc<Definition> },
     Cancel { task: TaskId, uid: u32 },
+    Resolve { task: TaskId, uid: u32, verdict: Verdict },
     Status,
     Answered(Answer),
 }
@@ -141,6 +144,11 @@ impl Desk {
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
+            Ask::Resolve { id, happened, note } => {
+                // Whatever it says of itself: only the page knows that a human speaks.
+                let verdict = Verdict { happened, by: By::Caller, note };
+                Wish::Resolve { task: id, uid: taken.uid, verdict }
+            }
             Ask::Status => Wish::Status,
         }
     }
@@ -161,16 +169,26 @@ impl Desk {
         }
         let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
         let Ruling { decision, why } = self.policy.decide(case);
+        let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
+            Ok(run_at) => run_at,
+            Err(error) => return refused(error),
+        };
         if run.dry_run {
             let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder, answer: None };
             return match subtool.definition.run.plan(&order, &self.config) {
-                Ok(plan) => Wish::Answered(Answer::Plan(json!({
-                    "tool": run.tool,
-                    "input": order.input,
-                    "dry_run": true,
-                    "confirmation": if decision == Decision::Run { Value::Null } else { why.into() },
-                    "would_send": {subtool.definition.run.name(): plan},
-                }))),
+                Ok(plan) => {
+                    let mut plan = json!({
+                        "tool": run.tool,
+                        "input": order.input,
+                        "dry_run": true,
+                        "confirmation": if decision == Decision::Run { Value::Null } else { why.into() },
+                        "would_send": {subtool.definition.run.name(): plan},
+                    });
+                    if let Some(at) = run_at {
+                        plan["run_at"] = at.to_string().into();
+                    }
+                    Wish::Answered(Answer::Plan(plan))
+                }
                 Err(failure) => refused(perform::error_body(failure)),
             };
         }
@@ -196,9 +214,14 @@ impl Desk {
             not_before: None,
             confirmation: None,
             end: None,
+            settlement: None,
+            run_at,
         };
         if decision == Decision::Ask {
-            let (instance, wait) = (self.instance.clone(), self.config.confirm.wait.get());
+            // What is to run later may be agreed to until then.
+            let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
+            let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
+            let instance = self.instance.clone();
             let asking = Asking { why, reason: run.reason, instance, wait };
             task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, confirmation::nonce(), now)));
         }
@@ -325,6 +348,8 @@ mod tests {
             not_before: None,
             confirmation: None,
             end: None,
+            settlement: None,
+            run_at: None,
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));

@@ -15,9 +15,11 @@ use crate::config::Config;
 use crate::confirmation::grant::GrantId;
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
+use crate::settlement::Settlement;
 use crate::store::{Answered, Change, Move};
 use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
-use crate::task::{End, ErrorBody, Outcome, State, Step, Task, TaskId};
+use crate::switch::Off;
+use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
 
 mod admission;
 mod asks;
@@ -25,6 +27,7 @@ mod lines;
 mod load;
 mod lookup;
 mod recovery;
+mod settling;
 mod windows;
 
 #[cfg(test)]
@@ -33,12 +36,13 @@ mod properties;
 mod tests;
 
 use asks::Asks;
-pub use asks::{AskLimits, Decided, NotDecided, Said, Ticket, Told};
+pub use asks::{AskLimits, Decided, Heard, NotDecided, Said, Ticket};
 use lines::Lines;
 use load::Load;
 use lookup::Phase;
 pub use recovery::Known;
 use recovery::lost;
+pub use settling::ResolveAsked;
 use windows::Windows;
 
 /// A pause never grows beyond this.
@@ -54,6 +58,11 @@ pub enum Event {
         request: TaskId,
         task: TaskId,
         uid: u32,
+    },
+    ResolveAsked(Box<ResolveAsked>),
+    /// Time goes on here by so much ahead of the clock, which was set back.
+    ClockSet {
+        ahead: SignedDuration,
     },
     Finished(Box<Finished>),
     /// A human decided about tasks that wait for it.
@@ -132,7 +141,7 @@ pub enum Action {
     Publish(Box<Task>),
     Answer(TaskId, Box<Answer>),
     /// What became of a human's decision.
-    Tell(Ticket, Told),
+    Reply(Ticket, Heard),
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
@@ -140,6 +149,8 @@ pub enum Action {
     },
     /// Stop the running attempt.
     Interrupt(TaskId, Why),
+    /// For a session that called it too often.
+    SwitchOff(Box<Off>),
 }
 
 /// What a dispatcher may have open and running.
@@ -183,11 +194,13 @@ struct Open {
     definition: Arc<Definition>,
     cancelling: bool,
     phase: Phase,
+    /// Where it stands among the delayed.
+    delayed_to: Option<Timestamp>,
 }
 
 impl Open {
     fn new(task: Task, definition: Arc<Definition>) -> Self {
-        Self { task, definition, cancelling: false, phase: Phase::Work }
+        Self { task, definition, cancelling: false, phase: Phase::Work, delayed_to: None }
     }
 
     /// How often in all it may be started and looked up, if its attempts are lost.
@@ -204,12 +217,15 @@ pub struct Dispatcher {
     lines: Lines,
     delayed: BTreeSet<(Timestamp, TaskId)>,
     asks: Asks,
+    ahead: SignedDuration,
     running: u32,
     running_of: HashMap<SubtoolName, u32>,
     /// How many tasks of a subtool may run at once, by the definition that came last.
     most_of: HashMap<SubtoolName, u32>,
     windows: Windows,
     keys: HashMap<(u32, String), TaskId>,
+    /// What was said of tasks, and may not stand in the record yet.
+    settling: HashMap<TaskId, Settlement>,
     draining: bool,
 }
 
@@ -222,18 +238,20 @@ impl Dispatcher {
             lines: Lines::default(),
             delayed: BTreeSet::new(),
             asks: Asks::default(),
+            ahead: SignedDuration::ZERO,
             running: 0,
             running_of: HashMap::new(),
             most_of: HashMap::new(),
             windows: Windows::default(),
             keys: HashMap::new(),
+            settling: HashMap::new(),
             draining: false,
         }
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, task: &Task, limit: RateLimit, at: Timestamp) {
-        self.windows.count(&task.caller, &task.tool, limit, at);
+    pub fn remember_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
+        self.windows.count(caller, tool, limit, at);
     }
 
     /// How many tasks are open, by state.
@@ -253,6 +271,11 @@ impl Dispatcher {
         self.open.is_empty()
     }
 
+    /// What it was told last of the clock.
+    pub fn ahead(&self) -> SignedDuration {
+        self.ahead
+    }
+
     /// When a [`Event::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
@@ -265,10 +288,12 @@ impl Dispatcher {
         match event {
             Event::Admitted(admission) => self.admit(*admission, now, effects),
             Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
+            Event::ResolveAsked(asked) => self.resolve_asked(*asked, now, effects),
             Event::Finished(finished) => self.finish(*finished, now, effects),
             Event::Decided(decided) => self.decide(*decided, now, effects),
             Event::Revoked { ticket, grant } => self.revoke(ticket, grant, now, effects),
             Event::Drifted(ids) => self.drift(&ids, now, effects),
+            Event::ClockSet { ahead } => self.set_clock(ahead, now),
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
@@ -300,7 +325,7 @@ impl Dispatcher {
             }
         } else {
             self.lines.leave(&open.task.caller, &open.task.tool, id);
-            if let Some(at) = open.task.not_before {
+            if let Some(at) = open.delayed_to.take() {
                 self.delayed.remove(&(at, id));
             }
             let error = match (open.task.attempt, open.task.effect) {
@@ -399,12 +424,29 @@ impl Dispatcher {
     }
 
     fn line_up(&mut self, id: TaskId, now: Timestamp) {
-        let Some(Open { task, .. }) = self.open.get(&id) else { return };
-        match task.not_before {
-            Some(at) if at > now => {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let not_before = match open.task.scheduled() {
+            Some(at) => Some(at.saturating_add(self.ahead).unwrap_or(Timestamp::MAX)),
+            None => open.task.not_before,
+        };
+        open.delayed_to = not_before.filter(|at| *at > now);
+        match open.delayed_to {
+            Some(at) => {
                 self.delayed.insert((at, id));
             }
-            _ => self.lines.join(&task.caller, &task.tool, id),
+            None => self.lines.join(&open.task.caller, &open.task.tool, id),
+        }
+    }
+
+    /// A schedule means what the clock shows; a pause is as long as it is.
+    fn set_clock(&mut self, ahead: SignedDuration, now: Timestamp) {
+        self.ahead = ahead;
+        let is_scheduled =
+            |(_, id): &&(Timestamp, TaskId)| self.open.get(id).is_some_and(|open| open.task.scheduled().is_some());
+        let scheduled: Vec<_> = self.delayed.iter().filter(is_scheduled).copied().collect();
+        for (at, id) in scheduled {
+            self.delayed.remove(&(at, id));
+            self.line_up(id, now);
         }
     }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::dispatcher::Told;
+use crate::dispatcher::Heard;
 use crate::mailbox::Mailbox;
 use crate::policy::Policy;
 use crate::runner::Equipment;
@@ -174,7 +174,7 @@ impl Page {
     }
 
     /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
-    async fn say(&self, word: Word, by: String) -> Option<Told> {
+    async fn say(&self, word: Word, by: String) -> Option<Heard> {
         let (reply, told) = oneshot::channel();
         if !(self.say)(Spoken { word, by, reply }) {
             return None;

@@ -9,10 +9,16 @@ use serde_json::{Map, Value};
 
 use crate::confirmation::grant::{Grant, GrantId};
 use crate::confirmation::{Confirmation, Digest};
-use crate::task::{End, State, Step, Task, TaskId};
+use crate::retention::Kept;
+use crate::settlement::Settlement;
+use crate::subtool::SubtoolName;
+use crate::task::{Caller, End, State, Step, Task, TaskId};
 
 pub mod memory;
+pub mod outbox;
 pub mod sqlite;
+
+use outbox::{Delivery, Outbox, Telling};
 
 /// One change of the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +31,9 @@ pub enum Change {
         grant: Box<Grant>,
         uses: Option<u32>,
     },
+    /// Of a task that is [`State::Unknown`] and not settled yet.
+    Settle(TaskId, Box<Settlement>),
+    Tell(Box<Delivery>, Telling),
 }
 
 /// One step of one task.
@@ -61,6 +70,17 @@ pub struct Recorded {
     pub attempt: u32,
 }
 
+/// What is needed of a task that ended, without its input and its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub id: TaskId,
+    pub tool: SubtoolName,
+    pub caller: Caller,
+    pub created_at: Timestamp,
+    pub state: State,
+    pub is_settled: bool,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk, the database, the file system.
@@ -77,18 +97,30 @@ pub enum StoreError {
     Known(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
     Malformed(String),
+    #[error("task {0} is settled already, or did not end as unknown")]
+    Settled(TaskId),
     /// What was written is not what is read. Nothing was changed, and a copy is kept.
-    #[error(
-        "the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`: put a \
-         backup in its place, or save what can be read with `sqlite3 {copy} .recover`; moved away, with its \
-         `-wal`, it is begun anew, and the tasks in it are forgotten"
-    )]
+    #[error("the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`")]
     Damaged { path: String, copy: String, reason: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
-    Newer { found: i64, known: i64 },
+    Newer { found: i64, known: u64 },
 }
 
 impl StoreError {
+    /// What a human can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Damaged { path, copy, .. } => Some(format!(
+                "put a backup in its place; or save what can be read: sqlite3 '{copy}' .recover | sqlite3 '{path}.new', \
+                 and move that there, and '{path}-wal' away; or move both away: it is begun anew, and the tasks in it are \
+                 forgotten"
+            )),
+            Self::Newer { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
+            Self::Engine(_) | Self::Folder(_) | Self::Fenced { .. } | Self::Known(_) => None,
+            Self::GrantChanged(_) | Self::Settled(_) | Self::Malformed(_) => None,
+        }
+    }
+
     /// Whether there was no room to write: a full disk, a quota, a limit on the size of files.
     ///
     /// Nothing was changed, and it may work later. A failed sync is none of these.
@@ -100,7 +132,7 @@ impl StoreError {
 }
 
 /// The contract of a store.
-pub trait Store: Send {
+pub trait Store: Outbox + Send {
     /// Makes all `changes` durable, or none of them. Durable means: they survive a loss of power
     /// that happens right after this returns. On an error nothing was changed, and the same
     /// changes may be tried again.
@@ -114,8 +146,12 @@ pub trait Store: Send {
     /// The task that a caller asked for under this key.
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
-    /// The tasks that ended at or after `since`, oldest first.
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError>;
+    /// The tasks that ended, or were settled, at or after `since`, oldest end first.
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError>;
+
+    /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
+    /// count.
+    fn kept(&self) -> Result<Vec<Kept>, StoreError>;
 
     /// Every grant that was ever made and is not forgotten, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
@@ -123,8 +159,9 @@ pub trait Store: Send {
     /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError>;
 
-    /// Forgets tasks that ended before `before`; returns their ids.
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError>;
+    /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
+    /// left as it is.
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]
@@ -136,7 +173,7 @@ pub(crate) mod contract {
     use crate::confirmation::grant::{Covers, Scope};
     use crate::confirmation::{Asking, By, Decision, Verdict};
     use crate::subtool::EffectClass;
-    use crate::task::{Caller, ErrorBody, Outcome};
+    use crate::task::{ErrorBody, Outcome};
 
     pub(crate) fn task(key: Option<&str>) -> Task {
         let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {
@@ -156,6 +193,8 @@ pub(crate) mod contract {
             not_before: None,
             confirmation: None,
             end: None,
+            settlement: None,
+            run_at: None,
         }
     }
 
@@ -237,7 +276,45 @@ pub(crate) mod contract {
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {
-        let accepted = task(Some("k"));
+        settles(store);
+        moves(store);
+        outbox::contract::holds(store);
+        answers_are_fenced_by_what_was_asked(store);
+        grants_are_fenced_by_their_uses(store);
+    }
+
+    fn settles(store: &mut dyn Store) {
+        let accepted = task(None);
+        let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
+        let (start, running) = step(&queued, Step::Start, None);
+        store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
+        let at = Timestamp::from_second(1_700_000_005).expect("a time");
+        let settlement =
+            |happened| Settlement { happened, by: crate::settlement::By::Human, note: Some("ü".to_owned()), at };
+        let settle = |happened| [Change::Settle(accepted.id, Box::new(settlement(happened)))];
+        assert!(matches!(store.commit(&settle(true)), Err(StoreError::Settled(_))), "it has not ended");
+        let error = ErrorBody::new(Code::UnknownOutcome, "lost");
+        let end = End { at: accepted.created_at, outcome: Outcome::Error(error), meta: Map::new() };
+        let (lose, unknown) = step(&running, Step::Lose, Some(end));
+        store.commit(&[lose]).expect("committed");
+        assert_eq!(store.ended_since(at).expect("read"), []);
+
+        store.commit(&settle(true)).expect("settled");
+        let settled = Task { settlement: Some(settlement(true)), ..unknown };
+        for happened in [true, false] {
+            assert!(matches!(store.commit(&settle(happened)), Err(StoreError::Settled(_))), "the first stands");
+            assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&settled), "all else stays");
+        }
+        let steps = store.story(accepted.id).expect("read");
+        assert_eq!(steps.last(), Some(&Recorded { at, step: Step::Settle, attempt: 1 }));
+        let ended = store.ended_since(at).expect("read");
+        assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_settled)).collect::<Vec<_>>(), [(accepted.id, true)]);
+        store.forget(&[accepted.id]).expect("forgotten");
+    }
+
+    fn moves(store: &mut dyn Store) {
+        let at = Timestamp::from_second(1_800_000_000).expect("a time");
+        let accepted = Task { run_at: Some(at), ..task(Some("k")) };
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start.clone()]).expect("committed");
@@ -261,7 +338,17 @@ pub(crate) mod contract {
         store.commit(&[fail]).expect("committed");
         assert_eq!(store.open_tasks().expect("read"), []);
         assert_eq!(store.task(failed.id).expect("read").as_ref(), Some(&failed));
-        assert_eq!(store.ended_since(failed.created_at).expect("read"), std::slice::from_ref(&failed));
+        let ended = Ended {
+            id: failed.id,
+            tool: failed.tool.clone(),
+            caller: failed.caller.clone(),
+            created_at: failed.created_at,
+            state: State::Failed,
+            is_settled: false,
+        };
+        assert_eq!(store.ended_since(failed.created_at).expect("read"), [ended]);
+        let later = Timestamp::from_second(1_700_000_001).expect("a time");
+        assert_eq!(store.ended_since(later).expect("read"), []);
 
         let replayed = store
             .story(failed.id)
@@ -270,12 +357,19 @@ pub(crate) mod contract {
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(State::Failed), "the story replays to the state");
 
-        answers_are_fenced_by_what_was_asked(store);
-        grants_are_fenced_by_their_uses(store);
+        let open = task(None);
+        store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
+        let kept = store.kept().expect("read");
+        assert_eq!(
+            kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),
+            [(failed.id, failed.created_at)]
+        );
+        let least = serde_json::to_string(&failed.input).expect("an object").len();
+        assert!(kept[0].bytes > least as u64 && kept[0].bytes < 1_000, "{kept:?}");
 
-        let later = Timestamp::from_second(1_700_000_001).expect("a time");
-        assert_eq!(store.forget(failed.created_at).expect("forgotten"), []);
-        assert_eq!(store.forget(later).expect("forgotten").len(), 2);
-        assert_eq!(store.task(failed.id).expect("read"), None);
+        store.forget(&[open.id, TaskId::new(), failed.id]).expect("forgotten");
+        assert_eq!((store.task(failed.id).expect("read"), store.kept().expect("read")), (None, vec![]));
+        assert_eq!(store.story(failed.id).expect("read"), []);
+        assert_eq!(store.open_tasks().expect("read"), [open], "what is open is never forgotten");
     }
 }

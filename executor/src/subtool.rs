@@ -291,6 +291,14 @@ pub struct RateLimit {
     pub calls: u32,
     /// In any window of this length, like `1m`.
     pub per: Span,
+    /// Whether a call beyond it switches the subtool off for its session, until a human switches it on again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub auto_disable: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde asks")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What becomes of the runner's data.

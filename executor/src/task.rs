@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::code::Code;
 use crate::confirmation::Confirmation;
+use crate::settlement::Settlement;
 use crate::subtool::{EffectClass, SubtoolName};
 
 /// A task's name: a UUID of version 7, so that names sort by time.
@@ -104,6 +105,8 @@ pub enum Step {
     TimeOut,
     /// Its attempt was lost, and repeating it could do it twice.
     Lose,
+    /// Somebody said what had happened.
+    Settle,
 }
 
 /// A step that the life cycle does not have.
@@ -151,11 +154,12 @@ impl State {
             (Self::Running, Step::Cancel) => Ok(Self::Cancelled),
             (Self::Running, Step::TimeOut) => Ok(Self::TimedOut),
             (Self::Running, Step::Lose) => Ok(Self::Unknown),
+            (Self::Unknown, Step::Settle) => Ok(Self::Unknown),
             (from, step) => Err(Unexpected { from, step }),
         }
     }
 
-    /// Whether nothing follows any more.
+    /// Whether it stays so for ever.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Accepted | Self::AwaitingConfirmation | Self::Queued | Self::Running => false,
@@ -235,6 +239,17 @@ pub struct Task {
     /// What a human is asked about it, and what they said.
     pub confirmation: Option<Box<Confirmation>>,
     pub end: Option<End>,
+    /// What somebody said had happened, if it ended as unknown.
+    pub settlement: Option<Settlement>,
+    /// It does not start before the clock shows this; it was asked for ahead of its time.
+    pub run_at: Option<Timestamp>,
+}
+
+impl Task {
+    /// The schedule that its first start waits for, or waited for until just now.
+    pub fn scheduled(&self) -> Option<Timestamp> {
+        self.run_at.filter(|_| self.attempt == 0)
+    }
 }
 
 impl Task {
@@ -303,7 +318,7 @@ impl ErrorBody {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 12] = [
+    const STEPS: [Step; 13] = [
         Step::Ask,
         Step::Enqueue,
         Step::Start,
@@ -316,13 +331,14 @@ mod tests {
         Step::Cancel,
         Step::TimeOut,
         Step::Lose,
+        Step::Settle,
     ];
 
     #[test]
     fn nothing_follows_a_final_state_and_something_follows_every_other() {
         for state in State::ALL {
-            let followers = STEPS.iter().filter(|step| state.after(**step).is_ok()).count();
-            assert_eq!(followers == 0, state.is_final(), "{state}");
+            let followers: Vec<_> = STEPS.iter().filter_map(|step| state.after(*step).ok()).collect();
+            assert_eq!(followers.iter().all(|follower| *follower == state), state.is_final(), "{state}");
         }
     }
 

@@ -39,9 +39,14 @@ fn what_an_agent_pays_for_help_does_not_grow_with_the_catalog() {
 #[test]
 fn every_commands_help_names_its_options() {
     let world = World::new();
-    for (command, option) in
-        [("list", "--query"), ("run", "--dry-run"), ("wait", "--any"), ("read", "--jq"), ("tasks", "--state")]
-    {
+    for (command, option) in [
+        ("list", "--query"),
+        ("run", "--dry-run"),
+        ("wait", "--any"),
+        ("read", "--jq"),
+        ("tasks", "--state"),
+        ("resolve", "--did-not"),
+    ] {
         let help = world.run(&[command, "--help"]);
         assert!(help.exit == 0 && help.stdout.contains(option), "{help}");
     }

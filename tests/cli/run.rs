@@ -322,3 +322,36 @@ fn a_closed_pipe_is_no_error() {
     let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
     assert_eq!(ran.stdout.trim(), "0", "{ran}");
 }
+
+#[test]
+fn one_call_too_many_switches_it_off_for_its_session_until_a_human_switches_it_on() {
+    let world = World::new();
+    let allow = |calls: u32| {
+        world.define("send.json", &json!({"send": {"description": "Sends.", "input": {}, "annotations": {"readOnlyHint": true},
+            "rate_limit": {"calls": calls, "per": "1h", "auto_disable": true}, "run": {"process": {"argv": ["true"]}}}}));
+    };
+    let call = |session: &str| {
+        let mut command = world.command(&["run", "send", "--wait"]);
+        world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("it runs"))
+    };
+    allow(1);
+    assert_eq!(call("a").exit, 0);
+    let breach = call("a");
+    assert_eq!((breach.exit, &breach.error()["code"]), (5, &json!("rate-limited")), "{breach}");
+    // From now on the limit itself would let it through.
+    allow(100);
+    world.kill_executor();
+    assert_snapshot!(call("a"), @r#"
+    exit: 5
+    --- stderr
+    {"error":{"code":"switched-off","message":"`send` is off for this session, which called it too often","hint":"only a human switches it on again: agent-magic-tool executor switch-on send --session a"}}
+    "#);
+    assert_eq!(call("b").exit, 0, "others go on");
+    let doctor = world.run(&["doctor"]);
+    assert!(doctor.exit == 0 && doctor.stdout.contains("`send` for the session `a`, since "), "{doctor}");
+
+    assert_eq!(world.run(&["executor", "switch-on", "send", "--session", "b"]).exit, 3);
+    let on = world.run(&["executor", "switch-on", "send"]);
+    assert_eq!((on.exit, &on.json()["switched_on"][0]["session"]), (0, &json!("a")), "{on}");
+    assert_eq!(call("a").exit, 0);
+}

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use executor::catalog::Catalog;
 use executor::code::Exit;
-use executor::config::{self, Config};
+use executor::config::{self, Config, Receiver};
 use executor::log::chain;
 use executor::mailbox::Mailbox;
 use executor::secret::SecretName;
@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::sandbox;
 
 mod health;
+mod hooks;
 mod repair;
 
 #[derive(Debug, clap::Args)]
@@ -90,6 +91,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let catalog = Catalog::load(&places.sources(&config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
+    checks.push(hooks::told(&config, places));
+    checks.push(health::switches(places));
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
         "ok": ok,
@@ -166,7 +169,7 @@ fn definitions(catalog: &Catalog) -> Check {
     Check { found, ..Check::bad("subtools", message, "agent-magic-tool lint") }
 }
 
-/// Secrets that a definition names and that have no value: its subtools will fail.
+/// Secrets that a definition or a hook names and that have no value: it will fail.
 fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
     const NAME: &str = "secrets";
     let set: BTreeSet<String> = match context.places.secrets(config).names() {
@@ -181,13 +184,17 @@ fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
         let definition = serde_json::to_value(&subtool.definition.run).expect("a definition was JSON before");
         references(&definition, &mut wanted);
     }
+    for hook in config.hooks.values() {
+        if let Receiver::Webhook { secret, .. } = &hook.receiver {
+            wanted.insert(secret.as_str().to_owned());
+        }
+    }
     let missing: Vec<_> = wanted.into_iter().filter(|name| !set.contains(name)).collect();
     if missing.is_empty() {
         return Check::good(NAME, format!("{} set", set.len()));
     }
     // Nobody needs every pack that ships: it is told, and is no fault.
-    let message =
-        format!("{} set; not set, so that the subtools which use them fail: {}", set.len(), missing.join(", "));
+    let message = format!("{} set; not set, so that what uses them fails: {}", set.len(), missing.join(", "));
     Check { hint: Some("agent-magic-tool secret set NAME".to_owned()), ..Check::good(NAME, message) }
 }
 

@@ -7,6 +7,8 @@ use executor::code::{Code, Exit};
 use executor::daemon::{self, Ended};
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Answer, Ask};
+use executor::subtool::InvalidName;
+use executor::switch::Switches;
 use executor::{detach, log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -36,6 +38,14 @@ pub(crate) enum Command {
     Status,
     /// Open the page where a human confirms; for humans only
     Page,
+    /// Switch a subtool on again that is off for a session which called it too often
+    SwitchOn {
+        /// The subtool
+        name: String,
+        /// For this session alone [default: for all of them]
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Run it here, in the foreground, with its log on standard error
     Run {
         #[arg(long, hide = true)]
@@ -49,6 +59,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
         Command::Stop => stop(context),
         Command::Status => status(context),
         Command::Page => page::run(context),
+        Command::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
         Command::Run { detached } => serve(*detached, context),
     }
 }
@@ -130,6 +141,15 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
+/// Straight in the executor's own folder: what comes through the mailbox may be an agent's.
+fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exit, Error> {
+    let tool = name.parse().map_err(|error: InvalidName| Error::usage(error.to_string()))?;
+    let switched = Switches::below(&context.places.executor()).switch_on(&tool, session);
+    let switched = switched.map_err(|error| Error::io("what is switched off cannot be changed", &error))?;
+    context.output.json(&json!({"switched_on": switched}))?;
+    Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
+}
+
 fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     if detached {
         detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
@@ -149,7 +169,8 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         }
     };
     let ended = daemon::run(places, in_office).map_err(|error| {
-        Error::new(Code::NoExecutor, log::chain(&error)).hint(format!("its log: {}", log_file.display()))
+        let hint = error.hint().unwrap_or_else(|| format!("its log: {}", log_file.display()));
+        Error::new(Code::NoExecutor, log::chain(&error)).hint(hint)
     })?;
     match ended {
         Ended::NotNeeded if !detached => {

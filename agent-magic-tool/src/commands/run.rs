@@ -8,6 +8,7 @@ use executor::duration::Span;
 use executor::json;
 use executor::mailbox::request::{Answer, Ask, IfNoApprover, Run};
 use executor::mailbox::{LARGEST_REQUEST, Mailbox};
+use executor::schedule;
 use executor::task::{State, TaskId};
 use serde_json::{Map, Value};
 
@@ -34,6 +35,12 @@ pub(crate) struct Args {
     /// Wait up to this long [60s if no duration is given], and print the final result if it came
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<Span>,
+    /// Start it then, and not before: 2026-05-01T09:00:00+02:00, or by the local clock 2026-05-01T09:00 or 09:00
+    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    at: Option<String>,
+    /// Start it after this long, like 90m
+    #[arg(long = "in", value_name = "DURATION")]
+    after: Option<Span>,
     /// Check everything and show what would be sent, with secrets masked; nothing is done
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -68,6 +75,11 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         Some(given) => read_input(given, &args.name)?,
         None => Map::new(),
     };
+    let at = match (&args.at, args.after) {
+        (Some(time), _) => Some(schedule::read_here(time)?),
+        (None, Some(span)) => Some(schedule::after(span.get())?),
+        (None, None) => None,
+    };
     let mut request = Run {
         tool: args.name,
         input,
@@ -76,6 +88,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         dry_run: args.dry_run,
         reason: args.reason,
         if_no_approver: args.if_no_approver.into(),
+        at,
     };
     for field in &args.fields {
         read_field(field, &mut request)?;
@@ -98,7 +111,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Answer(Answer::Cancelling { .. } | Answer::Status(_)) => {
+        Reply::Answer(Answer::Cancelling { .. } | Answer::Settled { .. } | Answer::Status(_)) => {
             Err(Error::internal("the executor answered a run with something else"))
         }
     }
@@ -125,6 +138,10 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
     receipt.insert("input".to_owned(), file.field("input").clone());
     receipt.insert("id".to_owned(), file.id.to_string().into());
     receipt.insert("status".to_owned(), "pending".into());
+    let run_at = file.field("run_at");
+    if !run_at.is_null() {
+        receipt.insert("run_at".to_owned(), run_at.clone());
+    }
     receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     if file.state == State::AwaitingConfirmation {
         for key in ["state", "message"] {

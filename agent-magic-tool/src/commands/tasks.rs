@@ -67,11 +67,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
     let mut line = Map::new();
     line.insert("id".to_owned(), file.id.to_string().into());
-    for key in ["tool", "input", "status", "state", "created_at", "finished_at"] {
+    for key in ["tool", "input", "status", "state", "run_at", "created_at", "finished_at"] {
         let value = file.field(key);
         if !value.is_null() {
             line.insert(key.to_owned(), value.clone());
         }
+    }
+    let settled = &file.field("_meta")["settled"];
+    if !settled.is_null() {
+        line.insert("settled".to_owned(), settled.clone());
     }
     line.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     Value::Object(line)

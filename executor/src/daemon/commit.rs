@@ -42,6 +42,7 @@ impl Backlog {
 impl Daemon {
     /// First what must be durable, then the rest.
     pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), DaemonError> {
+        self.teller.owe(&mut effects, &self.mailbox, self.clock.now());
         if self.backlog.is_empty() {
             match self.store.commit(&effects.changes) {
                 Ok(()) => {
@@ -111,7 +112,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) | Change::Grant { .. } => None,
+        Change::Move(_) | Change::Grant { .. } | Change::Settle(..) | Change::Tell(..) => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -133,12 +134,15 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         Change::Move(step) => !ids.contains(&step.id),
         // A grant that was used for one of them has one use less.
         Change::Grant { .. } => true,
+        Change::Settle(id, _) => !ids.contains(id),
+        Change::Tell(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
         Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
         Action::Answer(request, _) => !ids.contains(request),
         Action::Interrupt(id, _) => !ids.contains(id),
-        Action::Tell(..) => true,
+        Action::Reply(..) => true,
+        Action::SwitchOff(_) => true,
     });
     for action in &mut effects.actions {
         if let Action::Answer(_, answer) = action
@@ -154,6 +158,7 @@ fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
         Change::Move(_) | Change::Accept(_) | Change::Grant { .. } => None,
+        Change::Settle(..) | Change::Tell(..) => None,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A pause before another attempt is kept as a time of day, since it outlives its executor. Were the
 //! clock set back a day meanwhile, the attempt would come a day late. So time goes on here as it
-//! passed; a clock that is set forward is followed, for it may be that the machine slept.
+//! passed; a clock that is set forward is followed, for it may be that the machine slept. A schedule
+//! means what the clock shows: so it is told by how much time here is ahead of that.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -17,19 +18,30 @@ const CORRECTION: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Steady {
     last: Cell<(Timestamp, Instant)>,
+    ahead: Cell<SignedDuration>,
 }
 
 impl Steady {
     pub(super) fn new() -> Self {
-        Self { last: Cell::new((clock::now(), Instant::now())) }
+        Self { last: Cell::new((clock::now(), Instant::now())), ahead: Cell::default() }
     }
 
     pub(super) fn now(&self) -> Timestamp {
         let (then, at) = self.last.get();
         let now = Instant::now();
-        let time = advance(then, now - at, clock::now());
+        let told = clock::now();
+        let time = advance(then, now - at, told);
         self.last.set((time, now));
+        let ahead = time.duration_since(told);
+        if (ahead - self.ahead.get()).abs() > CORRECTION {
+            self.ahead.set(if ahead.abs() > CORRECTION { ahead } else { SignedDuration::ZERO });
+        }
         time
+    }
+
+    /// By how much [`Self::now`] was ahead of the clock, as near as a clock is ever right.
+    pub(super) fn ahead(&self) -> SignedDuration {
+        self.ahead.get()
     }
 }
 

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 
 use super::{Daemon, DaemonError};
 use crate::clock;
+use crate::config;
+use crate::retention::{self, Keep, Kept};
 use crate::task::{Outcome, TaskId};
 
 /// How often it is done.
@@ -16,29 +18,76 @@ pub(super) const EVERY: Duration = Duration::from_hours(1);
 /// was not even a placeholder. That is what a loss of power can take back: seconds, in truth.
 const RECENT: Duration = EVERY;
 
+/// What ended less long ago stays, whatever it takes: somebody may be about to read it.
+const READABLE: Duration = Duration::from_mins(10);
+/// So many tasks are forgotten in one transaction, which callers may have to wait for.
+const AT_ONCE: usize = 500;
+
+/// What the configuration says is kept.
+pub(super) fn keep(config: &config::Executor) -> Keep {
+    let age = config.keep.get();
+    Keep { age, bytes: config.keep_bytes, at_least: READABLE.min(age) }
+}
+
 impl Daemon {
-    /// Forgets tasks that ended long ago, with all that lies about them; clears the mailbox of what
-    /// nobody needs. A file that cannot be removed is met again the next time.
+    /// Forgets tasks that ended long ago, or that take too much, with all that lies about them; clears
+    /// the mailbox of what nobody needs. A file that cannot be removed is met again the next time.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
-        let oldest = before_now(self.keep);
-        match self.store.forget(oldest) {
-            Err(error) if error.is_want_of_room() => tracing::warn!(%error, "old tasks could not be forgotten"),
-            forgotten => {
-                for id in forgotten? {
-                    log_failure("a forgotten task's files could not be removed", self.forget(id));
+        let forgotten = retention::to_forget(&self.kept()?, self.keep, clock::now());
+        for ids in forgotten.chunks(AT_ONCE) {
+            match self.store.forget(ids) {
+                Err(error) if error.is_want_of_room() => {
+                    tracing::warn!(%error, "old tasks could not be forgotten");
+                    break;
                 }
+                done => done?,
+            }
+            for id in ids {
+                log_failure("a forgotten task's files could not be removed", self.forget(*id));
             }
         }
+        self.forget_deliveries()?;
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
-        self.remove_orphans(SystemTime::now())
+        Ok(())
+    }
+
+    /// What no hook will be told any more goes as ended tasks do.
+    fn forget_deliveries(&mut self) -> Result<(), DaemonError> {
+        let hooks: Vec<_> = self.teller.hooks().names().collect();
+        match self.store.forget_deliveries(before_now(self.keep.age), &hooks) {
+            Err(error) if error.is_want_of_room() => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// All that has ended, with what its record, its result file and its data take; also the result of
+    /// a task that was forgotten by an executor which was killed before it had removed it.
+    fn kept(&self) -> Result<Vec<Kept>, DaemonError> {
+        let mut kept = self.store.kept()?;
+        let mut results = self.mailbox.sizes()?;
+        for task in &mut kept {
+            let data = fs::metadata(self.data_folder.join(task.id.to_string())).map_or(0, |found| found.len());
+            let (beside, _) = results.remove(&task.id).unwrap_or((0, SystemTime::UNIX_EPOCH));
+            task.bytes = task.bytes.saturating_add(beside).saturating_add(data);
+        }
+        for (id, (bytes, written)) in results {
+            if self.store.task(id)?.is_none() {
+                let ended_at = Timestamp::try_from(written).unwrap_or(Timestamp::MIN);
+                kept.push(Kept { id, ended_at, bytes });
+            }
+        }
+        Ok(kept)
     }
 
     /// Publishes what an executor before us recorded and did not bring to the mailbox, or what was
     /// removed with an earlier mailbox.
     pub(super) fn restore(&mut self) -> Result<(), DaemonError> {
-        let since = if self.presence.is_restored() { RECENT } else { self.keep };
-        for task in self.store.ended_since(before_now(since))? {
-            if !self.mailbox.is_final(task.id) {
+        let since = if self.presence.is_restored() { RECENT } else { self.keep.age };
+        for ended in self.store.ended_since(before_now(since))? {
+            // A final file does not tell whether it was written before its task was settled.
+            if (ended.is_settled || !self.mailbox.is_final(ended.id))
+                && let Some(task) = self.store.task(ended.id)?
+            {
                 self.publisher.publish(&task, None);
             }
         }
@@ -62,18 +111,6 @@ impl Daemon {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
-    }
-
-    /// Removes old results whose task is forgotten: an executor was killed between the two.
-    fn remove_orphans(&mut self, now: SystemTime) -> Result<(), DaemonError> {
-        for id in self.mailbox.results_of()? {
-            let written = fs::metadata(self.mailbox.result_file(id)).and_then(|found| found.modified());
-            let is_old = written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > self.keep));
-            if is_old && self.store.task(id)?.is_none() {
-                log_failure("an orphaned result could not be removed", self.forget(id));
-            }
-        }
-        Ok(())
     }
 
     /// Removes data that no result refers to: its attempt was lost before that was recorded. That of

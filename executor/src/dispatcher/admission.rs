@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::mailbox::request::Answer;
 use crate::store::Change;
 use crate::subtool::Definition;
+use crate::switch::Off;
 use crate::task::{ErrorBody, State, Step, Task};
 
 impl Dispatcher {
@@ -14,6 +15,12 @@ impl Dispatcher {
         let Admission { mut task, definition, earlier } = admission;
         let id = task.id;
         if let Some(answer) = self.refuse(&task, &definition, earlier.as_ref(), now) {
+            let is_breach = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
+            if is_breach && definition.rate_limit.is_some_and(|limit| limit.auto_disable) {
+                let Task { tool, caller, .. } = task;
+                let off = Off { tool, uid: caller.uid, session: caller.session, since: now };
+                effects.actions.push(Action::SwitchOff(Box::new(off)));
+            }
             effects.actions.push(Action::Answer(id, Box::new(answer)));
             return;
         }
@@ -90,4 +97,23 @@ fn mismatch(same: &Task) -> Answer {
             .hint("take another key for another call")
             .detail("id", same.id.to_string()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{Bench, definition, limits, task};
+    use crate::subtool::EffectClass;
+
+    #[test]
+    fn one_call_too_many_switches_off_what_is_to_be_switched_off() {
+        for auto_disable in [true, false] {
+            let mut bench = Bench::new(limits(9));
+            let limited = definition(json!({"rate_limit": {"calls": 1, "per": "1m", "auto_disable": auto_disable}}));
+            let call = |bench: &mut Bench| bench.admit(&task("t", EffectClass::Once, bench.now), &limited).switched_off;
+            assert_eq!(call(&mut bench), []);
+            assert_eq!(call(&mut bench).len(), usize::from(auto_disable));
+        }
+    }
 }

@@ -70,15 +70,17 @@ pub enum Said {
 }
 
 /// What became of a decision.
-pub type Told = Result<Vec<(TaskId, State)>, NotDecided>;
+pub type Heard = Result<Vec<(TaskId, State)>, NotDecided>;
 
 /// Why nothing was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum NotDecided {
     /// It does not wait for a decision: it was decided, or is over, or never was.
     NotWaiting(TaskId),
     /// It waits for one about something else than what was shown.
     Stale(TaskId),
+    /// It was no decision, and this stands in the way.
+    Refused(Box<ErrorBody>),
 }
 
 /// The questions that wait, and what is remembered of earlier ones.
@@ -113,7 +115,7 @@ impl Asks {
     /// `task` waits from now on, until its question expires.
     pub(super) fn join(&mut self, task: &Task, wait: Duration, now: Timestamp) {
         let Some(confirmation) = &task.confirmation else { return };
-        let latest = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        let latest = after(task.run_at.map_or(now, |at| at.max(now)), wait);
         let waiting = Waiting { until: confirmation.expires_at.min(latest), call: call(task) };
         *self.per_party.entry(party(&task.caller)).or_default() += 1;
         self.expiring.insert((waiting.until, task.id));
@@ -261,7 +263,7 @@ impl Dispatcher {
                 Ok(of.into_iter().map(|(id, _)| (id, self.answer(id, &said, &by, now, effects))).collect())
             }
         };
-        effects.actions.push(Action::Tell(ticket, told));
+        effects.actions.push(Action::Reply(ticket, told));
     }
 
     fn undecidable(&self, of: &[(TaskId, Digest)]) -> Option<NotDecided> {
@@ -330,7 +332,7 @@ impl Dispatcher {
             }
             None => Err(NotDecided::NotWaiting(id)),
         };
-        effects.actions.push(Action::Tell(ticket, told));
+        effects.actions.push(Action::Reply(ticket, told));
     }
 
     /// Ends the questions that nobody answered in time.

@@ -53,6 +53,10 @@ enum Act {
     Pass {
         milliseconds: i64,
     },
+    /// The clock is set back, and time goes on.
+    SetClock {
+        ahead: i64,
+    },
     Drain,
     Interrupt,
     /// The executor is killed: between turns, or before the actions of `event` were carried out.
@@ -111,6 +115,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
         1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
         3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
+        1 => (0..3_000_i64).prop_map(|ahead| Act::SetClock { ahead }),
     ]
     .boxed();
     prop_oneof![
@@ -140,6 +145,9 @@ struct Model {
     coin: bool,
     /// Those that somebody on the page said yes to; the answer may have been lost in a crash.
     approved: BTreeSet<TaskId>,
+    ahead: SignedDuration,
+    /// The latest that the clock has shown: what waits in line stays there when it is set back.
+    shown: Timestamp,
     ends: BTreeMap<TaskId, End>,
     draining: bool,
 }
@@ -157,6 +165,8 @@ impl Model {
             happened: BTreeSet::new(),
             coin: false,
             approved: BTreeSet::new(),
+            ahead: SignedDuration::ZERO,
+            shown: Timestamp::MIN,
             ends: BTreeMap::new(),
             draining: false,
         }
@@ -202,6 +212,7 @@ impl Model {
                     let asking = Asking { why, reason: None, instance, wait };
                     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
+                task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
                 let definition = Arc::clone(&self.definitions[*tool]);
@@ -281,6 +292,11 @@ impl Model {
                 self.now += SignedDuration::from_millis(*milliseconds);
                 Event::Tick
             }
+            Act::SetClock { ahead } => {
+                self.shown = self.shown.max(self.now - self.ahead);
+                self.ahead = SignedDuration::from_millis(*ahead);
+                Event::ClockSet { ahead: self.ahead }
+            }
             Act::Drain => {
                 self.draining = true;
                 Event::Drain
@@ -322,6 +338,7 @@ impl Model {
                 Change::Grant { grant, .. } => {
                     assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
                 }
+                Change::Settle(..) | Change::Tell(..) => panic!("nobody settles or is told"),
                 Change::Move(step) => {
                     assert_eq!(
                         step.to.is_final(),
@@ -369,6 +386,9 @@ impl Model {
                         "an attempt is recorded before it is performed"
                     );
                     assert!(!self.running.iter().any(|(id, ..)| *id == task.id), "no task runs twice at once");
+                    self.shown = self.shown.max(self.now - self.ahead);
+                    let has_come = task.attempt > 1 || task.run_at.is_none_or(|at| at <= self.shown);
+                    assert!(has_come, "none starts before its time");
                     if task.effect == EffectClass::Once {
                         assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
                     }
@@ -388,7 +408,7 @@ impl Model {
                 Action::Interrupt(id, _) => {
                     assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
                 }
-                Action::Answer(..) | Action::Tell(..) => {}
+                Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) => {}
             }
         }
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);
@@ -417,6 +437,9 @@ impl Model {
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
         self.dispatcher.remember_grants(self.store.grants().expect("read"));
+        // The next executor knows only what the clock shows.
+        self.now -= std::mem::take(&mut self.ahead);
+        self.shown = self.now;
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {

@@ -100,8 +100,11 @@ pub(super) fn lost(task: &Task) -> ErrorBody {
     let times = if task.attempt > 1 { format!(" (attempt {})", task.attempt) } else { String::new() };
     let message =
         format!("the executor ended while `{}` was running{times}: it may or may not have taken effect", task.tool);
-    ErrorBody::new(Code::UnknownOutcome, message)
-        .hint("look whether it happened before you run it again: it is not repeated by itself")
+    ErrorBody::new(Code::UnknownOutcome, message).hint(format!(
+        "look whether it happened before you run it again: it is not repeated by itself; when you know, say so: \
+             agent-magic-tool resolve {} --happened (or --did-not)",
+        task.id
+    ))
 }
 
 /// Stands in for a definition that is no longer there; a task with it never starts.

@@ -26,7 +26,8 @@ pub(super) struct Turn {
     pub(super) interrupted: Vec<(TaskId, Why)>,
     pub(super) published: Vec<(TaskId, State)>,
     pub(super) answers: Vec<Answer>,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<Heard>,
+    pub(super) switched_off: Vec<SubtoolName>,
 }
 
 pub(super) fn limits(concurrency: u32) -> Limits {
@@ -67,6 +68,8 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         not_before: None,
         confirmation: None,
         end: None,
+        settlement: None,
+        run_at: None,
     }
 }
 
@@ -97,16 +100,17 @@ impl Bench {
         self.carry_out(effects)
     }
 
-    fn carry_out(&mut self, effects: Effects) -> Turn {
+    pub(super) fn carry_out(&mut self, effects: Effects) -> Turn {
         self.store.commit(&effects.changes).expect("every change fits what is stored");
         let mut turn = Turn::default();
         for action in effects.actions {
             match action {
                 Action::Publish(task) => turn.published.push((task.id, task.state)),
                 Action::Answer(_, answer) => turn.answers.push(*answer),
-                Action::Tell(_, told) => turn.told.push(told),
+                Action::Reply(_, told) => turn.told.push(told),
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, why) => turn.interrupted.push((id, why)),
+                Action::SwitchOff(off) => turn.switched_off.push(off.tool),
             }
         }
         turn

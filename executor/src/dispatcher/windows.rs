@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn sessions_that_are_gone_are_forgotten() {
         let mut windows = Windows::default();
-        let limit = RateLimit { calls: 1, per: Span::from_secs(1) };
+        let limit = RateLimit { calls: 1, per: Span::from_secs(1), auto_disable: false };
         let tool = "t".parse().expect("a name");
         for second in 0..5_000 {
             let caller = Caller { uid: 1, session: Some(second.to_string()), folder: None };

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::settlement::Settlement;
 use crate::task::{ErrorBody, State, TaskId};
 
 /// The version of this format; another one is refused with a hint to upgrade.
@@ -27,7 +29,16 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
     Run(Run),
-    Cancel { id: TaskId },
+    Cancel {
+        id: TaskId,
+    },
+    /// Says whether a task that ended as unknown took effect.
+    Resolve {
+        id: TaskId,
+        happened: bool,
+        #[serde(default)]
+        note: Option<String>,
+    },
     Status,
 }
 
@@ -50,6 +61,9 @@ pub struct Run {
     /// What happens if a human must be asked and none is there.
     #[serde(default)]
     pub if_no_approver: IfNoApprover,
+    /// It is not to start before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +89,11 @@ pub enum Answer {
     Cancelling {
         id: TaskId,
         state: State,
+    },
+    /// To a resolve: what holds now.
+    Settled {
+        id: TaskId,
+        settlement: Settlement,
     },
     Status(Value),
 }

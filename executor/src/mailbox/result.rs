@@ -56,7 +56,19 @@ pub fn render(task: &Task, inline_bytes: usize, approver: Approver, name: impl F
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         file.insert("state".into(), task.state.as_str().into());
-        file.insert("message".into(), message(task.state, approver).into());
+        let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
+        match scheduled {
+            Some(at) => {
+                file.insert(
+                    "message".into(),
+                    format!("The tool execution is scheduled: it does not start before {at}.").into(),
+                );
+                file.insert("run_at".into(), at.to_string().into());
+            }
+            None => {
+                file.insert("message".into(), message(task.state, approver).into());
+            }
+        }
         file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
             file.insert("confirmation".into(), waiting(asked, approver));
@@ -105,6 +117,12 @@ pub fn render(task: &Task, inline_bytes: usize, approver: Approver, name: impl F
     meta.insert("attempts".into(), task.attempt.into());
     if let Some(decision) = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref()) {
         meta.insert("confirmation".into(), decided(decision, task));
+    }
+    if let Some(at) = task.run_at {
+        meta.insert("run_at".into(), at.to_string().into());
+    }
+    if let Some(settlement) = &task.settlement {
+        meta.insert("settled".into(), serde_json::to_value(settlement).expect("a settlement is plain JSON"));
     }
     file.insert("_meta".into(), Value::Object(meta));
     ResultFile { text: text(file), beside }

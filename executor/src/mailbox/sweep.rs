@@ -1,5 +1,6 @@
 //! Sweeping: what nobody needs any more goes, what is not ours is named and left alone.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -53,6 +54,21 @@ impl Mailbox {
         ids.sort();
         ids.dedup();
         Ok(ids)
+    }
+
+    /// How many bytes lie here about each task, and when the last of them was written.
+    pub fn sizes(&self) -> io::Result<HashMap<TaskId, (u64, SystemTime)>> {
+        let mut sizes = HashMap::new();
+        for entry in fs::read_dir(self.results())? {
+            let entry = entry?;
+            let Some(id) = result_id(&entry.file_name()) else { continue };
+            // One that was replaced or removed just now is met again the next time.
+            let Ok(found) = entry.metadata() else { continue };
+            let (bytes, at) = sizes.entry(id).or_insert((0, SystemTime::UNIX_EPOCH));
+            *bytes += found.len();
+            *at = found.modified()?.max(*at);
+        }
+        Ok(sizes)
     }
 
     /// What lies in the inbox or among the results and is not ours, with what is wrong with it.

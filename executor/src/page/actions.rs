@@ -166,6 +166,9 @@ fn not_decided(page: &Page, why: NotDecided) -> Response {
     let (code, message, id) = match why {
         NotDecided::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
         NotDecided::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
+        NotDecided::Refused(error) => {
+            return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
+        }
     };
     // One that still waits, as something else, has no decision to tell of.
     let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == "already_decided");
@@ -328,8 +331,32 @@ pub(super) async fn cancel(State(page): OfPage, Extension(visitor): Spoken, body
     };
     match page.say(Word::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
         None => Err(gone()),
-        Some(Ok(states)) if !states.is_empty() => Ok(Json(json!({"id": id, "state": states[0].1})).into_response()),
-        Some(_) => Err(not_decided(&page, NotDecided::NotWaiting(id))),
+        Some(Ok(states)) => {
+            Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
+        }
+        Some(Err(_)) => Err(not_decided(&page, NotDecided::NotWaiting(id))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settled {
+    id: TaskId,
+    happened: bool,
+    #[serde(default)]
+    note: Option<String>,
+}
+
+/// What had happened to a task whose end was lost.
+pub(super) async fn settle(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+    let Settled { id, happened, note: said } = read(&body)?;
+    let Ok(Some(task)) = page.read(|records| records.task(id)) else {
+        return Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such task"));
+    };
+    match page.say(Word::Settle { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
+        None => Err(gone()),
+        Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
+        Some(Err(why)) => Err(not_decided(&page, why)),
     }
 }
 

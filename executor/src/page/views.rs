@@ -31,6 +31,8 @@ const MOST_ROWS: u32 = 50;
 /// How much of an input stands in a row.
 const SUMMARY: usize = 160;
 
+/// What the record says of it, in the words of the task's own page.
+const SETTLED: &str = "settled";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The parts of the page's script.
@@ -238,7 +240,13 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
         json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by), "at": at, "ago": ago,
             "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|asked| asked.digest)})
     });
-    let meta: Vec<_> = task.end.iter().flat_map(|end| &end.meta).map(|(name, value)| (name, plain(value))).collect();
+    let mut meta: Vec<_> =
+        task.end.iter().flat_map(|end| &end.meta).map(|(name, value)| (name.as_str(), plain(value))).collect();
+    if let Some(settlement) = &task.settlement {
+        let what = if settlement.happened { "it happened" } else { "it did not happen" };
+        let note = settlement.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+        meta.push((SETTLED, format!("{what}{note}")));
+    }
     let description = subtool.map(|subtool| subtool.definition.description.as_str());
     let view = json!({
         "page": page.frame(task.tool.as_str(), "history")?,
@@ -250,7 +258,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
             "input_asked": asked_input.map(|input| fields(same, input, None)),
         },
         "story": story(&page, &task, now)?, "confirmation": told, "result": result, "error": error, "meta": meta,
-        "can_stop": !task.state.is_final(), "can_settle": false,
+        "can_stop": !task.state.is_final(), "can_settle": task.state == TaskState::Unknown && task.settlement.is_none(),
     });
     Ok(page.show("task.html", &view))
 }

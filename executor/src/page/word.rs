@@ -4,8 +4,8 @@ use tokio::sync::oneshot;
 
 use crate::confirmation::Digest;
 use crate::confirmation::grant::{Grant, GrantId};
-use crate::dispatcher::{Said, Told};
-use crate::task::{State, TaskId};
+use crate::dispatcher::{Heard, Said};
+use crate::task::{State, Task, TaskId};
 
 /// Something that a human wants done.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Spoken {
     /// The session of the page.
     pub by: String,
     /// Dropped without an answer, nothing was done.
-    pub reply: oneshot::Sender<Told>,
+    pub reply: oneshot::Sender<Heard>,
 }
 
 #[derive(Debug)]
@@ -30,6 +30,12 @@ pub enum Word {
     Cancel {
         task: TaskId,
         uid: u32,
+    },
+    /// What had happened to a task that ended as unknown; it comes as the record has it.
+    Settle {
+        task: Box<Task>,
+        happened: bool,
+        note: Option<String>,
     },
     /// Definitions may have changed.
     Refresh,

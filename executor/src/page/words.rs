@@ -101,6 +101,7 @@ pub(super) fn step_words(step: Step, attempt: u32, was_asked: bool) -> String {
         Step::Cancel => "Cancelled".to_owned(),
         Step::TimeOut => "Timed out".to_owned(),
         Step::Lose => "Its end was lost".to_owned(),
+        Step::Settle => "Somebody said what had happened".to_owned(),
     }
 }
 

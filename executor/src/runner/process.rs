@@ -8,14 +8,16 @@
 //! reads what it left.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
 
 use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::secret::{InvalidReference, SecretName};
+use crate::secret::{InvalidReference, SecretName, Secrets};
 use crate::template;
 use argument::{Argument, Options};
+use group::Ended;
 use invocation::Invocation;
 
 mod argument;
@@ -125,6 +127,26 @@ impl Runner for Process {
             .map_err(|error| invocation.cannot_start(&error))?;
         outcome::Reading { process: self, program: &program, known: &equipment.secrets, given: &prepared.secrets }
             .outcome(&ended)
+    }
+}
+
+/// Runs a program that a human configured, with `stdin`, and with nothing of our environment but what
+/// every program is given. An error says how it failed.
+pub(crate) async fn run_configured(
+    argv: &[String],
+    stdin: &str,
+    secrets: &Secrets,
+    cancel: &CancellationToken,
+) -> Result<(), String> {
+    let invocation = Invocation::configured(argv, stdin);
+    let mut prepared = invocation.prepare(secrets).await.map_err(|failure| failure.message)?;
+    prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = group::run(prepared.command, prepared.stdin, MAX_BYTES, cancel).await;
+    match ended.map_err(|error| invocation.cannot_start(&error).message)? {
+        Ended { stopped: Some(_), .. } => Err(format!("`{}` was stopped", invocation.name())),
+        Ended { status: Some(status), .. } if status.success() => Ok(()),
+        Ended { status: Some(status), .. } => Err(format!("`{}` ended with {status}", invocation.name())),
+        Ended { status: None, .. } => Err(format!("nobody knows how `{}` ended", invocation.name())),
     }
 }
 

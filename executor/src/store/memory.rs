@@ -4,19 +4,24 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{Change, Recorded, Store, StoreError};
+use super::outbox::{Delivery, Outbox, Telling, Undelivered};
+use super::{Change, Ended, Recorded, Store, StoreError};
 use crate::confirmation::grant::{Grant, GrantId};
-use crate::task::{Task, TaskId};
+use crate::retention::Kept;
+use crate::task::{State, Step, Task, TaskId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<Recorded>)>,
     grants: BTreeMap<GrantId, Grant>,
+    /// By hook and task; true for what was given up.
+    deliveries: BTreeMap<(String, TaskId), (Delivery, bool)>,
 }
 
 impl Store for MemoryStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let (mut tasks, mut grants) = (self.tasks.clone(), self.grants.clone());
+        let (mut tasks, mut grants, mut deliveries) =
+            (self.tasks.clone(), self.grants.clone(), self.deliveries.clone());
         for change in changes {
             match change {
                 Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Known(task.id)),
@@ -50,9 +55,29 @@ impl Store for MemoryStore {
                     }
                     grants.insert(grant.id, (**grant).clone());
                 }
+                Change::Tell(delivery, telling) => {
+                    let key = (delivery.hook.clone(), delivery.task);
+                    match telling {
+                        Telling::Owed => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
+                        Telling::Acknowledged => drop(deliveries.remove(&key)),
+                        Telling::Later | Telling::GivenUp => {
+                            if let Some(known) = deliveries.get_mut(&key) {
+                                *known = ((**delivery).clone(), *telling == Telling::GivenUp);
+                            }
+                        }
+                    }
+                }
+                Change::Settle(id, settlement) => {
+                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Settled(*id)) };
+                    if task.state != State::Unknown || task.settlement.is_some() {
+                        return Err(StoreError::Settled(*id));
+                    }
+                    task.settlement = Some((**settlement).clone());
+                    story.push(Recorded { at: settlement.at, step: Step::Settle, attempt: task.attempt });
+                }
             }
         }
-        (self.tasks, self.grants) = (tasks, grants);
+        (self.tasks, self.grants, self.deliveries) = (tasks, grants, deliveries);
         Ok(())
     }
 
@@ -69,9 +94,29 @@ impl Store for MemoryStore {
         Ok(self.tasks.values().map(|(task, _)| task).find(matches).cloned())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
-        let ended = |task: &&Task| task.end.as_ref().is_some_and(|end| end.at >= since);
-        Ok(self.tasks.values().map(|(task, _)| task).filter(ended).cloned().collect())
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+        let ended = self.tasks.values().filter_map(|(task, _)| Some((task.end.as_ref()?.at, task)));
+        let is_settled = |task: &Task| task.settlement.as_ref().is_some_and(|settlement| settlement.at >= since);
+        let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_settled(task)).collect();
+        ended.sort_by_key(|(at, _)| *at);
+        let few = |(_, task): (_, &Task)| Ended {
+            id: task.id,
+            tool: task.tool.clone(),
+            caller: task.caller.clone(),
+            created_at: task.created_at,
+            state: task.state,
+            is_settled: task.settlement.is_some(),
+        };
+        Ok(ended.into_iter().map(few).collect())
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        let kept = |task: &Task| {
+            let end = task.end.as_ref()?;
+            let text = serde_json::json!([task.input, end]).to_string();
+            Some(Kept { id: task.id, ended_at: end.at, bytes: text.len() as u64 })
+        };
+        Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
@@ -82,15 +127,61 @@ impl Store for MemoryStore {
         Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, story)| story.clone()))
     }
 
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
-        let old: Vec<_> = self
-            .tasks
-            .values()
-            .filter(|(task, _)| task.end.as_ref().is_some_and(|end| end.at < before))
-            .map(|(task, _)| task.id)
-            .collect();
-        self.tasks.retain(|id, _| !old.contains(id));
-        Ok(old)
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
+        self.tasks.retain(|id, (task, _)| !(ids.contains(id) && task.state.is_final()));
+        Ok(())
+    }
+}
+
+impl Outbox for MemoryStore {
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError> {
+        let mut due: Vec<_> = self.waiting(hook).filter(|delivery| delivery.next_at <= now).cloned().collect();
+        due.sort_by_key(|delivery| delivery.next_at);
+        due.truncate(most);
+        Ok(due)
+    }
+
+    fn next_due(&self, hook: &str, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.waiting(hook).map(|delivery| delivery.next_at).filter(|at| *at > now).min())
+    }
+
+    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError> {
+        let mut hooks: BTreeMap<&str, Undelivered> = BTreeMap::new();
+        for (delivery, is_given_up) in self.deliveries.values() {
+            let hook = hooks.entry(&delivery.hook).or_insert_with(|| Undelivered {
+                hook: delivery.hook.clone(),
+                waiting: 0,
+                failing: 0,
+                given_up: 0,
+                oldest: delivery.created_at,
+                reason: None,
+            });
+            hook.waiting += u64::from(!is_given_up);
+            hook.failing += u64::from(!is_given_up && delivery.attempts > 0);
+            hook.given_up += u64::from(*is_given_up);
+            hook.oldest = hook.oldest.min(delivery.created_at);
+            hook.reason = hook.reason.take().max(delivery.reason.clone());
+        }
+        Ok(hooks.into_values().collect())
+    }
+
+    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
+        self.deliveries.values_mut().for_each(|(delivery, _)| delivery.next_at = delivery.next_at.min(latest));
+        Ok(())
+    }
+
+    fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError> {
+        self.deliveries.retain(|(hook, _), (delivery, is_given_up)| {
+            delivery.created_at >= before || !*is_given_up && hooks.contains(&hook.as_str())
+        });
+        Ok(())
+    }
+}
+
+impl MemoryStore {
+    fn waiting(&self, hook: &str) -> impl Iterator<Item = &Delivery> {
+        let is_waiting = move |(delivery, is_given_up): &&(Delivery, bool)| delivery.hook == hook && !is_given_up;
+        self.deliveries.values().filter(is_waiting).map(|(delivery, _)| delivery)
     }
 }
 

@@ -7,6 +7,8 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
@@ -15,19 +17,29 @@ use serde::de::DeserializeOwned;
 
 use damage::Damage;
 
-use super::{Answered, Change, Move, Recorded, Store, StoreError};
+use super::{Answered, Change, Ended, Move, Recorded, Store, StoreError};
 use crate::confirmation::grant::Grant;
 use crate::fault;
-use crate::task::{Task, TaskId};
+use crate::retention::Kept;
+use crate::settlement::Settlement;
+use crate::task::{State, Step, Task, TaskId};
 
 mod damage;
+mod outbox;
 pub mod records;
 
-/// What brings a store from each schema to the next.
-const MIGRATIONS: [&str; 2] = [include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
+pub use outbox::undelivered;
 
-/// The schema that this version writes; kept in the file's `user_version`.
-const SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// What makes each schema out of the one before, the first out of nothing. Each sets `user_version` to
+/// its place in this list, counted from 1, in the same transaction.
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../../migrations/1.sql"),
+    include_str!("../../migrations/2.sql"),
+    include_str!("../../migrations/3.sql"),
+];
+
+/// How long somebody else may write, who only looks after it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Brings the log into the file, and leaves it empty.
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -61,12 +73,10 @@ impl SqliteStore {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(PATIENCE)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found > SCHEMA {
-            return Err(StoreError::Newer { found, known: SCHEMA });
-        }
-        for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
+        for migration in missing.ok_or(StoreError::Newer { found, known: MIGRATIONS.len() as u64 })? {
             connection.execute_batch(migration)?;
         }
         if check {
@@ -85,10 +95,24 @@ impl SqliteStore {
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM tasks WHERE {condition}");
+        self.read(&sql, parameters, |row| task(columns(row)?))
+    }
+
+    /// What `of` makes of every row.
+    fn read<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        of: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let read = || {
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(parameters, columns)?;
-            rows.map(|row| task(row?)).collect()
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query(parameters)?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(of(row)?);
+            }
+            Ok(found)
         };
         Damage::of(&self.path).report(read())
     }
@@ -100,6 +124,8 @@ impl SqliteStore {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Move(step) => move_on(&transaction, step)?,
                 Change::Grant { grant, uses } => keep_grant(&transaction, grant, *uses)?,
+                Change::Settle(id, settlement) => settle(&transaction, *id, settlement)?,
+                Change::Tell(delivery, telling) => outbox::tell(&transaction, delivery, *telling)?,
             }
         }
         fault::point("commit", "inside");
@@ -135,8 +161,32 @@ impl Store for SqliteStore {
         Ok(self.tasks("uid = ?1 AND idempotency_key = ?2", params![uid, key])?.pop())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Task>, StoreError> {
-        self.tasks("finished_at >= ?1 ORDER BY finished_at", [since.as_microsecond()])
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+        let sql =
+            "SELECT id, tool, caller, created_at, state, EXISTS (SELECT 1 FROM settlements WHERE task = id) FROM tasks
+                   WHERE finished_at >= ?1 OR id IN (SELECT task FROM settlements WHERE at >= ?1)
+                   ORDER BY finished_at";
+        self.read(sql, [since.as_microsecond()], |row| {
+            let caller: String = row.get(2)?;
+            Ok(Ended {
+                id: name(row.get(0)?)?,
+                tool: name(row.get(1)?)?,
+                caller: word(&caller)?,
+                created_at: time(row.get(3)?)?,
+                state: row.get::<_, String>(4)?.parse().map_err(StoreError::Malformed)?,
+                is_settled: row.get(5)?,
+            })
+        })
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        // The lengths alone: of a long text not even its pages are read.
+        let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
+                   WHERE finished_at IS NOT NULL";
+        self.read(sql, [], |row| {
+            let bytes: i64 = row.get(2)?;
+            Ok(Kept { id: name(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
+        })
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
@@ -147,14 +197,16 @@ impl Store for SqliteStore {
         story(&self.connection, id)
     }
 
-    fn forget(&mut self, before: Timestamp) -> Result<Vec<TaskId>, StoreError> {
+    fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        let ids: Vec<String> = transaction
-            .prepare_cached("DELETE FROM tasks WHERE finished_at < ?1 RETURNING id")?
-            .query_map([before.as_microsecond()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        transaction.commit()?;
-        ids.into_iter().map(|id| id.parse().map_err(|_| StoreError::Malformed(id))).collect()
+        {
+            let mut statement =
+                transaction.prepare_cached("DELETE FROM tasks WHERE id = ?1 AND finished_at IS NOT NULL")?;
+            for id in ids {
+                statement.execute([id.to_string()])?;
+            }
+        }
+        Ok(transaction.commit()?)
     }
 }
 
@@ -162,8 +214,8 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
     let inserted = transaction
         .prepare_cached(
             "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
-                                state, confirmation, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0) ON CONFLICT DO NOTHING",
+                                state, confirmation, run_at, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             task.id.to_string(),
@@ -177,6 +229,7 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
             task.created_at.as_microsecond(),
             task.state.as_str(),
             task.confirmation.as_ref().map(json).transpose()?,
+            task.run_at.map(Timestamp::as_microsecond),
         ])?;
     if inserted == 1 { Ok(()) } else { Err(StoreError::Known(task.id)) }
 }
@@ -258,8 +311,27 @@ fn story(connection: &Connection, id: TaskId) -> Result<Vec<Recorded>, StoreErro
     .collect()
 }
 
+fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Settlement) -> Result<(), StoreError> {
+    let (name, at) = (id.to_string(), settlement.at.as_microsecond());
+    let settled = transaction
+        .prepare_cached(
+            "INSERT INTO settlements (task, at, settlement)
+             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![name, at, json(settlement)?, State::Unknown.as_str()])?;
+    if settled != 1 {
+        return Err(StoreError::Settled(id));
+    }
+    transaction
+        .prepare_cached(
+            "INSERT INTO steps (task, at, step, attempt) SELECT id, ?2, ?3, attempt FROM tasks WHERE id = ?1",
+        )?
+        .execute(params![name, at, json(&Step::Settle)?])?;
+    Ok(())
+}
+
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, confirmation, end";
+                       not_before, confirmation, end, (SELECT settlement FROM settlements WHERE task = id), run_at";
 
 type Columns = (
     String,
@@ -275,6 +347,8 @@ type Columns = (
     Option<i64>,
     Option<String>,
     Option<String>,
+    Option<String>,
+    Option<i64>,
 );
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
@@ -296,10 +370,12 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         later,
         confirmation,
         end,
+        said,
+        run_at,
     ) = columns;
     Ok(Task {
-        id: id.parse().map_err(|_| StoreError::Malformed(id))?,
-        tool: tool.parse().map_err(|_| StoreError::Malformed(tool))?,
+        id: name(id)?,
+        tool: name(tool)?,
         input: word(&input)?,
         definition_hash,
         effect: word(&effect)?,
@@ -311,6 +387,8 @@ fn task(columns: Columns) -> Result<Task, StoreError> {
         not_before: later.map(time).transpose()?,
         confirmation: confirmation.as_deref().map(word).transpose()?,
         end: end.as_deref().map(word).transpose()?,
+        settlement: said.as_deref().map(word).transpose()?,
+        run_at: run_at.map(time).transpose()?,
     })
 }
 
@@ -320,6 +398,10 @@ fn json(value: &impl Serialize) -> Result<String, StoreError> {
 
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Malformed(error.to_string()))
+}
+
+fn name<T: FromStr>(text: String) -> Result<T, StoreError> {
+    text.parse().map_err(|_| StoreError::Malformed(text))
 }
 
 fn time(microseconds: i64) -> Result<Timestamp, StoreError> {
@@ -353,6 +435,32 @@ mod tests {
             .and_then(|mut store| store.commit(&[Change::Accept(Box::new(task.clone()))]))
             .expect("committed");
         assert_eq!(SqliteStore::open(&path).and_then(|store| store.open_tasks()).expect("read"), [task]);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let connection = Connection::open(&path).expect("a file");
+        connection.execute_batch(MIGRATIONS[0]).expect("the first schema");
+        let accepted = super::super::contract::task(Some("k"));
+        connection
+            .execute(
+                "INSERT INTO tasks VALUES (?1, ?2, ?3, 'abc', '\"once\"', 1000, ?4, 'k', ?5, 'accepted', 0, NULL, NULL, NULL)",
+                params![
+                    accepted.id.to_string(),
+                    accepted.tool.as_str(),
+                    json(&accepted.input).expect("JSON"),
+                    json(&accepted.caller).expect("JSON"),
+                    accepted.created_at.as_microsecond(),
+                ],
+            )
+            .expect("a task");
+        drop(connection);
+        for _ in 0..2 {
+            let store = SqliteStore::open(&path).expect("it opens");
+            assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&accepted));
+        }
     }
 
     #[test]

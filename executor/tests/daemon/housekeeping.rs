@@ -3,8 +3,13 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use executor::task::TaskId;
-use serde_json::json;
+use executor::clock;
+use executor::store::sqlite::SqliteStore;
+use executor::store::{Change, Move, Store as _};
+use executor::subtool::EffectClass;
+use executor::task::{Caller, End, Outcome, State, Step, Task, TaskId};
+use jiff::SignedDuration;
+use serde_json::{Map, json};
 
 use crate::world::{World, eventually};
 
@@ -19,6 +24,66 @@ fn what_ended_long_ago_is_forgotten_with_all_its_files() {
     world.configure("keep = \"1ms\"");
     let _executor = world.serve();
     eventually("its files are removed", || world.files().is_empty().then_some(()));
+}
+
+/// Records a task that ended so long ago, with so many bytes of data.
+fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
+    let at = clock::now() - ago;
+    let end = End { at, outcome: Outcome::Data("x".repeat(bytes).into()), meta: Map::new() };
+    let task = Task {
+        id: TaskId::new(),
+        tool: "say".parse().expect("a name"),
+        input: Map::new(),
+        definition_hash: String::new(),
+        effect: EffectClass::Read,
+        caller: Caller { uid: 1, session: None, folder: None },
+        idempotency_key: None,
+        created_at: at,
+        state: State::Accepted,
+        attempt: 0,
+        not_before: None,
+        confirmation: None,
+        end: None,
+        settlement: None,
+        run_at: None,
+    };
+    let step = |step, (from, attempt), (to, attempt_after), end| {
+        let moved = Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, answered: None, end };
+        Change::Move(Box::new(moved))
+    };
+    let (queued, running) = ((State::Queued, 0), (State::Running, 1));
+    let moves = [
+        step(Step::Enqueue, (State::Accepted, 0), queued, None),
+        step(Step::Start, queued, running, None),
+        step(Step::Succeed, running, (State::Succeeded, 1), Some(end)),
+    ];
+    let id = task.id;
+    store.commit(&[&[Change::Accept(Box::new(task))][..], &moves].concat()).expect("recorded");
+    id
+}
+
+#[test]
+fn when_all_of_it_takes_too_much_the_oldest_go_but_none_that_just_ended() {
+    let world = World::new("keep_bytes = 50000");
+    let mut store = SqliteStore::open(&world.places.store()).expect("a record");
+    // Each takes its bytes twice: in the record and in its result file.
+    let ids = [3, 2, 1].map(|hours| ended(&mut store, SignedDuration::from_hours(hours), 10_000));
+    drop(store);
+    let remain = |ids: &[TaskId]| {
+        let left: Vec<_> = ids.iter().map(|id| format!("results/result-{id}.json")).collect();
+        eventually("the others are removed", || (world.files() == left).then_some(()));
+        let store = SqliteStore::open(&world.places.store()).expect("a record");
+        let recorded: Vec<_> = store.kept().expect("read").iter().map(|kept| kept.id).collect();
+        assert_eq!(recorded, ids);
+    };
+    let executor = world.serve();
+    remain(&ids[1..]);
+    executor.stop();
+    let mut store = SqliteStore::open(&world.places.store()).expect("a record");
+    let young = ended(&mut store, SignedDuration::from_mins(1), 60_000);
+    drop(store);
+    let _executor = world.serve();
+    remain(&[young]);
 }
 
 #[test]

@@ -90,6 +90,10 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
                 assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {ran}");
                 assert!(ran.stderr.contains("damaged") || ran.stderr.contains("newer version"), "{case}: {ran}");
                 if ran.stderr.contains("damaged") {
+                    assert!(
+                        ran.error()["hint"].as_str().is_some_and(|hint| hint.contains(".recover")),
+                        "{case}: {ran}"
+                    );
                     let entries = fs::read_dir(record.parent().expect("a folder")).expect("a folder").flatten();
                     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
                     assert!(names.any(|name| name.contains(".corrupt-")), "{case}: a copy is kept");

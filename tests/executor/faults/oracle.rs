@@ -245,7 +245,8 @@ impl Oracle {
         assert_eq!(store.open_tasks().expect("read"), [], "**B**: nothing stays open");
         let mut ends = BTreeMap::new();
         let mut known = BTreeSet::new();
-        for task in store.ended_since(Timestamp::UNIX_EPOCH).expect("read") {
+        for ended in store.ended_since(Timestamp::UNIX_EPOCH).expect("read") {
+            let task = store.task(ended.id).expect("read").expect("it ended");
             let id = task.id.to_string();
             let name = task.input["name"].as_str().expect("a name").to_owned();
             assert!(

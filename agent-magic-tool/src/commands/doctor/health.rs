@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use executor::duration::Span;
 use executor::mailbox::Mailbox;
 use executor::places::Places;
+use executor::switch::{Off, Switches};
 use serde_json::{Value, json};
 
 use super::Check;
@@ -96,6 +97,24 @@ pub(super) fn modes(places: &Places) -> Check {
     let found = open.iter().map(|folder| format!("`{}`", folder.display())).collect();
     let message = format!("others may enter {} of our folders", open.len());
     Check { found, ..Check::bad(NAME, message, "agent-magic-tool doctor --repair") }
+}
+
+/// What a session may not call any more: that is told, and is no fault of the installation.
+pub(super) fn switches(places: &Places) -> Check {
+    const NAME: &str = "switches";
+    match Switches::below(&places.executor()).all() {
+        Ok(off) if off.is_empty() => Check::good(NAME, "no subtool is off"),
+        Ok(off) => {
+            let line = |off: &Off| match &off.session {
+                Some(session) => format!("`{}` for the session `{session}`, since {}", off.tool, off.since),
+                None => format!("`{}` for callers without a session, since {}", off.tool, off.since),
+            };
+            let message = format!("{} are off for a session that called them too often", off.len());
+            let hint = Some("agent-magic-tool executor switch-on NAME".to_owned());
+            Check { hint, found: off.iter().map(line).collect(), ..Check::good(NAME, message) }
+        }
+        Err(error) => Check::bad(NAME, format!("what is off cannot be read: {error}"), "look at its owner and mode"),
+    }
 }
 
 /// The plain files of a folder; none if it cannot be read, which other checks tell.

@@ -126,6 +126,14 @@ impl Clients {
         Err(too_many_redirects(&url))
     }
 
+    /// Posts to an address that a human configured, which may be on this machine. What is answered is
+    /// not read, but for its status; a redirect is not followed.
+    pub async fn post(&self, url: &Url, headers: HeaderMap, body: String) -> Result<StatusCode, Failure> {
+        let request = self.pick(url, false).await?.post(url.clone()).headers(headers).body(body);
+        let response = request.send().await.map_err(|error| not_sent_or_lost(&error, url))?;
+        Ok(response.status())
+    }
+
     /// The client that may reach `url`; `guarded` if its host is the input's choice.
     pub(super) async fn pick(&self, url: &Url, guarded: bool) -> Result<&Client, Failure> {
         if guarded {

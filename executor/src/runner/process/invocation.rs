@@ -83,6 +83,11 @@ impl Invocation {
         Ok(Self { argv, folder, env, stdin })
     }
 
+    /// A program that a human configured, which is no template and has no folder of a caller.
+    pub(super) fn configured(argv: &[String], stdin: &str) -> Self {
+        Self { argv: argv.to_owned(), folder: PathBuf::from("/"), env: Vec::new(), stdin: Some(stdin.to_owned()) }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.argv[0]
     }

@@ -1,0 +1,40 @@
+//! Whether hooks were told what they are owed. Only looks.
+
+use executor::config::Config;
+use executor::log::chain;
+use executor::places::Places;
+use executor::store::outbox::Undelivered;
+use executor::store::sqlite;
+
+use super::Check;
+
+pub(super) fn told(config: &Config, places: &Places) -> Check {
+    const NAME: &str = "hooks";
+    let configured = match config.hooks.len() {
+        0 => "none configured".to_owned(),
+        count => format!("{count} configured"),
+    };
+    let undelivered = match sqlite::undelivered(&places.store()) {
+        Ok(undelivered) => undelivered,
+        Err(error) => return Check::bad(NAME, chain(&error), "agent-magic-tool executor start"),
+    };
+    if undelivered.is_empty() {
+        return Check::good(NAME, format!("{configured}, nothing waits to be told"));
+    }
+    let sum = |count: fn(&Undelivered) -> u64| undelivered.iter().map(count).sum::<u64>();
+    let (waiting, failing, given_up) = (sum(|hook| hook.waiting), sum(|hook| hook.failing), sum(|hook| hook.given_up));
+    let message = format!("{configured}; {waiting} ends wait to be told, {given_up} were given up");
+    let found = undelivered.iter().map(|hook| line(hook, config)).collect();
+    if failing == 0 && given_up == 0 {
+        return Check { found, ..Check::good(NAME, message) };
+    }
+    let hint = "look at the receiver; what waits is tried again by itself, while an executor runs";
+    Check { found, ..Check::bad(NAME, message, hint) }
+}
+
+fn line(hook: &Undelivered, config: &Config) -> String {
+    let Undelivered { hook: name, waiting, failing, given_up, oldest, reason } = hook;
+    let gone = if config.hooks.contains_key(name) { "" } else { " (it is not configured any more)" };
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("`{name}`{gone}: {waiting} wait since {oldest}, {failing} of them failed, {given_up} were given up{reason}")
+}

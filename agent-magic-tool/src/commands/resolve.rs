@@ -1,0 +1,43 @@
+//! `resolve`: says what had happened to a task that ended as `unknown`.
+
+use executor::code::Exit;
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::handover::{self, Reply};
+use crate::result;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The task: its id, or the path of its result file
+    #[arg(value_name = "ID|FILE")]
+    task: String,
+    /// It took effect
+    #[arg(long, required_unless_present = "did_not", conflicts_with = "did_not")]
+    happened: bool,
+    /// It did not take effect
+    #[arg(long)]
+    did_not: bool,
+    /// How that was found out, for whoever reads the result
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let id = result::task_of(&args.task, &mailbox)?;
+    let ask = Ask::Resolve { id, happened: args.happened, note: args.note };
+    match handover::ask(&context.places, &mailbox, ask)? {
+        Reply::Answer(Answer::Settled { id, settlement }) => {
+            context.output.json(&json!({"id": id, "settled": settlement, "result_file": mailbox.result_file(id)}))?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => {
+            Err(Error::internal("the executor answered a resolve with something else"))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Hooks as a human writes them: one receiver, and what it is to be told of.
+
+use std::fmt;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Deserializer, de};
+use url::Url;
+
+use crate::duration::Span;
+use crate::secret::SecretName;
+use crate::task::State;
+
+/// One hook.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Hook {
+    pub receiver: Receiver,
+    /// Absent: of all; and so with the next two.
+    pub tools: Option<Matches>,
+    pub sessions: Option<Matches>,
+    pub states: Option<Vec<State>>,
+    /// How long one attempt may take.
+    pub timeout: Span,
+    /// The first pause after a failure.
+    pub backoff: Span,
+    /// How old an end may be that is still told.
+    pub give_up: Span,
+}
+
+#[derive(Clone)]
+pub enum Receiver {
+    /// A program and its arguments.
+    Command(Vec<String>),
+    Webhook {
+        url: Url,
+        secret: SecretName,
+    },
+}
+
+/// Without a URL's path, which may be as good as a key.
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(argv) => f.debug_tuple("Command").field(&argv.first()).finish(),
+            Self::Webhook { url, .. } => f.debug_tuple("Webhook").field(&url.host_str()).finish(),
+        }
+    }
+}
+
+/// Names, or globs of them.
+#[derive(Debug, Clone)]
+pub struct Matches(GlobSet);
+
+impl Matches {
+    pub fn any(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Matches {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut set = GlobSetBuilder::new();
+        for glob in Vec::<String>::deserialize(deserializer)? {
+            set.add(Glob::new(&glob).map_err(de::Error::custom)?);
+        }
+        set.build().map(Self).map_err(de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    command: Option<Vec<String>>,
+    url: Option<String>,
+    secret: Option<SecretName>,
+    tools: Option<Matches>,
+    sessions: Option<Matches>,
+    states: Option<Vec<State>>,
+    #[serde(default = "timeout")]
+    timeout: Span,
+    #[serde(default = "backoff")]
+    backoff: Span,
+    #[serde(default = "give_up")]
+    give_up: Span,
+}
+
+fn timeout() -> Span {
+    Span::from_secs(30)
+}
+
+fn backoff() -> Span {
+    Span::from_secs(1)
+}
+
+fn give_up() -> Span {
+    Span::from_secs(72 * 60 * 60)
+}
+
+impl TryFrom<Written> for Hook {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written { command, url, secret, tools, sessions, states, timeout, backoff, give_up } = written;
+        let receiver = match (command, url, secret) {
+            (Some(argv), None, None) if argv.is_empty() => return Err("`command` is empty".to_owned()),
+            (Some(argv), None, None) => Receiver::Command(argv),
+            (None, Some(url), Some(secret)) => {
+                let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+                // Without its text, which may be as good as a key.
+                Receiver::Webhook { url: url.ok_or("`url` is no http or https address")?, secret }
+            }
+            (None, Some(_), None) => return Err("a `url` needs a `secret` to be signed with".to_owned()),
+            (Some(_), _, _) => return Err("a hook has a `command`, or a `url` with its `secret`, not both".to_owned()),
+            (None, None, _) => return Err("a hook needs a `command`, or a `url` with its `secret`".to_owned()),
+        };
+        if let Some(state) = states.iter().flatten().find(|state| !state.is_final()) {
+            return Err(format!("`{state}` is no end of a task"));
+        }
+        Ok(Self { receiver, tools, sessions, states, timeout, backoff, give_up })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_has_one_receiver_and_a_mistake_says_what_is_wrong() {
+        let read = |text: &str| toml::from_str::<Hook>(text).map_err(|error| error.message().to_owned());
+        assert!(read("command = [\"x\"]\nstates = [\"failed\"]").is_ok());
+        let hook = read("url = \"https://example.com/T0PSECRET\"\nsecret = \"secret:s\"").expect("a hook");
+        assert!(!format!("{hook:?}").contains("T0PSECRET"), "{hook:?}");
+        for (text, mistake) in [
+            ("", "needs a `command`"),
+            ("command = []", "is empty"),
+            ("command = [\"x\"]\nurl = \"http://a\"\nsecret = \"secret:s\"", "not both"),
+            ("url = \"http://a\"", "needs a `secret`"),
+            ("url = \"ftp://a\"\nsecret = \"secret:s\"", "no http or https"),
+            ("url = \"http://a\"\nsecret = \"whsec_x\"", "no reference to a secret"),
+            ("command = [\"x\"]\nstates = [\"running\"]", "`running` is no end"),
+            ("command = [\"x\"]\ntools = [\"a[\"]", "unclosed"),
+            ("command = [\"x\"]\ntool = [\"a\"]", "unknown field `tool`"),
+        ] {
+            let told = read(text).expect_err(text);
+            assert!(told.contains(mistake), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The outbox in the same SQLite file, so that what is owed is recorded with the end that it tells of.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
+
+use super::super::StoreError;
+use super::super::outbox::{Delivery, Outbox, Telling, Undelivered};
+use super::{SqliteStore, name, time};
+
+/// By hook, with any one reason.
+const UNDELIVERED: &str = "SELECT hook, sum(given_up = 0), sum(given_up = 0 AND attempts > 0), sum(given_up),
+                                  min(created_at), max(reason)
+                           FROM deliveries GROUP BY hook ORDER BY hook";
+
+pub(super) fn tell(transaction: &Transaction<'_>, delivery: &Delivery, telling: Telling) -> Result<(), StoreError> {
+    let Delivery { hook, task, event, created_at, attempts, next_at, reason } = delivery;
+    let (task, next_at) = (task.to_string(), next_at.as_microsecond());
+    match telling {
+        Telling::Owed => transaction
+            .prepare_cached(
+                "INSERT INTO deliveries (hook, task, event, created_at, attempts, next_at, reason, given_up)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![hook, task, event, created_at.as_microsecond(), attempts, next_at, reason])?,
+        Telling::Acknowledged => transaction
+            .prepare_cached("DELETE FROM deliveries WHERE hook = ?1 AND task = ?2")?
+            .execute([hook, &task])?,
+        Telling::Later | Telling::GivenUp => transaction
+            .prepare_cached(
+                "UPDATE deliveries SET attempts = ?3, next_at = ?4, reason = ?5, given_up = ?6
+                 WHERE hook = ?1 AND task = ?2",
+            )?
+            .execute(params![hook, task, attempts, next_at, reason, telling == Telling::GivenUp])?,
+    };
+    Ok(())
+}
+
+impl Outbox for SqliteStore {
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "SELECT task, event, created_at, attempts, next_at, reason FROM deliveries
+                   WHERE hook = ?1 AND given_up = 0 AND next_at <= ?2 ORDER BY next_at LIMIT ?3";
+        self.read(sql, params![hook, now.as_microsecond(), i64::try_from(most).unwrap_or(i64::MAX)], |row| {
+            Ok(Delivery {
+                hook: hook.to_owned(),
+                task: name(row.get(0)?)?,
+                event: row.get(1)?,
+                created_at: time(row.get(2)?)?,
+                attempts: row.get(3)?,
+                next_at: time(row.get(4)?)?,
+                reason: row.get(5)?,
+            })
+        })
+    }
+
+    fn next_due(&self, hook: &str, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT next_at FROM deliveries WHERE hook = ?1 AND given_up = 0 AND next_at > ?2
+                   ORDER BY next_at LIMIT 1";
+        Ok(self.read(sql, params![hook, now.as_microsecond()], |row| time(row.get(0)?))?.pop())
+    }
+
+    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError> {
+        self.read(UNDELIVERED, [], one_hook)
+    }
+
+    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
+        let sql = "UPDATE deliveries SET next_at = ?1 WHERE next_at > ?1";
+        Ok(self.connection.execute(sql, [latest.as_microsecond()]).map(drop)?)
+    }
+
+    fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError> {
+        let hooks = serde_json::to_string(hooks).map_err(|error| StoreError::Malformed(error.to_string()))?;
+        let sql = "DELETE FROM deliveries
+                   WHERE created_at < ?1 AND (given_up OR hook NOT IN (SELECT value FROM json_each(?2)))";
+        Ok(self.connection.execute(sql, params![before.as_microsecond(), hooks]).map(drop)?)
+    }
+}
+
+fn one_hook(row: &Row<'_>) -> Result<Undelivered, StoreError> {
+    let count = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
+    Ok(Undelivered {
+        hook: row.get(0)?,
+        waiting: count(1)?,
+        failing: count(2)?,
+        given_up: count(3)?,
+        oldest: time(row.get(4)?)?,
+        reason: row.get(5)?,
+    })
+}
+
+/// What the record at `path` says was not told, by hook; for the doctor. Changes nothing, whoever has
+/// the record open.
+pub fn undelivered(path: &Path) -> Result<Vec<Undelivered>, StoreError> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(super::PATIENCE)?;
+    let is_there = "SELECT count(*) FROM sqlite_master WHERE name = 'deliveries'";
+    if connection.query_row(is_there, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(Vec::new());
+    }
+    let mut statement = connection.prepare(UNDELIVERED)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(one_hook(row)?);
+    }
+    Ok(found)
+}
