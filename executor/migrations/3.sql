@@ -4,6 +4,10 @@ BEGIN;
 -- When it is to start, if it was asked for ahead of its time.
 ALTER TABLE tasks ADD COLUMN run_at INTEGER;
 
+-- With their sizes, so that whoever adds them up reads no text. The expression is that of the query.
+DROP INDEX ended_tasks;
+CREATE INDEX ended_tasks ON tasks (finished_at, octet_length(input) + octet_length(end)) WHERE finished_at IS NOT NULL;
+
 -- What was said of tasks that ended as unknown: once for each, and never changed.
 CREATE TABLE settlements (
     task       TEXT PRIMARY KEY REFERENCES tasks (id) ON DELETE CASCADE,

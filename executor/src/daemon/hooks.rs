@@ -46,7 +46,12 @@ struct Line {
 impl Teller {
     pub(super) fn new(hooks: Hooks, store: &mut dyn Store) -> Result<Self, StoreError> {
         let now = clock::now();
-        store.hasten(now.saturating_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX))?;
+        match store.hasten(now.saturating_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)) {
+            Err(error) if error.is_want_of_room() => {
+                tracing::warn!(%error, "what hooks are owed was not looked through");
+            }
+            done => done?,
+        }
         let line = |hook: &str| Line { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
         let lines = hooks.names().map(line).collect();
         Ok(Self { hooks: Arc::new(hooks), lines })

@@ -1,5 +1,7 @@
 //! Housekeeping: what is too old goes, and what callers should find is there.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -65,8 +67,13 @@ impl Daemon {
     fn kept(&self) -> Result<Vec<Kept>, DaemonError> {
         let mut kept = self.store.kept()?;
         let mut results = self.mailbox.sizes()?;
+        let mut data = HashMap::new();
+        for entry in fs::read_dir(&self.data_folder)? {
+            let entry = entry?;
+            data.insert(entry.file_name(), entry.metadata().map_or(0, |found| found.len()));
+        }
         for task in &mut kept {
-            let data = fs::metadata(self.data_folder.join(task.id.to_string())).map_or(0, |found| found.len());
+            let data = data.get(OsStr::new(&task.id.to_string())).copied().unwrap_or(0);
             let (beside, _) = results.remove(&task.id).unwrap_or((0, SystemTime::UNIX_EPOCH));
             task.bytes = task.bytes.saturating_add(beside).saturating_add(data);
         }

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
 use super::super::StoreError;
 use super::super::outbox::{Delivery, Outbox, Telling, Undelivered};
+use super::damage::Damage;
 use super::{SqliteStore, name, time};
 
 /// By hook, with any one reason.
@@ -66,14 +67,16 @@ impl Outbox for SqliteStore {
 
     fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
         let sql = "UPDATE deliveries SET next_at = ?1 WHERE next_at > ?1";
-        Ok(self.connection.execute(sql, [latest.as_microsecond()]).map(drop)?)
+        let changed = self.connection.execute(sql, [latest.as_microsecond()]);
+        Damage::of(&self.path).report(changed.map(drop).map_err(Into::into))
     }
 
     fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError> {
         let hooks = serde_json::to_string(hooks).map_err(|error| StoreError::Malformed(error.to_string()))?;
         let sql = "DELETE FROM deliveries
                    WHERE created_at < ?1 AND (given_up OR hook NOT IN (SELECT value FROM json_each(?2)))";
-        Ok(self.connection.execute(sql, params![before.as_microsecond(), hooks]).map(drop)?)
+        let removed = self.connection.execute(sql, params![before.as_microsecond(), hooks]);
+        Damage::of(&self.path).report(removed.map(drop).map_err(Into::into))
     }
 }
 
