@@ -7,3 +7,4 @@ mod handover;
 mod load;
 mod recovery;
 mod sandbox;
+mod telemetry;

@@ -36,7 +36,8 @@ use crate::places::Places;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
-use crate::task::{Outcome, Task, TaskId};
+use crate::task::{Outcome, Step, Task, TaskId};
+use crate::telemetry::Telemetry;
 
 mod commit;
 mod program;
@@ -109,6 +110,7 @@ struct Daemon {
     store: Box<dyn Store>,
     backlog: Backlog,
     publisher: Publisher,
+    telemetry: Option<Telemetry>,
     clock: Steady,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
@@ -158,21 +160,27 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
     let limits = Limits::of(&config.executor);
+    let inline_bytes = config.executor.inline_bytes;
+    let desk = Desk::new(config.clone(), sources);
+    let equipment = Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config });
+    let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
+    let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {
         identity,
-        desk: Desk::new(config.clone(), sources),
+        desk,
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
         clock: Steady::new(),
-        publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes),
-        equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
+        publisher: Publisher::new(mailbox.clone(), inline_bytes),
+        telemetry,
+        equipment,
         data_folder: data_folder.into(),
         keep,
         running: HashMap::new(),
         runtime,
-        tracker: TaskTracker::new(),
-        ended: CancellationToken::new(),
+        tracker,
+        ended,
         wake,
         mailbox,
         presence,
@@ -209,6 +217,9 @@ impl Daemon {
         });
         if let Err(error) = &outcome {
             tracing::error!(error = chain(error), "the executor cannot go on");
+        }
+        if let Some(telemetry) = self.telemetry.take() {
+            telemetry.finish(&self.runtime);
         }
         self.ended.cancel();
         self.tracker.close();
@@ -330,6 +341,14 @@ impl Daemon {
                 }
             }
         }
+        if let Some(telemetry) = &mut self.telemetry {
+            let started = |id| {
+                let steps = store.story(id).ok()?;
+                let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
+                Some(last.at)
+            };
+            telemetry.recover(&open, started);
+        }
         let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
         for task in &mut open {
             task.not_before = task.not_before.map(|at| at.min(latest));
@@ -364,7 +383,7 @@ impl Daemon {
         }
         let now = self.clock.now();
         let mut answers = Vec::new();
-        let ids: Vec<_> = taken.iter().map(|request| request.id).collect();
+        let ids: Vec<_> = taken.iter().map(|request| (request.id, request.written_at)).collect();
         for request in taken {
             if let Some(known) = self.store.task(request.id)? {
                 // Accepted before a crash, and not told: its result file is the answer.
@@ -388,10 +407,13 @@ impl Daemon {
             }
         }
         self.turn(events, answers)?;
-        for id in ids {
+        for (id, written_at) in ids {
             // What is still owed is asked anew by the next executor, should we not live to bring it.
             if self.publisher.owes(id) || self.backlog.owes(id) {
                 continue;
+            }
+            if let Some(telemetry) = &self.telemetry {
+                telemetry.answered(written_at);
             }
             fault::point("request", "answered");
             self.mailbox.done(id)?;
@@ -420,7 +442,12 @@ impl Daemon {
         for action in actions {
             match action {
                 Action::Publish(task) => self.publish(&task),
-                Action::Answer(id, answer) => self.publisher.answer(id, answer),
+                Action::Answer(id, answer) => {
+                    if let Some(telemetry) = &self.telemetry {
+                        telemetry.told(&answer);
+                    }
+                    self.publisher.answer(id, answer);
+                }
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
@@ -448,6 +475,9 @@ impl Daemon {
                 }
             }
         }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.late(self.publisher.late_so_far());
+        }
     }
 
     fn publish(&mut self, task: &Task) {
@@ -459,7 +489,9 @@ impl Daemon {
             let duration_ms =
                 i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
             let input = self.log_text(&task.input);
-            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = task.caller.session, state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
+            // The caller's own word, so that anything may stand there.
+            let session = task.caller.session.as_deref().map(|session| self.equipment.secrets.redact(session));
+            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
         self.publisher.publish(task);
     }

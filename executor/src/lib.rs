@@ -28,4 +28,5 @@ pub mod select;
 pub mod store;
 pub mod subtool;
 pub mod task;
+mod telemetry;
 pub mod template;

@@ -20,6 +20,8 @@ pub(super) struct Publisher {
     mailbox: Mailbox,
     inline_bytes: usize,
     late: Vec<Late>,
+    /// How many were late since the start.
+    late_so_far: u64,
     tried: Instant,
     silent: bool,
 }
@@ -33,7 +35,7 @@ enum Late {
 
 impl Publisher {
     pub(super) fn new(mailbox: Mailbox, inline_bytes: usize) -> Self {
-        Self { mailbox, inline_bytes, late: Vec::new(), tried: Instant::now(), silent: false }
+        Self { mailbox, inline_bytes, late: Vec::new(), late_so_far: 0, tried: Instant::now(), silent: false }
     }
 
     /// Brings a task's result file up to date, and before it the data that it refers to.
@@ -44,6 +46,7 @@ impl Publisher {
         if let Err(error) = self.write(task) {
             tracing::warn!(id = %task.id, %error, "a result file could not be written; it is tried again");
             self.late.push(Late::Result(task.id));
+            self.late_so_far += 1;
         }
     }
 
@@ -54,6 +57,7 @@ impl Publisher {
         if let Err(error) = self.mailbox.answer(request, &answer) {
             tracing::warn!(id = %request, %error, "an answer could not be written; it is tried again");
             self.late.push(Late::Answer(request, answer));
+            self.late_so_far += 1;
         }
     }
 
@@ -68,6 +72,11 @@ impl Publisher {
         self.late.iter().any(|late| match late {
             Late::Result(late) | Late::Answer(late, _) => *late == id,
         })
+    }
+
+    /// How many could not be written at once since the start.
+    pub(super) fn late_so_far(&self) -> u64 {
+        self.late_so_far
     }
 
     pub(super) fn is_behind(&self) -> bool {
