@@ -12,6 +12,7 @@ mod limits;
 mod oracle;
 mod power;
 mod room;
+mod seeds;
 mod shim;
 mod stopped;
 
