@@ -4,6 +4,7 @@
 
 mod cli;
 mod executor;
+mod fuzz;
 mod myworld;
 mod tidy;
 mod world;
