@@ -96,6 +96,8 @@ pub struct Executor {
     /// What is logged, in the syntax of `RUST_LOG`.
     pub log: String,
     pub log_format: LogFormat,
+    /// A log of more bytes is put aside, and the one before it dropped.
+    pub log_bytes: u64,
 }
 
 /// How a line of the log is written.

@@ -251,7 +251,7 @@ impl Daemon {
             self.catch_up_record()?;
             if next_sweep <= Instant::now() {
                 bear(self.sweep())?;
-                next_sweep = Instant::now() + sweep::EVERY;
+                next_sweep = Instant::now() + self.sweeps_every();
             }
             self.publisher.catch_up(self.store.as_ref())?;
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tracing::{Event, Level, Subscriber};
@@ -14,10 +14,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::LogFormat;
-
-/// A log that has grown beyond this is put aside when the executor starts; the one before is dropped.
-const LARGEST: u64 = 16 << 20;
+use crate::config::{self, LogFormat};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -37,11 +34,11 @@ pub enum To<'a> {
     File(&'a Path),
 }
 
-/// Starts logging what `filter` lets through, in the syntax of `RUST_LOG`. Once for each process.
-pub fn start(to: To<'_>, filter: &str, format: LogFormat) -> Result<(), LogError> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| LogError::Filter(error.to_string()))?;
+/// Starts logging as `config` says. Once for each process.
+pub fn start(to: To<'_>, config: &config::Executor) -> Result<(), LogError> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|error| LogError::Filter(error.to_string()))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-    let format = match (format, to) {
+    let format = match (config.log_format, to) {
         (LogFormat::Auto, To::File(_)) => LogFormat::Json,
         (LogFormat::Auto, To::Stderr { is_journal: true }) => LogFormat::Journald,
         (LogFormat::Auto, To::Stderr { is_journal: false }) => LogFormat::Plain,
@@ -52,7 +49,8 @@ pub fn start(to: To<'_>, filter: &str, format: LogFormat) -> Result<(), LogError
     let writer = match to {
         To::Stderr { .. } => BoxMakeWriter::new(to_stderr),
         To::File(path) => {
-            let file = open(path).map_err(|source| LogError::File { path: path.display().to_string(), source })?;
+            let file = Bounded::open(path, config.log_bytes)
+                .map_err(|source| LogError::File { path: path.display().to_string(), source })?;
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor failed")));
             BoxMakeWriter::new(Mutex::new(file))
         }
@@ -88,10 +86,69 @@ where
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-    if fs::metadata(path).is_ok_and(|found| found.len() > LARGEST) {
-        fs::rename(path, path.with_extension("log.1"))?;
+/// A file that is put aside when it has grown to its bound; the one that was put aside before is dropped.
+struct Bounded {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    most: u64,
+}
+
+impl Bounded {
+    fn open(path: &Path, most: u64) -> io::Result<Self> {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+        let file = append(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, bytes, most })
     }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        self.file = append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+impl io::Write for Bounded {
+    /// Called once for each line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.most;
+        if is_full && self.put_aside().is_err() {
+            // It goes on where it is, and is tried again when as much was written once more.
+            self.bytes = 0;
+        }
+        let written = self.file.write(line)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn a_log_is_put_aside_line_by_line_and_never_grows_beyond_twice_its_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("executor.log");
+        fs::write(&path, "of the executor before\n").expect("written");
+        let mut log = Bounded::open(&path, 60).expect("opened");
+        for number in 0..20 {
+            log.write_all(format!("line {number:02}\n").as_bytes()).expect("written");
+        }
+        let read = |path: &Path| fs::read_to_string(path).expect("readable");
+        let (before, now) = (read(&path.with_extension("log.1")), read(&path));
+        assert!(before.len() <= 60 && now.len() <= 60, "{before}{now}");
+        assert!(now.ends_with("line 19\n") && (before + &now).lines().all(|line| line.starts_with("line ")));
+    }
 }

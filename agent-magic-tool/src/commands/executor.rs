@@ -131,8 +131,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     let log_file = places.log();
     let to =
         if detached { log::To::File(&log_file) } else { log::To::Stderr { is_journal: places.stderr_is_journal() } };
-    log::start(to, &config.executor.log, config.executor.log_format)
-        .map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
+    log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
     let in_office = || {
         if detached {

@@ -10,13 +10,20 @@ use super::{Daemon, DaemonError};
 use crate::clock;
 use crate::task::{Outcome, TaskId};
 
-/// How often it is done.
-pub(super) const EVERY: Duration = Duration::from_hours(1);
+/// How often it is done where nothing is kept for a shorter time.
+const EVERY: Duration = Duration::from_hours(1);
+/// It is not done more often.
+const LEAST: Duration = Duration::from_secs(10);
 /// How far back results are looked for that an executor recorded and did not publish, though there
 /// was not even a placeholder. That is what a loss of power can take back: seconds, in truth.
 const RECENT: Duration = EVERY;
 
 impl Daemon {
+    /// How often it is done: what is kept for a minute does not lie there for an hour.
+    pub(super) fn sweeps_every(&self) -> Duration {
+        self.keep.clamp(LEAST, EVERY)
+    }
+
     /// Forgets tasks that ended long ago, with all that lies about them; clears the mailbox of what
     /// nobody needs. A file that cannot be removed is met again the next time.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
