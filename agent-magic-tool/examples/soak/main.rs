@@ -22,16 +22,16 @@ mod plot;
 const CONFIGURATION: &str = "[executor]\nkeep = \"60s\"\nlog_bytes = 1000000\n[confirm]\nwrites = \"allow\"\n";
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1).collect::<Vec<_>>();
-    let minutes = match arguments.iter().position(|word| word == "--minutes") {
-        Some(place) => arguments.drain(place..).take(2).nth(1).and_then(|text| text.parse().ok()),
-        None => Some(30.0),
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let (minutes, target) = match &arguments[..] {
+        [option, minutes, rest @ ..] if option == "--minutes" => (minutes.parse().ok(), rest.first()),
+        rest => (Some(30.0), rest.first()),
     };
     let Some(minutes) = minutes.filter(|minutes: &f64| *minutes > 0.0) else {
         say("usage: soak [--minutes N] [PLOT.svg]");
         return ExitCode::from(2);
     };
-    soak(Duration::from_secs_f64(minutes * 60.0), arguments.first().map(Path::new))
+    soak(Duration::from_secs_f64(minutes * 60.0), target.map(Path::new))
 }
 
 fn soak(length: Duration, target: Option<&Path>) -> ExitCode {
