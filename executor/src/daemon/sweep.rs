@@ -19,9 +19,10 @@ const LEAST: Duration = Duration::from_secs(10);
 const RECENT: Duration = EVERY;
 
 impl Daemon {
-    /// How often it is done: what is kept for a minute does not lie there for an hour.
+    /// How often it is done: what is kept for a minute does not lie there for an hour, and what goes
+    /// goes in small parts, since callers wait meanwhile.
     pub(super) fn sweeps_every(&self) -> Duration {
-        self.keep.clamp(LEAST, EVERY)
+        (self.keep / 6).clamp(LEAST, EVERY)
     }
 
     /// Forgets tasks that ended long ago, with all that lies about them; clears the mailbox of what
