@@ -9,3 +9,4 @@ mod load;
 mod recovery;
 mod sandbox;
 mod schedules;
+mod telemetry;

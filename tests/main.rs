@@ -5,6 +5,7 @@
 mod browser;
 mod cli;
 mod executor;
+mod fuzz;
 mod myworld;
 mod page;
 mod tidy;

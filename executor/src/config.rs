@@ -4,12 +4,17 @@
 //! laid over it. Nothing here is read from the agent's side.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
+use url::Url;
 
 use crate::duration::Span;
+use crate::secret::SecretName;
 
 /// Every setting with its default, as a commented file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
@@ -30,6 +35,7 @@ pub struct Config {
     pub page: Page,
     /// Who is told when a task is final.
     pub hooks: BTreeMap<String, Hook>,
+    pub telemetry: Telemetry,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
 }
@@ -149,6 +155,22 @@ pub struct Executor {
     pub keep_bytes: u64,
     /// What is logged, in the syntax of `RUST_LOG`.
     pub log: String,
+    pub log_format: LogFormat,
+    /// A log of more bytes is put aside, and the one before it dropped.
+    pub log_bytes: u64,
+}
+
+/// How a line of the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// As fits the place: JSON in the file, for the journal where that listens, else for a reader.
+    Auto,
+    /// One JSON object a line.
+    Json,
+    Plain,
+    /// For systemd's journal: with its priorities, and without a time and colours.
+    Journald,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -178,6 +200,28 @@ pub struct Page {
     pub enabled: bool,
     /// A session that is not used for this long ends.
     pub idle: Span,
+}
+
+/// Who is told how the executor fares. Nobody, unless a human says so.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// The collector that traces and metrics are sent to, over OTLP.
+    #[serde(deserialize_with = "unless_empty")]
+    pub otlp: Option<Url>,
+    /// Headers that are sent along.
+    pub otlp_headers: BTreeMap<String, SecretName>,
+    /// How long changes are gathered before they are sent.
+    pub every: Span,
+    /// Where metrics can be read.
+    #[serde(deserialize_with = "unless_empty")]
+    pub prometheus: Option<SocketAddr>,
+}
+
+/// An empty text switches it off.
+fn unless_empty<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(de::Error::custom) }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -46,7 +46,8 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::records::Records;
 use crate::store::{Store, StoreError};
 use crate::switch::Switches;
-use crate::task::{Outcome, State, Task, TaskId};
+use crate::task::{Outcome, State, Step, Task, TaskId};
+use crate::telemetry::Telemetry;
 
 mod commit;
 mod hooks;
@@ -139,6 +140,7 @@ struct Daemon {
     backlog: Backlog,
     teller: Teller,
     publisher: Publisher,
+    telemetry: Option<Telemetry>,
     clock: Steady,
     equipment: Arc<Equipment>,
     data_folder: Arc<Path>,
@@ -203,16 +205,22 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let audience = Arc::new(Audience::default());
     let folder = places.executor();
     let site = Site::of(&folder)?;
+    let inline_bytes = config.executor.inline_bytes;
+    let desk = Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
+    let equipment = Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config });
+    let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
+    let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {
         identity,
-        desk: Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?,
+        desk,
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
         teller,
         clock: Steady::new(),
-        publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&audience)),
-        equipment: Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config }),
+        publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
+        telemetry,
+        equipment,
         data_folder: data_folder.into(),
         folder,
         record: places.store(),
@@ -225,8 +233,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         speakers: HashMap::new(),
         live: broadcast::Sender::new(LIVE),
         runtime,
-        tracker: TaskTracker::new(),
-        ended: CancellationToken::new(),
+        tracker,
+        ended,
         wake,
         mailbox,
         presence,
@@ -264,6 +272,9 @@ impl Daemon {
         if let Err(error) = &outcome {
             tracing::error!(error = log::chain(error), "the executor cannot go on");
         }
+        if let Some(telemetry) = self.telemetry.take() {
+            telemetry.finish(&self.runtime);
+        }
         self.ended.cancel();
         self.tracker.close();
         // By now there is nothing to wait for but what no longer reports.
@@ -295,7 +306,7 @@ impl Daemon {
             self.catch_up_record()?;
             if next_sweep <= Instant::now() {
                 bear(self.sweep())?;
-                next_sweep = Instant::now() + sweep::EVERY;
+                next_sweep = Instant::now() + self.sweeps_every();
             }
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
@@ -427,6 +438,14 @@ impl Daemon {
                 }
             }
         }
+        if let Some(telemetry) = &mut self.telemetry {
+            let started = |id| {
+                let steps = store.story(id).ok()?;
+                let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
+                Some(last.at)
+            };
+            telemetry.recover(&open, started);
+        }
         let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
         for task in &mut open {
             task.not_before = task.not_before.map(|at| at.min(latest));
@@ -468,7 +487,7 @@ impl Daemon {
         }
         let now = self.clock.now();
         let mut answers = Vec::new();
-        let ids: Vec<_> = taken.iter().map(|request| request.id).collect();
+        let ids: Vec<_> = taken.iter().map(|request| (request.id, request.written_at)).collect();
         for request in taken {
             if let Some(known) = self.store.task(request.id)? {
                 // Accepted before a crash, and not told: its result file is the answer.
@@ -502,10 +521,13 @@ impl Daemon {
             }
         }
         self.turn(events, answers)?;
-        for id in ids {
+        for (id, written_at) in ids {
             // What is still owed is asked anew by the next executor, should we not live to bring it.
             if self.publisher.owes(id) || self.backlog.owes(id) {
                 continue;
+            }
+            if let Some(telemetry) = &self.telemetry {
+                telemetry.answered(written_at);
             }
             fault::point("request", "answered");
             self.mailbox.done(id)?;
@@ -535,7 +557,12 @@ impl Daemon {
             match action {
                 Action::Publish(task) => self.publish(&task),
                 Action::Answer(id, answer) if self.speakers.contains_key(&id) => self.reply(id, heard(&answer)),
-                Action::Answer(id, answer) => self.publisher.answer(id, answer),
+                Action::Answer(id, answer) => {
+                    if let Some(telemetry) = &self.telemetry {
+                        telemetry.told(&answer);
+                    }
+                    self.publisher.answer(id, answer);
+                }
                 Action::Reply(ticket, heard) => self.reply(ticket, heard),
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
@@ -571,6 +598,9 @@ impl Daemon {
                 }
             }
         }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.late(self.publisher.late_so_far());
+        }
     }
 
     fn publish(&mut self, task: &Task) {
@@ -584,7 +614,9 @@ impl Daemon {
             let duration_ms =
                 i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
             let input = self.log_text(&task.input);
-            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = task.caller.session, state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
+            // The caller's own word, so that anything may stand there.
+            let session = task.caller.session.as_deref().map(|session| self.equipment.secrets.redact(session));
+            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
         self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
         // Nobody may be looking on.

@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn taken(bytes: impl Into<Vec<u8>>) -> Taken {
-        Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()) }
+        Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()), written_at: None }
     }
 
     fn asked(ask: &Value) -> Taken {
@@ -413,7 +413,7 @@ mod tests {
         for (kind, code) in
             [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
         {
-            let unreadable = Taken { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()) };
+            let unreadable = Taken { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
             assert_eq!(refusal(desk.read(&unreadable, now())).code, code);
         }
     }

@@ -34,4 +34,5 @@ pub mod store;
 pub mod subtool;
 pub mod switch;
 pub mod task;
+mod telemetry;
 pub mod template;

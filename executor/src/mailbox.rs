@@ -16,6 +16,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
 use serde::Serialize;
@@ -53,6 +54,8 @@ pub struct Taken {
     /// The owner of the file: the kernel's word on who asked.
     pub uid: u32,
     pub bytes: io::Result<Vec<u8>>,
+    /// When the file was written; `None` if it could not be looked at.
+    pub written_at: Option<SystemTime>,
 }
 
 impl Mailbox {
@@ -247,6 +250,7 @@ fn is_proper(found: &fs::Metadata) -> bool {
 
 fn read_request(id: TaskId, path: &Path) -> Taken {
     let mut uid = nix::unistd::geteuid().as_raw();
+    let mut written_at = None;
     let bytes = (|| {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
@@ -255,6 +259,7 @@ fn read_request(id: TaskId, path: &Path) -> Taken {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file of this user alone"));
         }
         uid = found.uid();
+        written_at = found.modified().ok();
         if found.len() > LARGEST_REQUEST {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST_REQUEST} bytes")));
         }
@@ -262,7 +267,7 @@ fn read_request(id: TaskId, path: &Path) -> Taken {
         file.take(LARGEST_REQUEST).read_to_end(&mut bytes)?;
         Ok(bytes)
     })();
-    Taken { id, uid, bytes }
+    Taken { id, uid, bytes, written_at }
 }
 
 /// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.

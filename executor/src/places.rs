@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -63,6 +63,12 @@ impl Places {
     /// The first of these environment variables that is set to something.
     pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
         variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
+    }
+
+    /// Whether systemd's journal reads standard error: `JOURNAL_STREAM` names its device and inode.
+    pub fn stderr_is_journal(&self) -> bool {
+        let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
+        fs::metadata("/proc/self/fd/2").is_ok_and(|found| journal == format!("{}:{}", found.dev(), found.ino()))
     }
 
     /// Makes the state folder, which nobody else may enter, whatever the umask: what lies in it

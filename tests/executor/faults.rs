@@ -12,11 +12,12 @@ mod limits;
 mod oracle;
 mod power;
 mod room;
+mod seeds;
 mod shim;
 mod stopped;
 
 /// `small` in a normal run, `full` where all of it is asked for.
-fn size(small: usize, full: usize) -> usize {
+pub(super) fn size(small: usize, full: usize) -> usize {
     if std::env::var("AGENT_MAGIC_TOOL_FAULTS").is_ok_and(|size| size == "full") { full } else { small }
 }
 

@@ -160,8 +160,9 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", places.state.display()), &error))?;
     let config = places.read_config()?;
     let log_file = places.log();
-    let to = if detached { log::To::File(&log_file) } else { log::To::Stderr };
-    log::start(to, &config.executor.log).map_err(|error| Error::new(Code::BadConfig, log::chain(&error)))?;
+    let to =
+        if detached { log::To::File(&log_file) } else { log::To::Stderr { is_journal: places.stderr_is_journal() } };
+    log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, log::chain(&error)))?;
     let program = launch::program();
     let in_office = || {
         if detached {

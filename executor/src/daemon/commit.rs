@@ -44,8 +44,10 @@ impl Daemon {
     pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), DaemonError> {
         self.teller.owe(&mut effects, &self.mailbox, self.clock.now());
         if self.backlog.is_empty() {
+            let started = Instant::now();
             match self.store.commit(&effects.changes) {
                 Ok(()) => {
+                    self.measure(&effects.changes, started.elapsed());
                     self.act(effects.actions);
                     return Ok(());
                 }
@@ -75,16 +77,25 @@ impl Daemon {
         if self.backlog.is_empty() || self.backlog.tried.is_some_and(|at| at.elapsed() < TRY_AGAIN) {
             return Ok(());
         }
-        self.backlog.tried = Some(Instant::now());
+        let started = Instant::now();
+        self.backlog.tried = Some(started);
         match self.store.commit(&self.backlog.effects.changes) {
             Ok(()) => {
                 tracing::info!("there is room for the record of tasks again");
-                let actions = std::mem::take(&mut self.backlog.effects).actions;
+                let Effects { changes, actions } = std::mem::take(&mut self.backlog.effects);
+                self.measure(&changes, started.elapsed());
                 self.act(actions);
                 Ok(())
             }
             Err(error) if error.is_want_of_room() => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Those who watch are told what is durable.
+    fn measure(&mut self, changes: &[Change], took: Duration) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.committed(changes, took);
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Publisher {
     inline_bytes: usize,
     audience: Arc<Audience>,
     late: Vec<Late>,
+    /// How many were late since the start.
+    late_so_far: u64,
     tried: Instant,
     silent: bool,
 }
@@ -36,7 +38,8 @@ enum Late {
 
 impl Publisher {
     pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, audience: Arc<Audience>) -> Self {
-        Self { mailbox, inline_bytes, audience, late: Vec::new(), tried: Instant::now(), silent: false }
+        let tried = Instant::now();
+        Self { mailbox, inline_bytes, audience, late: Vec::new(), late_so_far: 0, tried, silent: false }
     }
 
     /// Brings a task's result file up to date, and before it the data that it refers to.
@@ -48,6 +51,7 @@ impl Publisher {
         if let Err(error) = self.write(task, place) {
             tracing::warn!(id = %task.id, %error, "a result file could not be written; it is tried again");
             self.late.push(Late::Result(task.id));
+            self.late_so_far += 1;
         }
     }
 
@@ -58,6 +62,7 @@ impl Publisher {
         if let Err(error) = self.mailbox.answer(request, &answer) {
             tracing::warn!(id = %request, %error, "an answer could not be written; it is tried again");
             self.late.push(Late::Answer(request, answer));
+            self.late_so_far += 1;
         }
     }
 
@@ -72,6 +77,11 @@ impl Publisher {
         self.late.iter().any(|late| match late {
             Late::Result(late) | Late::Answer(late, _) => *late == id,
         })
+    }
+
+    /// How many could not be written at once since the start.
+    pub(super) fn late_so_far(&self) -> u64 {
+        self.late_so_far
     }
 
     pub(super) fn is_behind(&self) -> bool {

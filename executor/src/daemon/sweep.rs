@@ -14,8 +14,10 @@ use crate::config;
 use crate::retention::{self, Keep, Kept};
 use crate::task::{Outcome, TaskId};
 
-/// How often it is done.
-pub(super) const EVERY: Duration = Duration::from_hours(1);
+/// How often it is done where nothing is kept for a shorter time.
+const EVERY: Duration = Duration::from_hours(1);
+/// It is not done more often.
+const LEAST: Duration = Duration::from_secs(10);
 /// How far back results are looked for that an executor recorded and did not publish, though there
 /// was not even a placeholder. That is what a loss of power can take back: seconds, in truth.
 const RECENT: Duration = EVERY;
@@ -32,6 +34,12 @@ pub(super) fn keep(config: &config::Executor) -> Keep {
 }
 
 impl Daemon {
+    /// How often it is done: what is kept for a minute does not lie there for an hour, and what goes
+    /// goes in small parts, since callers wait meanwhile.
+    pub(super) fn sweeps_every(&self) -> Duration {
+        (self.keep.age / 6).clamp(LEAST, EVERY)
+    }
+
     /// Forgets tasks that ended long ago, or that take too much, with all that lies about them; clears
     /// the mailbox of what nobody needs. A file that cannot be removed is met again the next time.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {

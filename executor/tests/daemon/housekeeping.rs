@@ -48,7 +48,8 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
         run_at: None,
     };
     let step = |step, (from, attempt), (to, attempt_after), end| {
-        let moved = Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, answered: None, end };
+        let moved =
+            Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, answered: None, end };
         Change::Move(Box::new(moved))
     };
     let (queued, running) = ((State::Queued, 0), (State::Running, 1));

@@ -11,6 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use executor::mailbox::Mailbox;
 use executor::store::Store as _;
@@ -150,13 +151,8 @@ impl Oracle {
 
     /// Runs a task; its id, or what was said instead.
     pub(super) fn ask(&self, class: Class, more: &Value) -> Result<String, Box<Ran>> {
-        let name = format!("{}-{}", class.tool(), self.next.fetch_add(1, Ordering::Relaxed));
-        let mut input = json!({"name": name});
-        input
-            .as_object_mut()
-            .expect("an object")
-            .extend(more.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-        let ran = self.world.run(&["run", class.tool(), "--input", &input.to_string()]);
+        let (name, input) = self.next_input(class, more);
+        let ran = self.world.run(&["run", class.tool(), "--input", &input]);
         if ran.exit == 0 {
             let id = ran.json()["id"].as_str().expect("an id").to_owned();
             self.told.lock().expect("nobody panicked").insert(id.clone(), Asked { class, name });
@@ -166,6 +162,35 @@ impl Oracle {
             self.unsure.lock().expect("nobody panicked").insert(name);
         }
         Err(Box::new(ran))
+    }
+
+    /// Runs a task and kills the command so long after its start; what it had said by then counts.
+    pub(super) fn ask_and_kill(&self, class: Class, more: &Value, after: Duration) {
+        let (name, input) = self.next_input(class, more);
+        let mut command = self.world.command(&["run", class.tool(), "--input", &input]);
+        let mut caller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        thread::park_timeout(after);
+        // One that has ended cannot be killed, and need not be.
+        caller.kill().ok();
+        let output = caller.wait_with_output().expect("it ended");
+        let said: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        match said.as_ref().and_then(|said| said["id"].as_str()) {
+            Some(id) => {
+                self.told.lock().expect("nobody panicked").insert(id.to_owned(), Asked { class, name });
+            }
+            None => self.forgive(&name),
+        }
+    }
+
+    /// A name of its own for one more task, and its input.
+    fn next_input(&self, class: Class, more: &Value) -> (String, String) {
+        let name = format!("{}-{}", class.tool(), self.next.fetch_add(1, Ordering::Relaxed));
+        let mut input = json!({"name": name});
+        input
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+        (name, input.to_string())
     }
 
     /// As [`Self::ask`]; where the command ends with an error, nobody knows what became of it.
@@ -235,6 +260,9 @@ impl Oracle {
     /// Waits for the end of everything, stops the executor, and judges.
     pub(super) fn judge(mut self) -> BTreeMap<String, usize> {
         self.until_final();
+        // Whoever was killed right after a result was there left its request to the next one.
+        let started = self.world.run(&["executor", "start"]);
+        assert_eq!(started.exit, 0, "{started}");
         let stopped = self.world.run(&["executor", "stop"]);
         assert_eq!(stopped.exit, 0, "{stopped}");
         self.rest();
@@ -353,7 +381,7 @@ fn watch(results: &std::path::Path, stop: &AtomicBool) -> BTreeMap<PathBuf, Vec<
                 ended.insert(path, bytes);
             }
         }
-        thread::park_timeout(std::time::Duration::from_millis(1));
+        thread::park_timeout(Duration::from_millis(1));
     }
     ended
 }

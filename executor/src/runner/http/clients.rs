@@ -149,6 +149,22 @@ impl Clients {
         built(&self.plain, || self.builder())
     }
 
+    /// The client for a URL that a human configured.
+    pub(crate) async fn for_operator(&self, url: &Url) -> Result<&Client, Failure> {
+        self.pick(url, false).await
+    }
+
+    /// Sends `request` to `url`, once; the status, and the body of at most `max_bytes`.
+    pub(crate) async fn send_plain(
+        &self,
+        request: reqwest::RequestBuilder,
+        url: &Url,
+        max_bytes: u64,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let response = request.send().await.map_err(|error| not_sent_or_lost(&error, url))?;
+        Ok((response.status(), bytes(response, max_bytes, url).await?))
+    }
+
     fn builder(&self) -> ClientBuilder {
         Client::builder()
             .user_agent(self.user_agent.clone())

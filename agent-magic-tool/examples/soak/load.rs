@@ -1,0 +1,132 @@
+//! The load: callers that ask for this and that, and see to it that it ends as it must.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::task::TaskId;
+use serde_json::{Value, json};
+
+use super::Place;
+
+pub(crate) const CALLERS: usize = 6;
+/// Between two tasks of one caller: a busy executor, but no overload.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A task that has not ended by then is stuck.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// One kind of work, and how it ends.
+type Kind = (&'static str, fn(u64) -> Value, &'static str);
+
+const KINDS: &[Kind] = &[
+    ("echo", |number| json!({"text": format!("number {number}")}), "succeeded"),
+    ("files_read", |_| json!({"path": "note.txt"}), "succeeded"),
+    ("item", |number| json!({"number": number}), "succeeded"),
+    ("large", |_| json!({}), "succeeded"),
+    ("fail", |_| json!({}), "failed"),
+    ("nap", |_| json!({}), "cancelled"),
+];
+
+pub(crate) fn definitions(far: &str) -> Value {
+    let program = |argv: &[&str]| {
+        json!({"description": "A program.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": argv}}})
+    };
+    json!({
+        "echo": program(&["echo", "{{ text }}"]),
+        "large": program(&["seq", "20000"]),
+        "fail": program(&["false"]),
+        "nap": program(&["sleep", "30"]),
+        "item": {"description": "An item over HTTP.",
+            "input": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+            "annotations": {"readOnlyHint": true},
+            "run": {"http": {"base_url": far, "path": "/items/{{ number }}"}}}
+    })
+}
+
+/// Asks for one task after the other until `stop`.
+pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &AtomicBool, done: &AtomicU64) {
+    let mut number = caller as u64;
+    while !stop.load(Ordering::Relaxed) {
+        let place_of_kind = usize::try_from(number % KINDS.len() as u64).expect("less than the length");
+        let (tool, input, expected) = KINDS[place_of_kind];
+        let id = if number.is_multiple_of(5) {
+            through_the_program(place, tool, &input(number))
+        } else {
+            post(mailbox, caller, place, tool, &input(number))
+        };
+        if expected == "cancelled" {
+            let cancel = Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None };
+            mailbox.post(TaskId::new(), &cancel).expect("posted");
+        }
+        let status = end_of(mailbox, id);
+        assert_eq!(status, expected, "{tool} {id}");
+        done.fetch_add(1, Ordering::Relaxed);
+        // One step on, so that each caller comes to every kind.
+        number += CALLERS as u64 + 1;
+        thread::park_timeout(PAUSE);
+    }
+}
+
+fn through_the_program(place: &Place, tool: &str, input: &Value) -> TaskId {
+    let output = place.command(&["run", tool, "--input", &input.to_string()]).output().expect("the program starts");
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    said["id"].as_str().and_then(|id| id.parse().ok()).expect("an id")
+}
+
+fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Value) -> TaskId {
+    let input = input.as_object().expect("an object").clone();
+    let run = Run { tool: tool.to_owned(), input, ..Run::default() };
+    let session = Some(format!("caller {caller}"));
+    let request = Request { v: VERSION, ask: Ask::Run(run), session, folder: Some(place.work()) };
+    let id = TaskId::new();
+    mailbox.post(id, &request).expect("posted");
+    id
+}
+
+fn end_of(mailbox: &Mailbox, id: TaskId) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    while !mailbox.is_final(id) {
+        assert!(Instant::now() < deadline, "{id} does not end");
+        thread::park_timeout(Duration::from_millis(2));
+    }
+    let file = std::fs::read(mailbox.result_file(id)).expect("a final result is there");
+    let file: Value = serde_json::from_slice(&file).expect("a result file is whole");
+    file["status"].as_str().expect("a status").to_owned()
+}
+
+/// A server of JSON, for as long as this program lives; its URL.
+pub(crate) fn far_side() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(&stream));
+        }
+    });
+    url
+}
+
+/// Answers one request after the other, until the client hangs up.
+fn serve(stream: &TcpStream) {
+    let mut requests = BufReader::new(stream);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        while requests.read_line(&mut line).is_ok_and(|read| read > 2) {}
+        if line.is_empty() {
+            return;
+        }
+        let body = json!({"request": line.lines().next(), "items": (0..50).collect::<Vec<_>>()}).to_string();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        if writer.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}

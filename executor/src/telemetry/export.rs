@@ -1,0 +1,163 @@
+//! The exporter: sends spans and numbers to a collector, some time after something happened.
+//!
+//! While nothing happens it sleeps. What a collector does not take is tried again, later and later,
+//! within bounded memory; what it refuses is dropped and said once.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::{Known, Shared, otlp};
+use crate::runner::Equipment;
+
+/// As many spans go into one request.
+const BATCH: usize = 512;
+/// A collector answers within this, or not at all.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pauses after failures: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// More of a collector's answer is not read.
+const LARGEST_ANSWER: u64 = 64 << 10;
+
+pub(super) struct Exporter {
+    traces: Url,
+    metrics: Url,
+    resource: Value,
+    shared: Arc<Shared>,
+    equipment: Arc<Equipment>,
+    is_failing: bool,
+}
+
+/// Why a collector has not got something.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    /// It may take it later.
+    #[error("{0}")]
+    ForNow(String),
+    #[error("{0}")]
+    ForGood(String),
+}
+
+impl Exporter {
+    pub(super) fn new(to: &Url, instance: &str, shared: Arc<Shared>, equipment: Arc<Equipment>) -> Self {
+        let signal = |path: &str| {
+            let mut url = to.clone();
+            url.set_path(&format!("{}/v1/{path}", to.path().trim_end_matches('/')));
+            url
+        };
+        let (traces, metrics) = (signal("traces"), signal("metrics"));
+        Self { traces, metrics, resource: otlp::resource(instance), shared, equipment, is_failing: false }
+    }
+
+    /// Until `ending`; then once more, without trying again.
+    pub(super) async fn run(mut self, ending: CancellationToken) {
+        let every = self.equipment.config.telemetry.every.get();
+        let mut pause = PAUSES.0;
+        while !ending.is_cancelled() {
+            tokio::select! {
+                () = self.shared.changed.notified() => {}
+                () = ending.cancelled() => break,
+            }
+            // What happens soon after goes along.
+            rest(every, &ending).await;
+            while let Err(Refused::ForNow(_)) = self.export().await {
+                if ending.is_cancelled() {
+                    return;
+                }
+                rest(pause, &ending).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+            pause = PAUSES.0;
+        }
+        drop(self.export().await);
+    }
+
+    /// Sends all that there is; what could not be sent for now stays.
+    async fn export(&mut self) -> Result<(), Refused> {
+        loop {
+            let spans = self.shared.lock().spans.take(BATCH);
+            if spans.is_empty() {
+                break;
+            }
+            let body = otlp::traces(&self.resource, &spans);
+            let sent = self.send(&self.traces, &body, "rejectedSpans").await;
+            let Known { numbers, spans: waiting } = &mut *self.shared.lock();
+            match &sent {
+                Ok(rejected) => numbers.spans_dropped += rejected,
+                Err(Refused::ForNow(_)) => waiting.put_back(spans),
+                Err(Refused::ForGood(_)) => numbers.spans_dropped += u64::try_from(spans.len()).unwrap_or_default(),
+            }
+            numbers.spans_dropped += std::mem::take(&mut waiting.dropped);
+            self.is_failing = noted(&sent, self.is_failing);
+            sent?;
+        }
+        let body = otlp::metrics(&self.resource, &self.shared.numbers(), SystemTime::now());
+        let sent = self.send(&self.metrics, &body, "rejectedDataPoints").await;
+        self.is_failing = noted(&sent, self.is_failing);
+        sent?;
+        Ok(())
+    }
+
+    /// How many items the collector rejected of what it took.
+    async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, Refused> {
+        let headers = self.headers().await?;
+        let for_now = |why: String| Refused::ForNow(self.equipment.secrets.redact(&why).into_owned());
+        let client = self.equipment.http.for_operator(url).await.map_err(|failure| for_now(failure.message))?;
+        let text = serde_json::to_vec(body).expect("JSON can be written");
+        let request = client.post(url.clone()).headers(headers).timeout(PATIENCE).body(text);
+        let (status, answer) =
+            self.equipment.http.send_plain(request, url, LARGEST_ANSWER).await.map_err(|f| for_now(f.message))?;
+        match status {
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Err(Refused::ForNow(format!("it answers {status}"))),
+            status if status.is_success() => {
+                // A collector that answers in another way took it all.
+                let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+                let count = &answer["partialSuccess"][rejected];
+                Ok(count.as_str().and_then(|count| count.parse().ok()).or(count.as_u64()).unwrap_or(0))
+            }
+            status => Err(Refused::ForGood(format!("it answers {status}"))),
+        }
+    }
+
+    async fn headers(&self) -> Result<HeaderMap, Refused> {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        for (name, secret) in &self.equipment.config.telemetry.otlp_headers {
+            let value = self.equipment.secrets.get(secret).await;
+            let value = value.map_err(|error| Refused::ForNow(error.to_string()))?;
+            let name = HeaderName::try_from(name.as_str());
+            let value = HeaderValue::try_from(value.expose());
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                return Err(Refused::ForGood(format!("the header of `{secret}` cannot be sent")));
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// Says once that it fails, and once that it works again.
+fn noted(sent: &Result<u64, Refused>, was_failing: bool) -> bool {
+    match sent {
+        Err(why) if !was_failing => tracing::warn!(%why, "the collector of telemetry does not take it"),
+        Ok(_) if was_failing => tracing::info!("the collector takes telemetry again"),
+        Ok(_) | Err(_) => {}
+    }
+    sent.is_err()
+}
+
+async fn rest(pause: Duration, ending: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => {}
+        () = ending.cancelled() => {}
+    }
+}

@@ -1,0 +1,250 @@
+//! Spans: a task from its acceptance to its end, and each of its attempts.
+//!
+//! A task's trace has the task's id, and a span's id follows from the task and the attempt: whoever
+//! has the one finds the other, and an executor that takes a task over goes on with the same trace.
+//! Names follow OpenTelemetry's conventions for tools of language models.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::digest;
+use crate::secret::Secrets;
+use crate::store::Move;
+use crate::subtool::{EffectClass, SubtoolName};
+use crate::task::{Outcome, State, Step, Task, TaskId};
+
+/// More than these wait for no collector.
+const MOST_WAITING: usize = 4096;
+
+#[derive(Debug, Clone)]
+pub(super) struct Span {
+    pub(super) trace: TaskId,
+    /// 16 hexadecimal digits.
+    pub(super) id: String,
+    pub(super) parent: Option<String>,
+    pub(super) name: String,
+    pub(super) started: Timestamp,
+    pub(super) ended: Timestamp,
+    pub(super) attributes: Vec<(&'static str, Value)>,
+    /// The error's code.
+    pub(super) failed: Option<&'static str>,
+}
+
+/// The spans that wait to be exported, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    waiting: VecDeque<Span>,
+    /// Those for which there was no place.
+    pub(super) dropped: u64,
+}
+
+impl Spans {
+    pub(super) fn push(&mut self, span: Span) {
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back(span);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    pub(super) fn take(&mut self, most: usize) -> Vec<Span> {
+        let count = most.min(self.waiting.len());
+        self.waiting.drain(..count).collect()
+    }
+
+    /// Those could not be sent, and come first the next time.
+    pub(super) fn put_back(&mut self, spans: Vec<Span>) {
+        let room = MOST_WAITING.saturating_sub(self.waiting.len());
+        self.dropped += u64::try_from(spans.len().saturating_sub(room)).unwrap_or_default();
+        let skipped = spans.len().saturating_sub(room);
+        for span in spans.into_iter().skip(skipped).rev() {
+            self.waiting.push_front(span);
+        }
+    }
+}
+
+/// What must be known of an open task to tell of it when it ends.
+#[derive(Debug)]
+struct Story {
+    tool: SubtoolName,
+    effect: EffectClass,
+    uid: u32,
+    session: Option<String>,
+    accepted: Timestamp,
+    started: Option<Timestamp>,
+    is_lookup: bool,
+}
+
+/// The stories of all open tasks.
+#[derive(Debug, Default)]
+pub(super) struct Stories(HashMap<TaskId, Story>);
+
+/// What one step completed.
+#[derive(Debug, Default)]
+pub(super) struct Completed {
+    pub(super) spans: Vec<Span>,
+    pub(super) attempt_took: Option<Duration>,
+}
+
+impl Stories {
+    pub(super) fn open(&mut self, task: &Task, started: Option<Timestamp>, secrets: &Secrets) {
+        let story = Story {
+            tool: task.tool.clone(),
+            effect: task.effect,
+            uid: task.caller.uid,
+            // The caller's own word, so that anything may stand there.
+            session: task.caller.session.as_deref().map(|session| secrets.redact(session).into_owned()),
+            accepted: task.created_at,
+            started,
+            is_lookup: false,
+        };
+        self.0.insert(task.id, story);
+    }
+
+    pub(super) fn step(&mut self, step: &Move) -> Completed {
+        let mut completed = Completed::default();
+        let Some(story) = self.0.get_mut(&step.id) else { return completed };
+        if step.from == State::Running
+            && let Some(started) = story.started.take()
+        {
+            completed.attempt_took = Duration::try_from(step.at.duration_since(started)).ok();
+            completed.spans.push(story.attempt(step, started));
+        }
+        if matches!(step.step, Step::Start | Step::Verify) {
+            story.started = Some(step.at);
+            story.is_lookup = step.step == Step::Verify;
+        }
+        if step.to.is_final()
+            && let Some(story) = self.0.remove(&step.id)
+        {
+            completed.spans.push(story.task(step));
+        }
+        completed
+    }
+}
+
+impl Story {
+    fn task(&self, step: &Move) -> Span {
+        let mut attributes = vec![
+            ("gen_ai.operation.name", json!("execute_tool")),
+            ("gen_ai.tool.name", json!(self.tool.as_str())),
+            ("gen_ai.tool.call.id", json!(step.id)),
+            ("agent_magic_tool.state", json!(step.to.as_str())),
+            ("agent_magic_tool.attempts", json!(step.attempt_after)),
+            ("agent_magic_tool.effect", json!(self.effect)),
+            ("agent_magic_tool.uid", json!(self.uid)),
+        ];
+        attributes.extend(self.session.as_ref().map(|session| ("agent_magic_tool.session", json!(session))));
+        let failed = code(step);
+        attributes.extend(failed.map(|code| ("error.type", json!(code))));
+        let name = format!("execute_tool {}", self.tool);
+        let (started, ended) = (self.accepted, step.at.max(self.accepted));
+        Span { trace: step.id, id: span_id(step.id, 0), parent: None, name, started, ended, attributes, failed }
+    }
+
+    fn attempt(&self, step: &Move, started: Timestamp) -> Span {
+        let failed = code(step);
+        let name = if self.is_lookup { "lookup" } else { "attempt" };
+        let mut attributes = vec![
+            ("gen_ai.tool.name", json!(self.tool.as_str())),
+            ("agent_magic_tool.attempt", json!(step.attempt)),
+            ("agent_magic_tool.step", json!(step.step)),
+        ];
+        attributes.extend(failed.map(|code| ("error.type", json!(code))));
+        Span {
+            trace: step.id,
+            id: span_id(step.id, step.attempt),
+            parent: Some(span_id(step.id, 0)),
+            name: format!("{name} {}", step.attempt),
+            started,
+            ended: step.at.max(started),
+            attributes,
+            failed,
+        }
+    }
+}
+
+fn code(step: &Move) -> Option<&'static str> {
+    match &step.end.as_ref()?.outcome {
+        Outcome::Error(error) => Some(error.code.as_str()),
+        Outcome::Data(_) | Outcome::File { .. } => None,
+    }
+}
+
+/// The task itself counts as attempt 0.
+fn span_id(task: TaskId, attempt: u32) -> String {
+    let digest = Sha256::digest(format!("{task} {attempt}"));
+    digest::hex(&digest[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::contract::task;
+
+    fn step(task: &Task, step: Step, from: State, attempt: u32) -> Move {
+        Move {
+            id: task.id,
+            step,
+            from,
+            attempt,
+            to: from.after(step).expect("a legal step"),
+            attempt_after: attempt + u32::from(step == Step::Start),
+            not_before: None,
+            at: task.created_at + jiff::SignedDuration::from_secs(i64::from(attempt) + 1),
+            answered: None,
+            end: None,
+        }
+    }
+
+    #[test]
+    fn a_task_gives_a_span_for_each_attempt_and_one_above_them() {
+        let task = task(None);
+        let mut stories = Stories::default();
+        let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
+        stories.open(&task, None, &secrets);
+        let steps = [
+            step(&task, Step::Enqueue, State::Accepted, 0),
+            step(&task, Step::Start, State::Queued, 0),
+            step(&task, Step::Retry, State::Running, 1),
+            step(&task, Step::Start, State::Queued, 1),
+            step(&task, Step::Succeed, State::Running, 2),
+        ];
+        let spans: Vec<_> = steps.iter().flat_map(|step| stories.step(step).spans).collect();
+        let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
+        assert_eq!(names, ["attempt 1".to_owned(), "attempt 2".to_owned(), format!("execute_tool {}", task.tool)]);
+        let root = &spans[2];
+        assert_eq!((root.trace, &root.parent, root.started), (task.id, &None, task.created_at));
+        for attempt in &spans[..2] {
+            assert_eq!((attempt.trace, attempt.parent.as_ref()), (task.id, Some(&root.id)));
+            assert_ne!(attempt.id, root.id);
+        }
+        assert!(stories.0.is_empty(), "an ended task leaves memory");
+    }
+
+    #[test]
+    fn when_nobody_collects_the_newest_are_dropped_and_counted() {
+        let task = task(None);
+        let story = Story {
+            tool: task.tool.clone(),
+            effect: task.effect,
+            uid: 0,
+            session: None,
+            accepted: task.created_at,
+            started: None,
+            is_lookup: false,
+        };
+        let span = story.attempt(&step(&task, Step::Fail, State::Running, 1), task.created_at);
+        let mut spans = Spans::default();
+        (0..MOST_WAITING + 3).for_each(|_| spans.push(span.clone()));
+        assert_eq!(spans.dropped, 3);
+        let taken = spans.take(10);
+        (0..4).for_each(|_| spans.push(span.clone()));
+        spans.put_back(taken);
+        assert_eq!((spans.waiting.len(), spans.dropped), (MOST_WAITING, 7));
+    }
+}

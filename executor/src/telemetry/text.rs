@@ -1,0 +1,56 @@
+//! The numbers in Prometheus' text format, version 0.0.4.
+
+use std::fmt::Write as _;
+
+use super::metrics::{Histogram, Numbers, Point, Points};
+
+/// The type of [`render`]'s text.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) fn render(numbers: &Numbers) -> String {
+    let mut text = String::new();
+    for family in numbers.families() {
+        let (unit, kind) = match family.points {
+            Points::Counter(_) => ("_total", "counter"),
+            Points::Gauge(_) => ("", "gauge"),
+            Points::Bytes(_) => ("_bytes", "gauge"),
+            Points::Histogram(_) => ("_seconds", "histogram"),
+        };
+        let name = format!("agent_magic_tool_{}{unit}", family.name.replace('.', "_"));
+        line(&mut text, format_args!("# HELP {name} {}\n# TYPE {name} {kind}", family.help));
+        match family.points {
+            Points::Counter(points) | Points::Gauge(points) => {
+                for point in &points {
+                    render_point(&mut text, &name, point);
+                }
+            }
+            Points::Bytes(bytes) => line(&mut text, format_args!("{name} {bytes}")),
+            Points::Histogram(histogram) => render_histogram(&mut text, &name, histogram),
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("a String takes every character");
+}
+
+/// Labels are states and codes, which need no escaping.
+fn render_point(text: &mut String, name: &str, (label, number): &Point<'_>) {
+    match label {
+        Some((label, value)) => line(text, format_args!("{name}{{{label}=\"{value}\"}} {number}")),
+        None => line(text, format_args!("{name} {number}")),
+    }
+}
+
+/// Here each bucket counts all that is not above its bound.
+fn render_histogram(text: &mut String, name: &str, histogram: &Histogram) {
+    let mut below = 0;
+    for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+        below += count;
+        line(text, format_args!("{name}_bucket{{le=\"{bound}\"}} {below}"));
+    }
+    let count = histogram.count();
+    line(text, format_args!("{name}_bucket{{le=\"+Inf\"}} {count}"));
+    line(text, format_args!("{name}_sum {}\n{name}_count {count}", histogram.sum));
+}
