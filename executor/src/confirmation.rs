@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::code::Code;
 use crate::digest;
+use crate::fingerprint::Fingerprint;
 use crate::subtool::EffectClass;
 use crate::task::{ErrorBody, Task};
 
@@ -95,11 +96,24 @@ pub struct Confirmation {
     pub nonce: String,
     /// Of the task as it is now; an edited one has another.
     pub digest: Digest,
+    /// The files that would be executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Fingerprint>,
     /// What would be replaced, where the subtool says how to look it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preview: Option<Value>,
+    pub preview: Option<Replaced>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+}
+
+/// What is there that would be replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replaced {
+    /// By field of the input.
+    Fields(Map<String, Value>),
+    /// It could not be looked up, because of this.
+    Unknown(String),
 }
 
 /// What was said.
@@ -169,6 +183,7 @@ pub struct Asking {
     /// Of this executor's record: a yes given to another one is none here.
     pub instance: String,
     pub wait: Duration,
+    pub files: Vec<Fingerprint>,
 }
 
 impl Decision {
@@ -180,7 +195,7 @@ impl Decision {
 impl Confirmation {
     /// Asks about `task`, as it is.
     pub fn ask(task: &Task, asking: Asking, nonce: String, now: Timestamp) -> Self {
-        let Asking { why, reason, instance, wait } = asking;
+        let Asking { why, reason, instance, wait, files } = asking;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -189,6 +204,7 @@ impl Confirmation {
             expires_at,
             nonce,
             digest: Digest([0; 32]),
+            files,
             preview: None,
             decision: None,
         };
@@ -198,7 +214,7 @@ impl Confirmation {
 
     /// What a yes to `task` with this input is bound to.
     pub fn digest_of(&self, instance: &str, task: &Task, input: &Map<String, Value>) -> Digest {
-        let text = |value: &Value| serde_json::to_vec(value).expect("JSON can be written");
+        let text = |replaced: &Replaced| serde_json::to_vec(replaced).expect("JSON can be written");
         let effect = match task.effect {
             EffectClass::Read => "read",
             EffectClass::Idempotent => "idempotent",
@@ -220,10 +236,19 @@ impl Confirmation {
             &[u8::from(task.caller.session.is_some())],
             task.caller.session.as_deref().unwrap_or_default().as_bytes(),
             effect.as_bytes(),
+            &serde_json::to_vec(&self.files).expect("fingerprints are plain JSON"),
             &self.preview.as_ref().map(text).unwrap_or_default(),
             &self.expires_at.as_microsecond().to_be_bytes(),
             self.nonce.as_bytes(),
         ])
+    }
+
+    /// The same question, once it is known what would be replaced.
+    #[must_use]
+    pub fn with_preview(&self, instance: &str, task: &Task, preview: Replaced) -> Self {
+        let mut shown = Self { preview: Some(preview), ..self.clone() };
+        shown.digest = shown.digest_of(instance, task, &task.input);
+        shown
     }
 
     /// Whether a human said yes, or a grant did.
@@ -278,8 +303,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn asked(task: &Task) -> Confirmation {
-        let asking =
-            Asking { why: "w".to_owned(), reason: None, instance: "i".to_owned(), wait: Duration::from_hours(1) };
+        let asking = Asking {
+            why: "w".to_owned(),
+            reason: None,
+            instance: "i".to_owned(),
+            wait: Duration::from_hours(1),
+            files: Vec::new(),
+        };
         Confirmation::ask(task, asking, "n".to_owned(), task.created_at)
     }
 
@@ -314,7 +344,10 @@ mod tests {
         for change in [
             |confirmation: &mut Confirmation| confirmation.nonce.push('x'),
             |confirmation: &mut Confirmation| confirmation.expires_at += jiff::SignedDuration::from_micros(1),
-            |confirmation: &mut Confirmation| confirmation.preview = Some(Value::Null),
+            |confirmation: &mut Confirmation| confirmation.preview = Some(Replaced::Fields(Map::new())),
+            |confirmation: &mut Confirmation| {
+                confirmation.files.push(Fingerprint { path: "/bin/x".into(), sha256: String::new() });
+            },
         ] {
             let mut other = first.clone();
             change(&mut other);

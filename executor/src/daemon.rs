@@ -26,34 +26,33 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock;
+use crate::confirmation::Replaced;
 use crate::desk::{Desk, Wish};
-use crate::dispatcher::{
-    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, Heard, Limits, NotDecided, ResolveAsked, Ticket,
-};
+use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Heard, Limits, ResolveAsked, Ticket};
 use crate::fault;
 use crate::hook::Hooks;
 use crate::log;
 use crate::mailbox::presence::{Identity, Presence};
 use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
-use crate::page::{self, Audience, Live, Site, Spoken, Word};
+use crate::page::{Audience, Live, Site, Spoken};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::retention::Keep;
 use crate::runner::{Equipment, http};
-use crate::settlement::{self, Verdict};
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::records::Records;
 use crate::store::{Store, StoreError};
 use crate::switch::Switches;
-use crate::task::{Outcome, State, Step, Task, TaskId};
+use crate::task::{Outcome, Task, TaskId};
 use crate::telemetry::Telemetry;
 
 mod commit;
 mod hooks;
+mod human;
 mod program;
 mod publish;
 mod record;
+mod recover;
 mod steady;
 mod stop;
 mod sweep;
@@ -61,6 +60,7 @@ mod watch;
 
 use commit::Backlog;
 use hooks::{Teller, Told};
+use human::heard;
 use program::Program;
 use publish::Publisher;
 use steady::Steady;
@@ -122,6 +122,7 @@ enum Wake {
     Look,
     Finished(Box<Finished>),
     Human(Box<Spoken>),
+    Previewed(Box<(Task, Replaced)>),
     Told(Box<Told>),
     Stop,
 }
@@ -357,6 +358,7 @@ impl Daemon {
                 Wake::Told(one) => told.push(*one),
                 Wake::Look => {}
                 Wake::Human(said) => spoken.push(said),
+                Wake::Previewed(previewed) => events.extend(self.previewed(*previewed)),
                 Wake::Stop => stop = true,
             }
         }
@@ -394,73 +396,6 @@ impl Daemon {
                 tracing::trace!("the executor has ended");
             }
         })
-    }
-
-    /// Serves the page, unless a human does not want it. Where no port can be had, tasks go on.
-    fn open_page(&mut self) -> Result<(), DaemonError> {
-        if !self.equipment.config.page.enabled {
-            return Ok(());
-        }
-        let listeners = match self.site.listen(&self.folder) {
-            Ok(listeners) => listeners,
-            Err(error) => {
-                tracing::error!(%error, "the page cannot be served: nobody can confirm anything");
-                return Ok(());
-            }
-        };
-        let wake = self.wake.clone();
-        let given = page::Given {
-            site: self.site.clone(),
-            records: Records::open(&self.record)?,
-            catalog: self.desk.catalog(),
-            policy: self.desk.policy(),
-            audience: Arc::clone(&self.audience),
-            live: self.live.clone(),
-            say: Box::new(move |spoken| wake.send(Wake::Human(Box::new(spoken))).is_ok()),
-            equipment: Arc::clone(&self.equipment),
-            mailbox: self.mailbox.clone(),
-        };
-        let _inside = self.runtime.enter();
-        Ok(page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?)
-    }
-
-    fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
-        let (desk, store) = (&self.desk, self.store.as_ref());
-        let now = self.clock.now();
-        if let Some(window) = desk.longest_window() {
-            // A limit must outlast the executor, which ends whenever it is idle.
-            let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
-            for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
-                if let Some(limit) = desk.rate_limit(tool) {
-                    // Not later than now, whatever the clock said then: it may have been set back.
-                    self.dispatcher.remember_call(caller, tool, limit, at.min(now));
-                }
-            }
-        }
-        if let Some(telemetry) = &mut self.telemetry {
-            let started = |id| {
-                let steps = store.story(id).ok()?;
-                let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
-                Some(last.at)
-            };
-            telemetry.recover(&open, started);
-        }
-        let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
-        for task in &mut open {
-            task.not_before = task.not_before.map(|at| at.min(latest));
-        }
-        self.dispatcher.remember_grants(store.grants()?);
-        let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
-        for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
-            if let Some(task) = store.task(denied.id)? {
-                self.dispatcher.remember_denial(&task);
-            }
-        }
-        let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
-        self.carry_out(effects)?;
-        let left = self.mailbox.left_behind()?;
-        self.answer_all(left, Vec::new())
     }
 
     /// Takes what lies in the inbox, after these events; whether there was anything.
@@ -564,6 +499,7 @@ impl Daemon {
                     self.publisher.answer(id, answer);
                 }
                 Action::Reply(ticket, heard) => self.reply(ticket, heard),
+                Action::Preview { task, definition } => self.preview(*task, definition),
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
@@ -623,60 +559,6 @@ impl Daemon {
         if self.live.send(Live { id: task.id, state: task.state }).is_ok() {}
     }
 
-    /// Loads what definitions changed, and ends what a human was shown otherwise.
-    fn refresh(&mut self) -> Option<Event> {
-        if !self.desk.refresh() {
-            return None;
-        }
-        let drifted = |task: &&Task| self.desk.definition_of(task).is_none();
-        let drifted: Vec<_> = self.dispatcher.confirmable().filter(drifted).map(|task| task.id).collect();
-        (!drifted.is_empty()).then_some(Event::Drifted(drifted))
-    }
-
-    /// What somebody on the page said, as an event.
-    fn hear(&mut self, spoken: Spoken) -> Option<Event> {
-        let Spoken { word, by, reply } = spoken;
-        let ticket = TaskId::new();
-        self.speakers.insert(ticket, reply);
-        Some(match word {
-            Word::Decide { of, said, grant } => Event::Decided(Box::new(Decided { ticket, of, said, by, grant })),
-            Word::Revoke(grant) => Event::Revoked { ticket, grant },
-            Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
-            Word::Settle { task, happened, note } => {
-                let verdict = Verdict { happened, by: settlement::By::Human, note };
-                let (id, uid) = (task.id, task.caller.uid);
-                let asked = ResolveAsked { request: ticket, id, uid, task: Some(*task), verdict };
-                Event::ResolveAsked(Box::new(asked))
-            }
-            Word::Refresh => {
-                self.reply(ticket, Ok(Vec::new()));
-                return None;
-            }
-            Word::Seen => {
-                self.speakers.remove(&ticket);
-                self.tell_those_that_wait();
-                return None;
-            }
-        })
-    }
-
-    /// Writes to those that wait longest where they stand, and whether somebody is there.
-    fn tell_those_that_wait(&mut self) {
-        const MOST: usize = 50;
-        let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
-        let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(MOST).cloned().collect();
-        for (task, place) in waiting.iter().zip(1..) {
-            self.publisher.publish(task, Some(place));
-        }
-    }
-
-    fn reply(&mut self, ticket: Ticket, heard: Heard) {
-        let speaker = self.speakers.remove(&ticket);
-        if speaker.is_some_and(|speaker| speaker.send(heard).is_err()) {
-            tracing::debug!("whoever spoke on the page is gone");
-        }
-    }
-
     /// An input as it may stand in the log.
     fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
         let text = serde_json::to_string(input).expect("an object can be written");
@@ -694,17 +576,6 @@ impl Daemon {
             "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
             "tasks": counts,
         }))
-    }
-}
-
-/// The answer to a cancel, for somebody on the page.
-fn heard(answer: &Answer) -> Heard {
-    match answer {
-        Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
-        Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
-        Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
-        Answer::Refused(error) => Err(NotDecided::Refused(Box::new(error.clone()))),
-        Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
     }
 }
 

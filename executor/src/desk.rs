@@ -14,6 +14,7 @@ use crate::code::Code;
 use crate::config::Config;
 use crate::confirmation::{self, Asking, Confirmation};
 use crate::dispatcher::Known;
+use crate::fingerprint::Fingerprint;
 use crate::json;
 use crate::mailbox::Taken;
 use crate::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
@@ -222,7 +223,9 @@ impl Desk {
             let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
             let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
             let instance = self.instance.clone();
-            let asking = Asking { why, reason: run.reason, instance, wait };
+            let files = subtool.definition.run.files(&perform::order(&task, task.input.clone()));
+            let files = files.iter().map(|path| Fingerprint::of(path)).collect();
+            let asking = Asking { why, reason: run.reason, instance, wait, files };
             task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, confirmation::nonce(), now)));
         }
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::code::Code;
 use crate::config::Config;
 use crate::confirmation::grant::GrantId;
+use crate::confirmation::{Confirmation, Digest};
 use crate::mailbox::request::Answer;
 use crate::runner::{Again, Effect};
 use crate::settlement::Settlement;
@@ -71,6 +72,12 @@ pub enum Event {
     Revoked {
         ticket: Ticket,
         grant: GrantId,
+    },
+    /// It was found out what a task that waits would replace: it is asked about anew.
+    Previewed {
+        id: TaskId,
+        was: Digest,
+        confirmation: Box<Confirmation>,
     },
     /// The definitions of these are no longer those that a human was shown.
     Drifted(Vec<TaskId>),
@@ -140,6 +147,11 @@ pub enum Action {
     /// Bring the result file up to date.
     Publish(Box<Task>),
     Answer(TaskId, Box<Answer>),
+    /// Look what a task would replace that waits for a human.
+    Preview {
+        task: Box<Task>,
+        definition: Arc<Definition>,
+    },
     /// What became of a human's decision.
     Reply(Ticket, Heard),
     Perform {
@@ -292,6 +304,7 @@ impl Dispatcher {
             Event::Finished(finished) => self.finish(*finished, now, effects),
             Event::Decided(decided) => self.decide(*decided, now, effects),
             Event::Revoked { ticket, grant } => self.revoke(ticket, grant, now, effects),
+            Event::Previewed { id, was, confirmation } => self.reask(id, was, confirmation, effects),
             Event::Drifted(ids) => self.drift(&ids, now, effects),
             Event::ClockSet { ahead } => self.set_clock(ahead, now),
             Event::Tick => {}

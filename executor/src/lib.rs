@@ -12,6 +12,7 @@ pub mod digest;
 pub mod dispatcher;
 pub mod duration;
 pub mod fault;
+pub mod fingerprint;
 pub mod hook;
 pub mod json;
 pub mod layout;

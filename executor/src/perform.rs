@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::code::Code;
 use crate::config::Config;
+use crate::confirmation::Replaced;
 use crate::dispatcher::{Failed, Finished, Purpose, Why};
 use crate::duration::Span;
+use crate::fingerprint::Fingerprint;
 use crate::layout::compact_bytes;
 use crate::mailbox::result::LARGE;
 use crate::runner::{Again, Data, Effect, Equipment, Failure, Order, Run, Success};
@@ -41,6 +43,19 @@ pub async fn perform(
     Finished { id: task.id, attempt: task.attempt, result }
 }
 
+/// Looks what is there that `task` would replace. Always returns, a little after the timeout of whoever looks.
+pub async fn preview(
+    task: Task,
+    definition: Arc<Definition>,
+    equipment: Arc<Equipment>,
+    data_folder: Arc<Path>,
+    cancel: CancellationToken,
+) -> Replaced {
+    let reason = Reason::default();
+    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    lookup::preview(&attempt, &definition).await.unwrap_or_else(|| Replaced::Fields(Map::new()))
+}
+
 /// One attempt, and what it is made with.
 struct Attempt<'a> {
     task: &'a Task,
@@ -55,7 +70,10 @@ impl Attempt<'_> {
         let (started, started_at) = (Instant::now(), clock::now());
         let order = order(self.task, self.task.input.clone());
         let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
-        let outcome = self.bounded(&definition.run, &order, timeout).await;
+        let outcome = match self.is_as_shown(definition, &order).await {
+            Ok(()) => self.bounded(&definition.run, &order, timeout).await,
+            Err(failure) => Err(failure),
+        };
         let most = self.equipment.config.executor.output_bytes;
         let shaped = match outcome {
             Ok(success) => shape(success, self.task, definition, self.data_folder, most).await,
@@ -71,6 +89,26 @@ impl Attempt<'_> {
                 }
                 Err(failed(failure, self.task, timeout, &self.reason, duration, self.equipment))
             }
+        }
+    }
+
+    /// Whether what would be executed is what a human was shown, if one was.
+    async fn is_as_shown(&self, definition: &Definition, order: &Order) -> Result<(), Failure> {
+        let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
+        let (shown, files) = (confirmation.files.clone(), definition.run.files(order));
+        let look = move || {
+            let is_same = shown.iter().map(|file| &file.path).eq(&files);
+            is_same && shown.iter().all(Fingerprint::holds)
+        };
+        // A large program takes its time to be read.
+        if !matches!(tokio::task::spawn_blocking(look).await, Ok(true)) {
+            return Err(drifted("the program is no longer the one that a human was shown"));
+        }
+        match (&confirmation.preview, lookup::preview(self, definition).await) {
+            (Some(Replaced::Fields(shown)), Some(Replaced::Fields(now))) if *shown != now => {
+                Err(drifted("what it would replace is no longer what a human was shown"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -95,6 +133,11 @@ impl Attempt<'_> {
         let was_cut_off = matches!(failure.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
         failure.effect == Effect::Possible && !self.task.effect.repeatable() && was_cut_off
     }
+}
+
+fn drifted(what: &str) -> Failure {
+    Failure::new(Code::Drifted, format!("{what}: nothing was done"))
+        .hint("run it again if it is still wanted: the human will be asked about it as it is now")
 }
 
 /// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only

@@ -231,6 +231,14 @@ impl Run {
         }
     }
 
+    /// The files that performing it would execute, as far as its definition names them.
+    pub fn files(&self, order: &Order) -> Vec<PathBuf> {
+        match self {
+            Self::Process(process) => process.files(order),
+            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) => Vec::new(),
+        }
+    }
+
     pub async fn perform(
         &self,
         order: &Order,

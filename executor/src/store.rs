@@ -26,6 +26,12 @@ pub enum Change {
     /// A new task, in the state [`State::Accepted`].
     Accept(Box<Task>),
     Move(Box<Move>),
+    /// What a task that waits is asked about is no longer `was`: it was found out what it would replace.
+    Reask {
+        id: TaskId,
+        was: Digest,
+        confirmation: Box<Confirmation>,
+    },
     /// A grant as it is now; `uses` is the fence: so often it was used before, or it is new.
     Grant {
         grant: Box<Grant>,
@@ -221,7 +227,7 @@ pub(crate) mod contract {
     fn answers_are_fenced_by_what_was_asked(store: &mut dyn Store) {
         let mut waiting = task(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
-        let asking = Asking { why, reason: Some("r".to_owned()), instance, wait };
+        let asking = Asking { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new() };
         let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
         waiting.confirmation = Some(Box::new(confirmation.clone()));
         let (ask, asked) = step(&waiting, Step::Ask, None);
@@ -239,6 +245,15 @@ pub(crate) mod contract {
             enqueue.answered = Some(Box::new(Answered { digest, confirmation, input: Some(Map::new()) }));
             (Change::Move(enqueue), after)
         };
+        let reask = |was, confirmation: &Confirmation| Change::Reask {
+            id: asked.id,
+            was,
+            confirmation: Box::new(confirmation.clone()),
+        };
+        let stale = store.commit(&[reask(Digest::of(&[]), &confirmation)]);
+        assert!(matches!(stale, Err(StoreError::Fenced { .. })), "something else is asked");
+        let other = Confirmation { digest: Digest::of(&[b"other"]), ..confirmation.clone() };
+        store.commit(&[reask(confirmation.digest, &other), reask(other.digest, &confirmation)]).expect("committed");
         let (stale, _) = answer(Digest::of(&[]));
         assert!(matches!(store.commit(&[stale]), Err(StoreError::Fenced { .. })), "an answer to something else");
         let (enqueue, queued) = answer(confirmation.digest);

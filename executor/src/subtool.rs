@@ -109,6 +109,9 @@ pub struct Definition {
     /// How to find out whether a run took effect that was lost before it reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
+    /// What a human is shown that would be replaced, before they say yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<Preview>,
     /// At most `calls` runs by one session in any window of the length `per`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
@@ -243,6 +246,24 @@ pub struct Verify {
     /// A jq expression over the lookup's data: `true` if it happened, `false` if it surely did not; anything else leaves it open.
     #[schemars(example = "any(.[]; .subject != null)")]
     pub happened: String,
+    /// The subtool of that name, once the catalog is loaded.
+    #[serde(skip)]
+    pub lookup: Option<Lookup>,
+}
+
+/// A look at what is there now. It is taken when a human is asked, and again right before the start: what
+/// changed in between ends the task, and nothing was done.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preview {
+    /// The subtool that looks: a read-only one that callers may use.
+    pub subtool: SubtoolName,
+    /// Its input: JSON templates over the input of the run.
+    #[serde(default)]
+    pub input: Map<String, Value>,
+    /// A jq expression over what it finds: an object with what each field of the input would replace.
+    #[schemars(example = "{title: .title, body: .body}")]
+    pub replaces: String,
     /// The subtool of that name, once the catalog is loaded.
     #[serde(skip)]
     pub lookup: Option<Lookup>,

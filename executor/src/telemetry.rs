@@ -151,7 +151,7 @@ impl Telemetry {
                         ended.spans.into_iter().for_each(|span| spans.push(span));
                     }
                 }
-                Change::Grant { .. } | Change::Settle(..) | Change::Tell(..) => {}
+                Change::Grant { .. } | Change::Reask { .. } | Change::Settle(..) | Change::Tell(..) => {}
             }
         }
         drop(known);

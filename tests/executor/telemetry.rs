@@ -219,7 +219,7 @@ fn metrics_tell_what_was_accepted_refused_ended_and_how_long_it_took() {
         world.result_of("echo", &json!({"text": "x"}));
     }
     world.result_of("fail", &json!({}));
-    assert_eq!(world.run(&["run", "refused"]).exit, 5);
+    assert_eq!(world.run(&["run", "refused", "--if-no-approver=fail"]).exit, 5);
     assert_eq!(world.run(&["run", "nothing-of-this-name"]).exit, 3);
     let address = address_of_metrics(&world);
     let text = scrape(&address);
@@ -228,7 +228,7 @@ fn metrics_tell_what_was_accepted_refused_ended_and_how_long_it_took() {
         ("agent_magic_tool_tasks_ended_total{state=\"succeeded\"}", 3.0),
         ("agent_magic_tool_tasks_ended_total{state=\"failed\"}", 1.0),
         ("agent_magic_tool_tasks_open{state=\"running\"}", 0.0),
-        ("agent_magic_tool_requests_refused_total{code=\"needs-confirmation\"}", 1.0),
+        ("agent_magic_tool_requests_refused_total{code=\"no-approver\"}", 1.0),
         ("agent_magic_tool_requests_refused_total{code=\"unknown-subtool\"}", 1.0),
         ("agent_magic_tool_attempt_duration_seconds_count", 5.0),
         ("agent_magic_tool_attempt_duration_seconds_bucket{le=\"+Inf\"}", 5.0),
@@ -353,6 +353,8 @@ fn no_secret_and_no_input_stands_in_logs_traces_or_metrics() {
 #[test]
 fn nothing_is_told_unless_a_human_configured_it() {
     let world = World::new();
+    // The page listens for its human; nothing else does.
+    world.configure("[page]\nenabled = false\n");
     world.run(&["executor", "start"]);
     let pid = world.executor().expect("it runs");
     let sockets = || {

@@ -275,6 +275,73 @@ async fn a_definition_that_changes_while_a_human_looks_ends_the_task() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_swapped_after_the_yes_does_not_run() {
+    let world = World::new();
+    world.configure("[executor]\nconcurrency = 1\n");
+    let script = world.folder().join("work.sh");
+    fs::write(&script, "echo shown >> marks").expect("written");
+    world.define(
+        "work.json",
+        &json!({
+            "work": {"description": "Works.", "input": {}, "run": {"process": {"argv": ["sh", script], "folder": "."}}},
+            "slow": {"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}}
+        }),
+    );
+    let Some(mut tab) = world.human().await else { return };
+    let slow = world.start("slow", &json!({}));
+    let id = world.start("work", &json!({}));
+    tab.click(&approve(&id)).await;
+    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'].closed\")")).await;
+    fs::write(&script, "echo swapped >> marks").expect("written");
+    fs::write(world.folder().join("go"), "").expect("written");
+    world.end_of(&slow);
+    let ended = world.end_of(&id);
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("drifted")), "{ended}");
+    assert_eq!(happened(&world), "");
+}
+
+#[tokio::test]
+async fn a_human_sees_what_would_be_replaced_and_a_change_of_that_ends_the_task() {
+    let world = World::new();
+    world.configure("[executor]\nconcurrency = 1\n");
+    world.define(
+        "note.json",
+        &json!({
+            "note_read": {"description": "Reads the note.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["cat", "note"], "folder": "."}}},
+            "note_write": {"description": "Writes the note.", "input": {"type": "object", "required": ["text"],
+                "properties": {"text": {"type": "string"}}},
+                "preview": {"subtool": "note_read", "replaces": "{text: .stdout}"},
+                "run": {"process": {"argv": ["sh", "-c", "printf %s \"$1\" > note", "w", "{{ text }}"], "folder": "."}}},
+            "slow": {"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}}
+        }),
+    );
+    let note = || fs::read_to_string(world.folder().join("note")).expect("a note");
+    fs::write(world.folder().join("note"), "as it was").expect("written");
+    let Some(mut tab) = world.human().await else { return };
+    let id = world.start("note_write", &json!({"text": "as it shall be"}));
+    tab.until(&format!("document.querySelector(\"[data-card='{id}'] .replaces\")?.innerText.includes('as it was')"))
+        .await;
+    tab.click(&approve(&id)).await;
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+    assert_eq!(note(), "as it shall be");
+
+    let slow = world.start("slow", &json!({}));
+    let id = world.start("note_write", &json!({"text": "once more"}));
+    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'] .replaces\")")).await;
+    tab.click(&approve(&id)).await;
+    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'].closed\")")).await;
+    fs::write(world.folder().join("note"), "written by somebody else").expect("written");
+    fs::write(world.folder().join("go"), "").expect("written");
+    world.end_of(&slow);
+    let ended = world.end_of(&id);
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("drifted")), "{ended}");
+    assert_eq!(note(), "written by somebody else");
+}
+
+#[tokio::test]
 async fn what_destroys_something_needs_its_name_typed() {
     let world = World::new();
     let mut definitions = marks();

@@ -1,5 +1,6 @@
 //! Loading: from files to subtools, strictly, with a place for every mistake.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
 use std::sync::Arc;
@@ -155,30 +156,23 @@ impl Loading {
 }
 
 impl Loading {
-    /// A subtool whose `verify` names nothing that can look it up is left out; whether there was one.
+    /// A subtool whose `verify` or `preview` names nothing that can look is left out; whether there was one.
     fn check_lookups(&mut self) -> bool {
         let subtools = &self.catalog.subtools;
-        let unfit = |subtool: &Subtool| {
-            let verify = subtool.definition.verify.as_ref()?;
-            let name = &verify.subtool;
-            let Some(lookup) = subtools.get(name).map(|lookup| &lookup.definition) else {
-                return Some(("verify.subtool", format!("there is no subtool `{name}`")));
-            };
-            if lookup.effect_class() != EffectClass::Read {
-                return Some((
-                    "verify.subtool",
-                    format!("`{name}` is not read-only, so that looking could change something"),
-                ));
-            }
-            let required = lookup.input.get("required").and_then(Value::as_array).into_iter().flatten();
-            let missing = required.filter_map(Value::as_str).find(|field| !verify.input.contains_key(*field))?;
-            Some(("verify.input", format!("`{name}` needs `{missing}`")))
-        };
-        let found: Vec<_> =
-            subtools.values().filter_map(|subtool| Some((subtool.name.clone(), unfit(subtool)?))).collect();
+        let found: Vec<_> = subtools
+            .values()
+            .filter_map(|subtool| {
+                let Definition { verify, preview, .. } = &*subtool.definition;
+                let verify = verify.as_ref().map(|verify| ("verify", &verify.subtool, &verify.input));
+                let preview = preview.as_ref().map(|preview| ("preview", &preview.subtool, &preview.input));
+                let mut lookups = verify.into_iter().chain(preview);
+                let unfit = lookups.find_map(|(place, name, input)| unfit(place, name, input, subtools))?;
+                Some((subtool.name.clone(), unfit))
+            })
+            .collect();
         for (name, (place, message)) in &found {
             if let Some(subtool) = self.catalog.subtools.remove(name) {
-                self.problem(&subtool.origin, Some(name.as_str()), Some((*place).to_owned()), message);
+                self.problem(&subtool.origin, Some(name.as_str()), Some(place.clone()), message);
             }
         }
         !found.is_empty()
@@ -186,22 +180,49 @@ impl Loading {
 
     fn resolve_lookups(&mut self) {
         let subtools = &self.catalog.subtools;
+        let lookup = |name: &SubtoolName| {
+            let lookup = subtools.get(name)?;
+            Some(Lookup { definition: Arc::clone(&lookup.definition), schema: Arc::clone(&lookup.schema) })
+        };
         let found: Vec<_> = subtools
             .values()
-            .filter_map(|subtool| {
-                let lookup = subtools.get(&subtool.definition.verify.as_ref()?.subtool)?;
-                let lookup = Lookup { definition: Arc::clone(&lookup.definition), schema: Arc::clone(&lookup.schema) };
-                Some((subtool.name.clone(), lookup))
+            .filter(|subtool| subtool.definition.verify.is_some() || subtool.definition.preview.is_some())
+            .map(|subtool| {
+                let verify = subtool.definition.verify.as_ref().and_then(|verify| lookup(&verify.subtool));
+                let preview = subtool.definition.preview.as_ref().and_then(|preview| lookup(&preview.subtool));
+                (subtool.name.clone(), verify, preview)
             })
             .collect();
-        for (name, lookup) in found {
-            if let Some(subtool) = self.catalog.subtools.get_mut(&name)
-                && let Some(verify) = &mut Arc::make_mut(&mut subtool.definition).verify
-            {
-                verify.lookup = Some(lookup);
+        for (name, verified, previewed) in found {
+            let Some(subtool) = self.catalog.subtools.get_mut(&name) else { continue };
+            let Definition { verify, preview, .. } = Arc::make_mut(&mut subtool.definition);
+            if let Some(verify) = verify {
+                verify.lookup = verified;
+            }
+            if let Some(preview) = preview {
+                preview.lookup = previewed;
             }
         }
     }
+}
+
+/// Why the subtool `name` cannot look with this input, if it cannot: where that is wrong, and what.
+fn unfit(
+    place: &str,
+    name: &SubtoolName,
+    input: &Map<String, Value>,
+    subtools: &BTreeMap<SubtoolName, Subtool>,
+) -> Option<(String, String)> {
+    let Some(lookup) = subtools.get(name).map(|lookup| &lookup.definition) else {
+        return Some((format!("{place}.subtool"), format!("there is no subtool `{name}`")));
+    };
+    if lookup.effect_class() != EffectClass::Read {
+        let message = format!("`{name}` is not read-only, so that looking could change something");
+        return Some((format!("{place}.subtool"), message));
+    }
+    let required = lookup.input.get("required").and_then(Value::as_array).into_iter().flatten();
+    let missing = required.filter_map(Value::as_str).find(|field| !input.contains_key(*field))?;
+    Some((format!("{place}.input"), format!("`{name}` needs `{missing}`")))
 }
 
 fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
@@ -259,6 +280,10 @@ fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
         }
         template::check_value(&Value::Object(verify.input.clone())).map_err(|error| at("verify.input", &error))?;
         select::check(&verify.happened).map_err(|error| at("verify.happened", &error))?;
+    }
+    if let Some(preview) = &definition.preview {
+        template::check_value(&Value::Object(preview.input.clone())).map_err(|error| at("preview.input", &error))?;
+        select::check(&preview.replaces).map_err(|error| at("preview.replaces", &error))?;
     }
     for (index, example) in definition.examples.iter().enumerate() {
         let mut input = example.input.clone();

@@ -127,7 +127,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) | Change::Grant { .. } | Change::Settle(..) | Change::Tell(..) => None,
+        Change::Move(_) | Change::Grant { .. } | Change::Settle(..) | Change::Tell(..) | Change::Reask { .. } => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -149,11 +149,11 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         Change::Move(step) => !ids.contains(&step.id),
         // A grant that was used for one of them has one use less.
         Change::Grant { .. } => true,
-        Change::Settle(id, _) => !ids.contains(id),
+        Change::Settle(id, _) | Change::Reask { id, .. } => !ids.contains(id),
         Change::Tell(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
-        Action::Publish(task) | Action::Perform { task, .. } => !ids.contains(&task.id),
+        Action::Publish(task) | Action::Perform { task, .. } | Action::Preview { task, .. } => !ids.contains(&task.id),
         Action::Answer(request, _) => !ids.contains(request),
         Action::Interrupt(id, _) => !ids.contains(id),
         Action::Reply(..) => true,
@@ -173,7 +173,7 @@ fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
         Change::Move(_) | Change::Accept(_) | Change::Grant { .. } => None,
-        Change::Settle(..) | Change::Tell(..) => None,
+        Change::Settle(..) | Change::Tell(..) | Change::Reask { .. } => None,
     }
 }
 

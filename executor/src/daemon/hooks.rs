@@ -68,7 +68,12 @@ impl Teller {
         }
         let end = |change: &Change| match change {
             Change::Move(step) if step.to.is_final() && !step.from.is_final() => Some(step.id),
-            Change::Move(_) | Change::Accept(_) | Change::Settle(..) | Change::Tell(..) | Change::Grant { .. } => None,
+            Change::Move(_)
+            | Change::Accept(_)
+            | Change::Settle(..)
+            | Change::Tell(..)
+            | Change::Grant { .. }
+            | Change::Reask { .. } => None,
         };
         let ended: HashSet<_> = effects.changes.iter().filter_map(end).collect();
         for action in &effects.actions {

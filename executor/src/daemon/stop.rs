@@ -60,7 +60,7 @@ impl Daemon {
             match woken.recv_timeout(patience.min(self.patience_with_record())) {
                 Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
                 // Nobody hears a human any more: what they say is said again to the next executor.
-                Ok(Wake::Look | Wake::Human(_)) => {}
+                Ok(Wake::Look | Wake::Human(_) | Wake::Previewed(_)) => {}
                 Ok(Wake::Told(told)) => self.told(vec![*told])?,
                 Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
                 Ok(Wake::Stop) => {}

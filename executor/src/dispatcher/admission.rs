@@ -1,5 +1,7 @@
 //! Admission: a new task is taken, or its caller learns why not.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{Action, Admission, Dispatcher, Effects, Open, advance};
@@ -36,6 +38,10 @@ impl Dispatcher {
             advance(&mut task, Step::Ask, now, None, None, effects);
             self.asks.count(&task, now);
             self.asks.join(&task, self.limits.asks.wait, now);
+            if definition.preview.is_some() {
+                let (task, definition) = (Box::new(task.clone()), Arc::clone(&definition));
+                effects.actions.push(Action::Preview { task, definition });
+            }
             self.enter(Open::new(task, definition));
         } else {
             advance(&mut task, Step::Enqueue, now, None, None, effects);

@@ -209,7 +209,7 @@ impl Model {
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let asking = Asking { why, reason: None, instance, wait };
+                    let asking = Asking { why, reason: None, instance, wait, files: Vec::new() };
                     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
@@ -335,6 +335,7 @@ impl Model {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
+                Change::Reask { .. } => {}
                 Change::Grant { grant, .. } => {
                     assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
                 }
@@ -408,7 +409,7 @@ impl Model {
                 Action::Interrupt(id, _) => {
                     assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
                 }
-                Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) => {}
+                Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) | Action::Preview { .. } => {}
             }
         }
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);

@@ -66,6 +66,11 @@ impl Dispatcher {
             if is_lookup_due {
                 open.phase = Phase::LookupDue(None);
             }
+            let asked = open.task.confirmation.as_ref().filter(|_| open.task.state == State::AwaitingConfirmation);
+            if open.definition.preview.is_some() && asked.is_some_and(|asked| asked.preview.is_none()) {
+                let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
+                effects.actions.push(Action::Preview { task, definition });
+            }
             self.enter(open);
             if is_due {
                 self.line_up(id, now);

@@ -79,7 +79,7 @@ pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
-    let asking = Asking { why, reason: None, instance, wait };
+    let asking = Asking { why, reason: None, instance, wait, files: Vec::new() };
     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), now)));
     task
 }
@@ -107,6 +107,7 @@ impl Bench {
             match action {
                 Action::Publish(task) => turn.published.push((task.id, task.state)),
                 Action::Answer(_, answer) => turn.answers.push(*answer),
+                Action::Preview { .. } => {}
                 Action::Reply(_, told) => turn.told.push(told),
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, why) => turn.interrupted.push((id, why)),

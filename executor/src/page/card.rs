@@ -10,6 +10,7 @@ use super::show::{Line, Shown, line};
 use super::words::{Moment, effect_words, span, user};
 use crate::catalog::Subtool;
 use crate::config::Config;
+use crate::confirmation::Replaced;
 use crate::perform;
 use crate::runner::Run;
 use crate::runner::ask_user::Question;
@@ -111,7 +112,14 @@ impl Card {
         let catalog = page.catalog();
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
         let definition = subtool.map(|subtool| &*subtool.definition);
-        let fields = fields(subtool, &task.input, confirmation.preview.as_ref());
+        let has_preview = definition.is_some_and(|definition| definition.preview.is_some());
+        let (replaced, unsure) = match &confirmation.preview {
+            Some(Replaced::Fields(replaced)) => (Some(replaced), None),
+            Some(Replaced::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
+            None if has_preview => (None, Some("what it would replace is being looked up".to_owned())),
+            None => (None, None),
+        };
+        let fields = fields(subtool, &task.input, replaced);
         let would_send = would_send(subtool, task, &page.equipment.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let is_long = fields.iter().any(|field| field.value.is_long());
@@ -128,7 +136,7 @@ impl Card {
             effect: task.effect,
             effect_words: effect_words(task.effect),
             touches: touches(subtool, &would_send),
-            why: confirmation.why.clone(),
+            why: unsure.map_or_else(|| confirmation.why.clone(), |unsure| format!("{}; {unsure}", confirmation.why)),
             expires: Expires { at: confirmation.expires_at.to_string(), left: span(left) },
             long: is_long,
             fields,
@@ -156,7 +164,7 @@ pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<Question> {
 pub(super) fn fields(
     subtool: Option<&Subtool>,
     input: &Map<String, Value>,
-    replaced: Option<&Value>,
+    replaced: Option<&Map<String, Value>>,
 ) -> Vec<ShownField> {
     let schema = subtool.map(|subtool| &subtool.definition.input);
     let required = schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);

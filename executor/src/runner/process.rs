@@ -8,6 +8,9 @@
 //! reads what it left.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{
@@ -150,7 +153,26 @@ pub(crate) async fn run_configured(
     }
 }
 
+/// What another program executes, as far as can be told: what is only read may change as it likes.
+fn is_script(path: &Path) -> bool {
+    const LANGUAGES: [&str; 12] = ["bash", "js", "lua", "mjs", "php", "pl", "ps1", "py", "rb", "sh", "ts", "zsh"];
+    let Ok(found) = fs::metadata(path) else { return false };
+    let is_named = path.extension().is_some_and(|extension| LANGUAGES.iter().any(|language| extension == *language));
+    found.is_file() && (is_named || found.permissions().mode() & 0o111 != 0)
+}
+
 impl Process {
+    /// The program, and the scripts among its constant arguments.
+    pub fn files(&self, order: &Order) -> Vec<PathBuf> {
+        let Ok(invocation) = Invocation::of(self, order) else { return Vec::new() };
+        let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
+            Argument::Template(text) if template::is_constant(text) => Some(text),
+            Argument::Template(_) | Argument::When(_) => None,
+        });
+        let scripts = constants.map(|text| invocation.folder().join(text)).filter(|path| is_script(path));
+        invocation.program().into_iter().chain(scripts).collect()
+    }
+
     /// The program, as its definition names it.
     pub fn program(&self) -> &str {
         match self.argv.first() {

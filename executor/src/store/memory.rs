@@ -49,6 +49,15 @@ impl Store for MemoryStore {
                     task.end.clone_from(&step.end);
                     story.push(Recorded { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
+                Change::Reask { id, was, confirmation } => {
+                    let fenced = StoreError::Fenced { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
+                    let waits = tasks.get_mut(id).filter(|(task, _)| task.state == State::AwaitingConfirmation);
+                    let Some((task, _)) = waits else { return Err(fenced) };
+                    if task.confirmation.as_ref().map(|asked| asked.digest) != Some(*was) {
+                        return Err(fenced);
+                    }
+                    task.confirmation = Some(confirmation.clone());
+                }
                 Change::Grant { grant, uses } => {
                     if grants.get(&grant.id).map(|grant| grant.uses) != *uses {
                         return Err(StoreError::GrantChanged(grant.id));

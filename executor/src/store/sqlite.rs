@@ -19,6 +19,7 @@ use damage::Damage;
 
 use super::{Answered, Change, Ended, Move, Recorded, Store, StoreError};
 use crate::confirmation::grant::Grant;
+use crate::confirmation::{Confirmation, Digest};
 use crate::fault;
 use crate::retention::Kept;
 use crate::settlement::Settlement;
@@ -123,6 +124,7 @@ impl SqliteStore {
             match change {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Move(step) => move_on(&transaction, step)?,
+                Change::Reask { id, was, confirmation } => reask(&transaction, *id, *was, confirmation)?,
                 Change::Grant { grant, uses } => keep_grant(&transaction, grant, *uses)?,
                 Change::Settle(id, settlement) => settle(&transaction, *id, settlement)?,
                 Change::Tell(delivery, telling) => outbox::tell(&transaction, delivery, *telling)?,
@@ -276,6 +278,21 @@ fn answer(transaction: &Transaction<'_>, step: &Move, answered: &Answered) -> Re
             answered.input.as_ref().map(json).transpose()?,
         ])?;
     if changed == 1 { Ok(()) } else { Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt }) }
+}
+
+fn reask(
+    transaction: &Transaction<'_>,
+    id: TaskId,
+    was: Digest,
+    confirmation: &Confirmation,
+) -> Result<(), StoreError> {
+    let from = State::AwaitingConfirmation;
+    let changed = transaction
+        .prepare_cached(
+            "UPDATE tasks SET confirmation = ?3 WHERE id = ?1 AND state = ?4 AND confirmation ->> 'digest' = ?2",
+        )?
+        .execute(params![id.to_string(), was.to_string(), json(confirmation)?, from.as_str()])?;
+    if changed == 1 { Ok(()) } else { Err(StoreError::Fenced { id, from, attempt: 0 }) }
 }
 
 fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -> Result<(), StoreError> {

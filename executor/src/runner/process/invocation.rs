@@ -92,6 +92,19 @@ impl Invocation {
         &self.argv[0]
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file that would be started, if it is there.
+    pub(super) fn program(&self) -> Option<PathBuf> {
+        let own = self.env.iter().find_map(|(name, setting)| match setting {
+            Setting::Text(text) if name == "PATH" => Some(OsString::from(text)),
+            Setting::Text(_) | Setting::Secret(_) => None,
+        });
+        self.find(&own.or_else(|| env::var_os("PATH")).unwrap_or_default()).ok()
+    }
+
     pub(super) fn plan(&self) -> Value {
         let env: Map<String, Value> = self
             .env

@@ -1,0 +1,130 @@
+//! The human's side: the page, what is said on it, and what a human must be shown.
+
+use std::sync::Arc;
+
+use super::{Daemon, DaemonError, Wake};
+use crate::confirmation::Replaced;
+use crate::dispatcher::{Decided, Event, Heard, NotDecided, ResolveAsked, Ticket};
+use crate::mailbox::request::Answer;
+use crate::page::{self, Spoken, Word};
+use crate::perform;
+use crate::settlement::{self, Verdict};
+use crate::store::sqlite::records::Records;
+use crate::subtool::Definition;
+use crate::task::{State, Task, TaskId};
+
+impl Daemon {
+    /// Serves the page, unless a human does not want it. Where no port can be had, tasks go on.
+    pub(super) fn open_page(&mut self) -> Result<(), DaemonError> {
+        if !self.equipment.config.page.enabled {
+            return Ok(());
+        }
+        let listeners = match self.site.listen(&self.folder) {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                tracing::error!(%error, "the page cannot be served: nobody can confirm anything");
+                return Ok(());
+            }
+        };
+        let wake = self.wake.clone();
+        let given = page::Given {
+            site: self.site.clone(),
+            records: Records::open(&self.record)?,
+            catalog: self.desk.catalog(),
+            policy: self.desk.policy(),
+            audience: Arc::clone(&self.audience),
+            live: self.live.clone(),
+            say: Box::new(move |spoken| wake.send(Wake::Human(Box::new(spoken))).is_ok()),
+            equipment: Arc::clone(&self.equipment),
+            mailbox: self.mailbox.clone(),
+        };
+        let _inside = self.runtime.enter();
+        Ok(page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?)
+    }
+
+    /// Loads what definitions changed, and ends what a human was shown otherwise.
+    pub(super) fn refresh(&mut self) -> Option<Event> {
+        if !self.desk.refresh() {
+            return None;
+        }
+        let drifted = |task: &&Task| self.desk.definition_of(task).is_none();
+        let drifted: Vec<_> = self.dispatcher.confirmable().filter(drifted).map(|task| task.id).collect();
+        (!drifted.is_empty()).then_some(Event::Drifted(drifted))
+    }
+
+    /// What somebody on the page said, as an event.
+    pub(super) fn hear(&mut self, spoken: Spoken) -> Option<Event> {
+        let Spoken { word, by, reply } = spoken;
+        let ticket = TaskId::new();
+        self.speakers.insert(ticket, reply);
+        Some(match word {
+            Word::Decide { of, said, grant } => Event::Decided(Box::new(Decided { ticket, of, said, by, grant })),
+            Word::Revoke(grant) => Event::Revoked { ticket, grant },
+            Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
+            Word::Settle { task, happened, note } => {
+                let verdict = Verdict { happened, by: settlement::By::Human, note };
+                let (id, uid) = (task.id, task.caller.uid);
+                let asked = ResolveAsked { request: ticket, id, uid, task: Some(*task), verdict };
+                Event::ResolveAsked(Box::new(asked))
+            }
+            Word::Refresh => {
+                self.reply(ticket, Ok(Vec::new()));
+                return None;
+            }
+            Word::Seen => {
+                self.speakers.remove(&ticket);
+                self.tell_those_that_wait();
+                return None;
+            }
+        })
+    }
+
+    /// Writes to those that wait longest where they stand, and whether somebody is there.
+    fn tell_those_that_wait(&mut self) {
+        const MOST: usize = 50;
+        let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
+        let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(MOST).cloned().collect();
+        for (task, place) in waiting.iter().zip(1..) {
+            self.publisher.publish(task, Some(place));
+        }
+    }
+
+    pub(super) fn reply(&mut self, ticket: Ticket, heard: Heard) {
+        let speaker = self.speakers.remove(&ticket);
+        if speaker.is_some_and(|speaker| speaker.send(heard).is_err()) {
+            tracing::debug!("whoever spoke on the page is gone");
+        }
+    }
+
+    /// Has it looked up what `task` would replace, for the human who is asked about it.
+    pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
+        let (equipment, folder) = (Arc::clone(&self.equipment), Arc::clone(&self.data_folder));
+        let (wake, cancel) = (self.wake.clone(), self.ended.child_token());
+        self.tracker.spawn_on(
+            async move {
+                let found = perform::preview(task.clone(), definition, equipment, folder, cancel).await;
+                if wake.send(Wake::Previewed(Box::new((task, found)))).is_err() {
+                    tracing::debug!("what a task would replace was found after the executor had ended");
+                }
+            },
+            self.runtime.handle(),
+        );
+    }
+
+    pub(super) fn previewed(&self, (task, found): (Task, Replaced)) -> Option<Event> {
+        let asked = task.confirmation.as_ref()?;
+        let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
+        Some(Event::Previewed { id: task.id, was: asked.digest, confirmation })
+    }
+}
+
+/// The answer to a cancel, for somebody on the page.
+pub(super) fn heard(answer: &Answer) -> Heard {
+    match answer {
+        Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
+        Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
+        Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
+        Answer::Refused(error) => Err(NotDecided::Refused(Box::new(error.clone()))),
+        Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
+    }
+}

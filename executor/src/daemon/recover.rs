@@ -1,0 +1,47 @@
+//! Taking over: what an executor before us left open, and what must outlast it.
+
+use jiff::Timestamp;
+
+use super::{Daemon, DaemonError, LONGEST_PAUSE};
+use crate::task::{State, Step, Task};
+
+impl Daemon {
+    pub(super) fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
+        let (desk, store) = (&self.desk, self.store.as_ref());
+        let now = self.clock.now();
+        if let Some(window) = desk.longest_window() {
+            // A limit must outlast the executor, which ends whenever it is idle.
+            let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
+            let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
+            for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
+                if let Some(limit) = desk.rate_limit(tool) {
+                    // Not later than now, whatever the clock said then: it may have been set back.
+                    self.dispatcher.remember_call(caller, tool, limit, at.min(now));
+                }
+            }
+        }
+        if let Some(telemetry) = &mut self.telemetry {
+            let started = |id| {
+                let steps = store.story(id).ok()?;
+                let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
+                Some(last.at)
+            };
+            telemetry.recover(&open, started);
+        }
+        let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
+        for task in &mut open {
+            task.not_before = task.not_before.map(|at| at.min(latest));
+        }
+        self.dispatcher.remember_grants(store.grants()?);
+        let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
+        for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
+            if let Some(task) = store.task(denied.id)? {
+                self.dispatcher.remember_denial(&task);
+            }
+        }
+        let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
+        self.carry_out(effects)?;
+        let left = self.mailbox.left_behind()?;
+        self.answer_all(left, Vec::new())
+    }
+}
