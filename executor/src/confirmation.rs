@@ -110,6 +110,8 @@ pub struct Confirmation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replaced {
+    /// It is being looked up; nobody is shown the question before that is done.
+    Pending,
     /// By field of the input.
     Fields(Map<String, Value>),
     /// It could not be looked up, because of this.
@@ -184,6 +186,8 @@ pub struct Asking {
     pub instance: String,
     pub wait: Duration,
     pub files: Vec<Fingerprint>,
+    /// Whether it is looked up what would be replaced.
+    pub has_preview: bool,
 }
 
 impl Decision {
@@ -195,7 +199,7 @@ impl Decision {
 impl Confirmation {
     /// Asks about `task`, as it is.
     pub fn ask(task: &Task, asking: Asking, nonce: String, now: Timestamp) -> Self {
-        let Asking { why, reason, instance, wait, files } = asking;
+        let Asking { why, reason, instance, wait, files, has_preview } = asking;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -205,7 +209,7 @@ impl Confirmation {
             nonce,
             digest: Digest([0; 32]),
             files,
-            preview: None,
+            preview: has_preview.then_some(Replaced::Pending),
             decision: None,
         };
         confirmation.digest = confirmation.digest_of(&instance, task, &task.input);
@@ -309,6 +313,7 @@ mod tests {
             instance: "i".to_owned(),
             wait: Duration::from_hours(1),
             files: Vec::new(),
+            has_preview: false,
         };
         Confirmation::ask(task, asking, "n".to_owned(), task.created_at)
     }

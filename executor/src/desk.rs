@@ -225,7 +225,8 @@ impl Desk {
             let instance = self.instance.clone();
             let files = subtool.definition.run.files(&perform::order(&task, task.input.clone()));
             let files = files.iter().map(|path| Fingerprint::of(path)).collect();
-            let asking = Asking { why, reason: run.reason, instance, wait, files };
+            let has_preview = subtool.definition.preview.is_some();
+            let asking = Asking { why, reason: run.reason, instance, wait, files, has_preview };
             task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, confirmation::nonce(), now)));
         }
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }

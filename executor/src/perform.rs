@@ -105,7 +105,7 @@ impl Attempt<'_> {
             return Err(drifted("the program is no longer the one that a human was shown"));
         }
         match (&confirmation.preview, lookup::preview(self, definition).await) {
-            (Some(Replaced::Fields(shown)), Some(Replaced::Fields(now))) if *shown != now => {
+            (Some(Replaced::Fields(shown)), Some(now)) if Replaced::Fields(shown.clone()) != now => {
                 Err(drifted("what it would replace is no longer what a human was shown"))
             }
             _ => Ok(()),

@@ -227,7 +227,8 @@ pub(crate) mod contract {
     fn answers_are_fenced_by_what_was_asked(store: &mut dyn Store) {
         let mut waiting = task(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
-        let asking = Asking { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new() };
+        let asking =
+            Asking { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
         let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
         waiting.confirmation = Some(Box::new(confirmation.clone()));
         let (ask, asked) = step(&waiting, Step::Ask, None);

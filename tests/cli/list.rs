@@ -49,7 +49,7 @@ fn what_nothing_matches_is_an_empty_object() {
     --- stdout
     {}
     --- stderr
-    note: none of 30 subtools matches; try other words, or list without --query
+    note: none of 31 subtools matches; try other words, or list without --query
     ");
 }
 
@@ -59,9 +59,9 @@ fn beyond_the_limit_it_says_what_was_left_out() {
     assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @r#"
     exit: 0
     --- stdout
-    ["fetch_url","files_list"]
+    ["ask_user","fetch_url"]
     --- stderr
-    note: left out by --limit: files_read, files_search, git_blame, git_diff, git_log, git_show, git_status, github_comment_on_issue, github_create_issue, github_get_file_contents and 18 more
+    note: left out by --limit: files_list, files_read, files_search, git_blame, git_diff, git_log, git_show, git_status, github_comment_on_issue, github_create_issue and 19 more
     "#);
 }
 

@@ -246,15 +246,14 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
 }
 
 #[test]
-fn what_changes_something_is_not_done_unasked() {
+fn what_changes_something_waits_for_a_human() {
     let world = World::new();
     echo(&world);
     assert_snapshot!(world.run(&["run", "touch"]), @r#"
-    exit: 5
-    --- stderr
-    {"error":{"code":"needs-confirmation","message":"`touch` needs a human's yes: it changes something, and nothing says that it may do so unasked","hint":"a human can allow it: `confirm = \"never\"` in its definition, or `writes = \"allow\"` under [confirm] in config.toml"}}
+    exit: 0
+    --- stdout
+    {"tool":"touch","input":{},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","state":"awaiting_confirmation","message":"The tool execution waits for a human to confirm it. Nobody has the page open: tell the user to run `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again.","next":"agent-magic-tool wait ID"}
     "#);
-    nothing_is_left(&world);
     assert!(!world.folder().join("touched").exists());
 }
 

@@ -312,7 +312,7 @@ async fn a_human_sees_what_would_be_replaced_and_a_change_of_that_ends_the_task(
                 "run": {"process": {"argv": ["cat", "note"], "folder": "."}}},
             "note_write": {"description": "Writes the note.", "input": {"type": "object", "required": ["text"],
                 "properties": {"text": {"type": "string"}}},
-                "preview": {"subtool": "note_read", "replaces": "{text: .stdout}"},
+                "preview": {"subtool": "note_read", "replaces": "{text: .}"},
                 "run": {"process": {"argv": ["sh", "-c", "printf %s \"$1\" > note", "w", "{{ text }}"], "folder": "."}}},
             "slow": {"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
                 "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}}

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::{Action, Admission, Dispatcher, Effects, Open, advance};
 use crate::code::Code;
+use crate::confirmation::Replaced;
 use crate::mailbox::request::Answer;
 use crate::store::Change;
 use crate::subtool::Definition;
@@ -38,7 +39,7 @@ impl Dispatcher {
             advance(&mut task, Step::Ask, now, None, None, effects);
             self.asks.count(&task, now);
             self.asks.join(&task, self.limits.asks.wait, now);
-            if definition.preview.is_some() {
+            if task.confirmation.as_ref().is_some_and(|asked| asked.preview == Some(Replaced::Pending)) {
                 let (task, definition) = (Box::new(task.clone()), Arc::clone(&definition));
                 effects.actions.push(Action::Preview { task, definition });
             }

@@ -15,7 +15,7 @@ use super::lines::{Party, party};
 use super::{Action, Dispatcher, Effects, Moved, failed_end, move_on};
 use crate::code::Code;
 use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{By, Confirmation, Decision, Digest, Verdict, denied, drifted, expired};
+use crate::confirmation::{By, Confirmation, Decision, Digest, Replaced, Verdict, denied, drifted, expired};
 use crate::store::{Answered, Change};
 use crate::task::{ErrorBody, State, Step, Task, TaskId};
 
@@ -287,10 +287,8 @@ impl Dispatcher {
             match waits.and_then(|open| open.task.confirmation.as_ref()) {
                 None => Some(NotDecided::NotWaiting(*id)),
                 Some(asked) if asked.digest != *digest => Some(NotDecided::Stale(*id)),
-                // What it would replace is not known yet: nobody has seen all that they agree to.
-                Some(asked) if said_yes && self.open[id].definition.preview.is_some() && asked.preview.is_none() => {
-                    Some(NotDecided::Stale(*id))
-                }
+                // Nobody has seen all that they agree to.
+                Some(asked) if said_yes && asked.preview == Some(Replaced::Pending) => Some(NotDecided::Stale(*id)),
                 Some(_) => None,
             }
         })

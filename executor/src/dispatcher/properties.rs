@@ -209,7 +209,7 @@ impl Model {
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let asking = Asking { why, reason: None, instance, wait, files: Vec::new() };
+                    let asking = Asking { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
                     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::lookup::{Phase, can_look_up};
 use super::{Action, Dispatcher, Effects, Open, advance, failed_end};
 use crate::code::Code;
-use crate::confirmation::drifted;
+use crate::confirmation::{Replaced, drifted};
 use crate::subtool::{Definition, EffectClass};
 use crate::task::{ErrorBody, State, Step, Task};
 
@@ -67,7 +67,7 @@ impl Dispatcher {
                 open.phase = Phase::LookupDue(None);
             }
             let asked = open.task.confirmation.as_ref().filter(|_| open.task.state == State::AwaitingConfirmation);
-            if open.definition.preview.is_some() && asked.is_some_and(|asked| asked.preview.is_none()) {
+            if asked.is_some_and(|asked| asked.preview == Some(Replaced::Pending)) {
                 let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
                 effects.actions.push(Action::Preview { task, definition });
             }

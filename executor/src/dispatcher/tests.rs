@@ -79,7 +79,7 @@ pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
-    let asking = Asking { why, reason: None, instance, wait, files: Vec::new() };
+    let asking = Asking { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), now)));
     task
 }

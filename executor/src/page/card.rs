@@ -112,11 +112,10 @@ impl Card {
         let catalog = page.catalog();
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
         let definition = subtool.map(|subtool| &*subtool.definition);
-        let has_preview = definition.is_some_and(|definition| definition.preview.is_some());
         let (replaced, unsure) = match &confirmation.preview {
             Some(Replaced::Fields(replaced)) => (Some(replaced), None),
             Some(Replaced::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
-            None if has_preview => (None, Some("what it would replace is being looked up".to_owned())),
+            Some(Replaced::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
             None => (None, None),
         };
         let fields = fields(subtool, &task.input, replaced);

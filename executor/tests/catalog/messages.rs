@@ -92,7 +92,7 @@ fn keys_of_a_subtool() {
     );
     assert_snapshot!(
         said_of(json!({"colour": "red"})),
-        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `timeout`, `retries`, `verify`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
+        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `min_assurance`, `grantable`, `timeout`, `retries`, `verify`, `preview`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
     );
     assert_snapshot!(said_of(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
     assert_snapshot!(
@@ -132,13 +132,13 @@ fn keys_of_a_subtool() {
 fn runners() {
     assert_snapshot!(
         said_of(json!({"run": {"shell": "ls"}})),
-        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process` or `builtin`"
+        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin` or `ask_user`"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
         @"acme.json: greet: run: exactly one runner; this has `process` and `http`"
     );
-    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process` or `builtin`; this has none");
+    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin` or `ask_user`; this has none");
     assert_snapshot!(
         said_of(json!({"run": {"http": {"path": "/a"}}})),
         @"acme.json: greet: run.http: missing field `base_url`"

@@ -13,6 +13,9 @@ use crate::confirmation::grant::Grant;
 use crate::store::{Recorded, StoreError};
 use crate::task::{State, Task, TaskId};
 
+/// The tasks that wait for a human, and whose question is whole: nothing of it is still being looked up.
+const ASKED: &str = "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";
+
 #[derive(Debug)]
 pub struct Records {
     connection: Connection,
@@ -57,14 +60,13 @@ impl Records {
 
     /// The tasks that wait for a human, the oldest first.
     pub fn waiting(&self, most: u32) -> Result<Vec<Task>, StoreError> {
-        self.tasks("state = 'awaiting_confirmation' ORDER BY id LIMIT ?1", [most])
+        self.tasks(&format!("{ASKED} ORDER BY id LIMIT ?1"), [most])
     }
 
-    /// Their ids, and which tasks ask what another one asks.
+    /// Their ids.
     pub fn waiting_ids(&self, most: u32) -> Result<Vec<String>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT id FROM tasks WHERE state = 'awaiting_confirmation' ORDER BY id LIMIT ?1")?;
+        let mut statement =
+            self.connection.prepare_cached(&format!("SELECT id FROM tasks WHERE {ASKED} ORDER BY id LIMIT ?1"))?;
         let ids = statement.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(ids)
     }
