@@ -143,7 +143,7 @@ impl Desk {
         };
         let caller = Caller { uid: taken.uid, session: request.session, folder: request.folder };
         match request.ask {
-            Ask::Run(run) => self.run(taken.id, caller, run, now),
+            Ask::Run(run) => self.run(taken.id, caller, *run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
             Ask::Resolve { id, happened, note } => {
                 // Whatever it says of itself: only the page knows that a human speaks.

@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         read_field(field, &mut request)?;
     }
     let mailbox = Mailbox::open(&context.places.mailbox)?;
-    match handover::ask(&context.places, &mailbox, Ask::Run(request))? {
+    match handover::ask(&context.places, &mailbox, Ask::run(request))? {
         Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
             context

@@ -168,9 +168,8 @@ impl Asks {
     pub(super) fn refuse(&mut self, task: &Task, limits: AskLimits, now: Timestamp) -> Option<ErrorBody> {
         self.denied.retain(|_, until| *until > now);
         if let Some(until) = self.denied.get(&call(task)) {
-            let mut error = denied(None);
-            error.message = "a human said no to exactly this a short while ago, and is not asked again".to_owned();
-            return Some(error.detail("until", until.to_string()));
+            let message = "a human said no to exactly this a short while ago, and is not asked again".to_owned();
+            return Some(ErrorBody { message, ..denied(None) }.detail("until", until.to_string()));
         }
         let own = self.per_party.get(&party(&task.caller)).copied().unwrap_or(0);
         let full = if own >= limits.waiting_per_session {
@@ -256,17 +255,16 @@ impl Dispatcher {
 
     pub(super) fn decide(&mut self, decided: Decided, now: Timestamp, effects: &mut Effects) {
         let Decided { ticket, of, said, by, grant } = decided;
-        let told = match self.undecidable(&of, &said) {
-            Some(why) => Err(why),
-            None => {
-                if let Some(grant) = grant {
-                    effects.changes.push(Change::Grant { grant: grant.clone(), uses: None });
-                    self.asks.grants.insert(grant.id, *grant);
-                }
-                Ok(of.into_iter().map(|(id, _)| (id, self.answer(id, &said, &by, now, effects))).collect())
-            }
-        };
-        effects.actions.push(Action::Reply(ticket, told));
+        if let Some(why) = self.undecidable(&of, &said) {
+            effects.actions.push(Action::Reply(ticket, Err(why)));
+            return;
+        }
+        if let Some(grant) = grant {
+            effects.changes.push(Change::Grant { grant: grant.clone(), uses: None });
+            self.asks.grants.insert(grant.id, *grant);
+        }
+        let answered = of.into_iter().map(|(id, _)| (id, self.answer(id, &said, &by, now, effects))).collect();
+        effects.actions.push(Action::Reply(ticket, Ok(answered)));
     }
 
     /// What is asked about a task that still waits is from now on this.

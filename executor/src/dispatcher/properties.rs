@@ -218,29 +218,7 @@ impl Model {
                 let definition = Arc::clone(&self.definitions[*tool]);
                 Event::Admitted(Box::new(Admission { task, definition, earlier }))
             }
-            Act::Decide { which, verdict, is_stale } => {
-                let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
-                let id = pick(&waiting, *which)?;
-                let task = self.store.task(id).expect("read").expect("stored");
-                let confirmation = task.confirmation.clone().expect("a question");
-                let digest = if *is_stale { Digest::of(&[]) } else { confirmation.digest };
-                let said = match verdict {
-                    0 => Said::No { reason: None },
-                    1 => {
-                        let mut input = task.input.clone();
-                        input.insert("edited".to_owned(), true.into());
-                        let digest = confirmation.digest_of("", &task, &input);
-                        Said::Edited { input, digest, reason: None }
-                    }
-                    _ => Said::Yes,
-                };
-                let grant = (*verdict == 2).then(|| Box::new(self.grant_like(&task)));
-                if !is_stale && *verdict > 0 && task.state == State::AwaitingConfirmation {
-                    self.approved.insert(id);
-                }
-                let (ticket, by) = (TaskId::new(), String::new());
-                Event::Decided(Box::new(Decided { ticket, of: vec![(id, digest)], said, by, grant }))
-            }
+            Act::Decide { which, verdict, is_stale } => self.decision(*which, *verdict, *is_stale)?,
             Act::Revoke { which } => {
                 let grants: Vec<_> = self.store.grants().expect("read").iter().map(|grant| grant.id).collect();
                 Event::Revoked { ticket: TaskId::new(), grant: pick(&grants, *which)? }
@@ -304,6 +282,34 @@ impl Model {
             Act::Interrupt => Event::Interrupt,
             Act::Crash | Act::CrashAfterCommit(_) | Act::CrashBeforeCommit(_) => unreachable!("crashes are no events"),
         })
+    }
+
+    /// What somebody on the page says about one of those that wait.
+    fn decision(&mut self, which: usize, verdict: u8, is_stale: bool) -> Option<Event> {
+        let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
+        if waiting.is_empty() {
+            return None;
+        }
+        let id = waiting[which % waiting.len()];
+        let task = self.store.task(id).expect("read").expect("stored");
+        let confirmation = task.confirmation.clone().expect("a question");
+        let digest = if is_stale { Digest::of(&[]) } else { confirmation.digest };
+        let said = match verdict {
+            0 => Said::No { reason: None },
+            1 => {
+                let mut input = task.input.clone();
+                input.insert("edited".to_owned(), true.into());
+                let digest = confirmation.digest_of("", &task, &input);
+                Said::Edited { input, digest, reason: None }
+            }
+            _ => Said::Yes,
+        };
+        let grant = (verdict == 2).then(|| Box::new(self.grant_like(&task)));
+        if !is_stale && verdict > 0 && task.state == State::AwaitingConfirmation {
+            self.approved.insert(id);
+        }
+        let (ticket, by) = (TaskId::new(), String::new());
+        Some(Event::Decided(Box::new(Decided { ticket, of: vec![(id, digest)], said, by, grant })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {

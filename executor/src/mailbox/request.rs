@@ -28,7 +28,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    Run(Run),
+    Run(Box<Run>),
     Cancel {
         id: TaskId,
     },
@@ -40,6 +40,12 @@ pub enum Ask {
         note: Option<String>,
     },
     Status,
+}
+
+impl Ask {
+    pub fn run(run: Run) -> Self {
+        Self::Run(Box::new(run))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ use crate::confirmation::nonce;
 use crate::{clock, digest};
 
 /// How long a link works.
-pub const LINK_WORKS: Duration = Duration::from_secs(60);
+pub const LINK_WORKS: Duration = Duration::from_mins(1);
 
 /// Makes the secret of a link; `folder` is the executor's, where no agent's sandbox writes.
 pub fn make_link(folder: &Path) -> io::Result<String> {

@@ -1,4 +1,4 @@
-//! The ask_user runner: a question to the human, on the page.
+//! The `ask_user` runner: a question to the human, on the page.
 //!
 //! The question waits like a confirmation does; by the time the order is performed the answer is there,
 //! and this only hands it over. Accepting, declining and dismissing are three answers, as in MCP's
@@ -175,28 +175,27 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn question(input: Value) -> Result<Question, String> {
-        let Value::Object(input) = input else { panic!("an object") };
-        ask().question(&input).map_err(|failure| failure.message)
+    fn question(input: &Value) -> Result<Question, String> {
+        ask().question(input.as_object().expect("an object")).map_err(|failure| failure.message)
     }
 
     #[test]
     fn each_kind_of_question_has_its_form() {
-        let field = |input: Value| question(input).expect("a question").schema["properties"][ANSWER].clone();
+        let field = |input: Value| question(&input).expect("a question").schema["properties"][ANSWER].clone();
         assert_eq!(field(json!({"question": "q"}))["type"], "string");
         assert_eq!(field(json!({"question": "q", "type": "number"}))["type"], "number");
         assert_eq!(field(json!({"question": "q", "options": ["a", "b"]}))["enum"], json!(["a", "b"]));
         let several = field(json!({"question": "q", "options": ["a", "b"], "multiple": true}));
         assert_eq!(several["items"]["enum"], json!(["a", "b"]));
         let form = json!({"type": "object", "properties": {"name": {"type": "string"}}});
-        assert_eq!(Value::Object(question(json!({"question": "q", "form": form})).expect("a question").schema), form);
+        assert_eq!(Value::Object(question(&json!({"question": "q", "form": form})).expect("a question").schema), form);
         for wrong in [
             json!({"question": "q", "options": []}),
             json!({"question": "q", "type": "colour"}),
             json!({"question": "q", "form": {"type": "object"}}),
             json!({"question": "q", "form": {"type": "object", "properties": {"a": {"type": "strin"}}}}),
         ] {
-            assert!(question(wrong.clone()).is_err(), "{wrong}");
+            assert!(question(&wrong).is_err(), "{wrong}");
         }
     }
 
@@ -206,7 +205,7 @@ mod tests {
         let secrets = Secrets::new(folder.path().join("secrets"), std::collections::BTreeMap::new());
         let form = json!({"type": "object", "required": ["user"], "properties": {
             "user": {"type": "string"}, "pass word": {"type": "string", "format": "password"}}});
-        let asked = question(json!({"question": "q", "form": form})).expect("a question");
+        let asked = question(&json!({"question": "q", "form": form})).expect("a question");
         assert!(asked.asks_for_secrets());
         let accept = |content: Value| {
             let Value::Object(content) = content else { panic!("an object") };

@@ -79,7 +79,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
     let world = World::new("");
     let executor = world.serve();
     world.open("gate");
-    let ask = || Ask::Run(run("gate", json!({"path": world.gate("gate")})));
+    let ask = || Ask::run(run("gate", json!({"path": world.gate("gate")})));
     let id = world.post(ask());
     let ended = world.wait(id);
     executor.stop();

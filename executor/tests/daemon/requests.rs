@@ -43,7 +43,7 @@ fn what_is_refused_or_only_planned_leaves_nothing() {
     let world = World::new("");
     let _executor = world.serve();
     let dry = Run { dry_run: true, ..run("gate", json!({"path": world.gate("dry")})) };
-    let Answer::Plan(plan) = world.answer(world.post(Ask::Run(dry))) else { panic!("a plan") };
+    let Answer::Plan(plan) = world.answer(world.post(Ask::run(dry))) else { panic!("a plan") };
     assert_eq!(plan["dry_run"], true);
     assert_eq!(world.arrivals("dry"), 0);
     for (tool, input, code) in
@@ -59,7 +59,7 @@ fn the_same_idempotency_key_gives_the_same_task() {
     let world = World::new("");
     let _executor = world.serve();
     let keyed =
-        |text: &str| Ask::Run(Run { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) });
+        |text: &str| Ask::run(Run { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) });
     let first = world.post(keyed("a"));
     world.wait(first);
     assert_eq!(world.answer(world.post(keyed("a"))), Answer::SameAs(first));
@@ -164,7 +164,7 @@ fn no_caller_waits_behind_the_many_tasks_of_another() {
     for id in &many {
         world.reply(*id);
     }
-    let other = world.post_as("other", Ask::Run(run("say", json!({"text": "other"}))));
+    let other = world.post_as("other", Ask::run(run("say", json!({"text": "other"}))));
     world.reply(other);
     world.open("gate");
     world.wait(first);

@@ -163,7 +163,7 @@ impl World {
     }
 
     pub(crate) fn post_run(&self, tool: &str, input: Value) -> TaskId {
-        self.post(Ask::Run(run(tool, input)))
+        self.post(Ask::run(run(tool, input)))
     }
 
     /// Waits for the first answer to a request.
