@@ -61,8 +61,12 @@ impl Daemon {
         if effects.changes.is_empty() {
             self.act(effects.actions);
         } else {
+            // A refusal depends on nothing that is to be recorded, and its caller waits for it.
+            let is_refusal = |action: &Action| matches!(action, Action::Answer(_, answer) if matches!(&**answer, Answer::Refused(_)));
+            let (refusals, waiting): (Vec<_>, Vec<_>) = effects.actions.into_iter().partition(is_refusal);
+            self.act(refusals);
             self.backlog.effects.changes.append(&mut effects.changes);
-            self.backlog.effects.actions.append(&mut effects.actions);
+            self.backlog.effects.actions.extend(waiting);
         }
         Ok(())
     }
