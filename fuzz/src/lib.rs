@@ -143,7 +143,7 @@ pub fn result(bytes: &[u8]) {
         match file.beside {
             None => assert_eq!(read["data"], data, "data is what it was"),
             Some(Beside::Text { text, extension: "txt" }) => {
-                assert_eq!(data, text.as_str(), "a text lies there as itself")
+                assert_eq!(data, text.as_str(), "a text lies there as itself");
             }
             Some(Beside::Text { text, .. }) => {
                 let beside: Value = serde_json::from_str(&text).expect("data lies beside it as JSON");
