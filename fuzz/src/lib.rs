@@ -152,6 +152,9 @@ pub fn result(bytes: &[u8]) {
         let read: Value = serde_json::from_str(&file.text).expect("a result file is JSON");
         match file.beside {
             None => assert_eq!(read["data"], data, "data is what it was"),
+            Some(Beside::Text { text, extension: "txt" }) => {
+                assert_eq!(data, text.as_str(), "a text lies there as itself");
+            }
             Some(Beside::Text { text, .. }) => {
                 let beside: Value = serde_json::from_str(&text).expect("data lies beside it as JSON");
                 assert_eq!(beside, data, "data is what it was");

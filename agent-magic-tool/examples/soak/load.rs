@@ -48,8 +48,15 @@ pub(crate) fn definitions(far: &str) -> Value {
     })
 }
 
+/// What became of what was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) ended: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
 /// Asks for one task after the other until `stop`.
-pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &AtomicBool, done: &AtomicU64) {
+pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &AtomicBool, counts: &Counts) {
     let mut number = caller as u64;
     while !stop.load(Ordering::Relaxed) {
         let place_of_kind = usize::try_from(number % KINDS.len() as u64).expect("less than the length");
@@ -57,7 +64,13 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
         let id = if number.is_multiple_of(5) {
             through_the_program(place, tool, &input(number))
         } else {
-            post(mailbox, caller, place, tool, &input(number))
+            Some(post(mailbox, caller, place, tool, &input(number)))
+        };
+        // One step on, so that each caller comes to every kind.
+        number += CALLERS as u64 + 1;
+        let Some(id) = id else {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+            continue;
         };
         if expected == "cancelled" {
             let cancel = Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None };
@@ -65,18 +78,20 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
         }
         let status = end_of(mailbox, id);
         assert_eq!(status, expected, "{tool} {id}");
-        done.fetch_add(1, Ordering::Relaxed);
-        // One step on, so that each caller comes to every kind.
-        number += CALLERS as u64 + 1;
+        counts.ended.fetch_add(1, Ordering::Relaxed);
         thread::park_timeout(PAUSE);
     }
 }
 
-fn through_the_program(place: &Place, tool: &str, input: &Value) -> TaskId {
+/// The task; `None` where nothing was done, since the machine was so busy that the executor was too slow.
+fn through_the_program(place: &Place, tool: &str, input: &Value) -> Option<TaskId> {
     let output = place.command(&["run", tool, "--input", &input.to_string()]).output().expect("the program starts");
+    if output.status.code() == Some(7) {
+        return None;
+    }
     let said: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
-    said["id"].as_str().and_then(|id| id.parse().ok()).expect("an id")
+    Some(said["id"].as_str().and_then(|id| id.parse().ok()).expect("an id"))
 }
 
 fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Value) -> TaskId {

@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 mod load;
 mod plot;
 
+use load::Counts;
+
 const CONFIGURATION: &str = "[executor]\nkeep = \"60s\"\nlog_bytes = 1000000\n[confirm]\nwrites = \"allow\"\n";
 
 fn main() -> ExitCode {
@@ -40,13 +42,13 @@ fn soak(length: Duration, target: Option<&Path>) -> ExitCode {
     place.prepare();
     let executor = place.start();
     let mailbox = Mailbox::open(&place.mailbox()).expect("a mailbox");
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, counts) = (AtomicBool::new(false), Counts::default());
     let samples = thread::scope(|scope| {
         for number in 0..load::CALLERS {
-            let (place, mailbox, stop, done) = (&place, &mailbox, &stop, &done);
-            scope.spawn(move || load::call(number, place, mailbox, stop, done));
+            let (place, mailbox, stop, counts) = (&place, &mailbox, &stop, &counts);
+            scope.spawn(move || load::call(number, place, mailbox, stop, counts));
         }
-        let samples = watch(&place, executor, length, &done);
+        let samples = watch(&place, executor, length, &counts.ended);
         stop.store(true, Ordering::Relaxed);
         samples
     });
@@ -54,7 +56,7 @@ fn soak(length: Duration, target: Option<&Path>) -> ExitCode {
     if let Some(target) = target {
         fs::write(target, plot::draw(&samples, length)).expect("the plot can be written");
     }
-    judge(&samples, done.into_inner())
+    judge(&samples, counts)
 }
 
 /// Looks at the executor once a second.
@@ -113,7 +115,8 @@ const MEASURES: &[Measure] = &[
     ("disk, bytes", |sample| sample.disk, 1.15, 4 << 20),
 ];
 
-fn judge(samples: &[Sample], done: u64) -> ExitCode {
+fn judge(samples: &[Sample], counts: Counts) -> ExitCode {
+    let (done, refused) = (counts.ended.into_inner(), counts.refused.into_inner());
     let quarter = (samples.len() / 4).max(1);
     let (second, last) = (samples.iter().skip(quarter).take(quarter), samples.iter().rev().take(quarter));
     let mut report = serde_json::Map::new();
@@ -130,7 +133,8 @@ fn judge(samples: &[Sample], done: u64) -> ExitCode {
             json!({"second_quarter": before, "last_quarter": after, "most": most, "flat": holds}),
         );
     }
-    say(&json!({"seconds": samples.len(), "tasks_ended": done, "measures": Value::Object(report)}).to_string());
+    say(&json!({"seconds": samples.len(), "tasks_ended": done, "refused": refused, "measures": Value::Object(report)})
+        .to_string());
     if is_flat && done > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
