@@ -10,7 +10,7 @@
 //! it, it does the same, and publishes nothing more: it holds on to the record of tasks until it has
 //! ended, and the executor of the new mailbox, which waits for that, publishes what it recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -152,6 +152,8 @@ struct Daemon {
     audience: Arc<Audience>,
     cool_down: Duration,
     keep: Keep,
+    /// Those that the last sweep found to be forgotten.
+    leaving: VecDeque<TaskId>,
     switches: Switches,
     running: HashMap<TaskId, Running>,
     /// Whoever spoke on the page, and waits to hear what became of it.
@@ -228,6 +230,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         site,
         audience,
         keep,
+        leaving: VecDeque::new(),
         cool_down: limits.asks.cool_down,
         switches: Switches::below(&places.executor()),
         running: HashMap::new(),
@@ -309,6 +312,7 @@ impl Daemon {
                 bear(self.sweep())?;
                 next_sweep = Instant::now() + self.sweeps_every();
             }
+            bear(self.forget_some())?;
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
@@ -317,6 +321,9 @@ impl Daemon {
             let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
             if wanting {
                 patience = patience.min(WANTING);
+            }
+            if !self.leaving.is_empty() {
+                patience = Duration::ZERO;
             }
             if !self.is_idle() || self.teller.is_busy(self.clock.now(), idle) {
                 busy = Instant::now();

@@ -24,8 +24,8 @@ const RECENT: Duration = EVERY;
 
 /// What ended less long ago stays, whatever it takes: somebody may be about to read it.
 const READABLE: Duration = Duration::from_mins(10);
-/// So many tasks are forgotten in one transaction, which callers may have to wait for.
-const AT_ONCE: usize = 500;
+/// So many tasks are forgotten in one turn, which callers may have to wait for.
+const AT_ONCE: usize = 50;
 
 /// What the configuration says is kept.
 pub(super) fn keep(config: &config::Executor) -> Keep {
@@ -34,30 +34,38 @@ pub(super) fn keep(config: &config::Executor) -> Keep {
 }
 
 impl Daemon {
-    /// How often it is done: what is kept for a minute does not lie there for an hour, and what goes
-    /// goes in small parts, since callers wait meanwhile.
+    /// How often it is done: what is kept for a minute does not lie there for an hour.
     pub(super) fn sweeps_every(&self) -> Duration {
         (self.keep.age / 6).clamp(LEAST, EVERY)
     }
 
-    /// Forgets tasks that ended long ago, or that take too much, with all that lies about them; clears
-    /// the mailbox of what nobody needs. A file that cannot be removed is met again the next time.
+    /// Finds the tasks that ended long ago, or that take too much, to be forgotten in the turns that
+    /// follow; clears the mailbox of what nobody needs.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
-        let forgotten = retention::to_forget(&self.kept()?, self.keep, clock::now());
-        for ids in forgotten.chunks(AT_ONCE) {
-            match self.store.forget(ids) {
-                Err(error) if error.is_want_of_room() => {
-                    tracing::warn!(%error, "old tasks could not be forgotten");
-                    break;
-                }
-                done => done?,
-            }
-            for id in ids {
-                log_failure("a forgotten task's files could not be removed", self.forget(*id));
-            }
-        }
+        self.leaving = retention::to_forget(&self.kept()?, self.keep, clock::now()).into();
         self.forget_deliveries()?;
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
+        Ok(())
+    }
+
+    /// Forgets some of those that the last sweep found, with all that lies about them. A file that cannot
+    /// be removed is met again by the next one.
+    pub(super) fn forget_some(&mut self) -> Result<(), DaemonError> {
+        let ids: Vec<_> = self.leaving.drain(..self.leaving.len().min(AT_ONCE)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        match self.store.forget(&ids) {
+            Err(error) if error.is_want_of_room() => {
+                tracing::warn!(%error, "old tasks could not be forgotten");
+                self.leaving.clear();
+                return Ok(());
+            }
+            done => done?,
+        }
+        for id in ids {
+            log_failure("a forgotten task's files could not be removed", self.forget(id));
+        }
         Ok(())
     }
 
