@@ -10,3 +10,4 @@ mod recovery;
 mod sandbox;
 mod schedules;
 mod telemetry;
+mod trust;

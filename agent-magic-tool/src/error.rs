@@ -67,8 +67,7 @@ impl From<MailboxError> for Error {
 
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
-        Self::new(Code::BadConfig, chain(&error))
-            .hint("every setting and its default: agent-magic-tool doctor --settings")
+        Self::new(Code::BadConfig, chain(&error)).hint(error.hint())
     }
 }
 

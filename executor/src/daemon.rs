@@ -104,7 +104,8 @@ impl DaemonError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Rules(_) => Some("every rule and what it must match: agent-magic-tool doctor --settings".to_owned()),
-            Self::Mailbox(_) | Self::Io(_) | Self::Config(_) | Self::Http(_) | Self::StillThere { .. } => None,
+            Self::Config(error) => Some(error.hint()),
+            Self::Mailbox(_) | Self::Io(_) | Self::Http(_) | Self::StillThere { .. } => None,
         }
     }
 }

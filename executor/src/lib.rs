@@ -36,3 +36,4 @@ pub mod switch;
 pub mod task;
 mod telemetry;
 pub mod template;
+pub mod trust;

@@ -66,8 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             config
         }
         Err(error) => {
-            let hint = "every setting and its default: agent-magic-tool doctor --settings";
-            checks.push(Check::bad("config", chain(&error), hint));
+            checks.push(Check::bad("config", chain(&error), error.hint()));
             Config::default()
         }
     };
