@@ -75,6 +75,10 @@ pub struct Confirmation {
     pub asks_per_hour: usize,
     /// How long what was denied is not asked again.
     pub cool_down: Span,
+    /// Whether the human's desktop tells that something waits.
+    pub notify: bool,
+    /// A program and its arguments that are told so too; none if empty.
+    pub on_confirmation: Vec<String>,
     pub rules: Vec<Rule>,
 }
 

@@ -28,7 +28,8 @@ use tokio_util::task::TaskTracker;
 use crate::clock;
 use crate::desk::{Desk, Wish};
 use crate::dispatcher::{
-    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, Heard, Limits, NotDecided, ResolveAsked, Ticket,
+    Action, Admission, Decided, Dispatcher, Effects, Event, Finished, HOUR, Heard, Limits, NotDecided, ResolveAsked,
+    Ticket,
 };
 use crate::fault;
 use crate::hook::Hooks;
@@ -51,6 +52,7 @@ use crate::telemetry::Telemetry;
 
 mod commit;
 mod hooks;
+mod notices;
 mod program;
 mod publish;
 mod record;
@@ -61,6 +63,7 @@ mod watch;
 
 use commit::Backlog;
 use hooks::{Teller, Told};
+use notices::Bell;
 use program::Program;
 use publish::Publisher;
 use steady::Steady;
@@ -140,6 +143,7 @@ struct Daemon {
     store: Box<dyn Store>,
     backlog: Backlog,
     teller: Teller,
+    bell: Bell,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
     clock: Steady,
@@ -149,6 +153,8 @@ struct Daemon {
     folder: PathBuf,
     record: PathBuf,
     site: Site,
+    /// The page's address, while it is served.
+    page_at: Option<String>,
     audience: Arc<Audience>,
     cool_down: Duration,
     keep: Keep,
@@ -218,6 +224,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         store,
         backlog: Backlog::default(),
         teller,
+        bell: Bell::new(&equipment.config.confirm, places),
         clock: Steady::new(),
         publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
         telemetry,
@@ -226,6 +233,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         folder,
         record: places.store(),
         site,
+        page_at: None,
         audience,
         keep,
         cool_down: limits.asks.cool_down,
@@ -311,6 +319,7 @@ impl Daemon {
             }
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
+            self.give_notice();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -342,7 +351,8 @@ impl Daemon {
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()) {
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(self.next_notice())
+        {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
@@ -422,7 +432,9 @@ impl Daemon {
             mailbox: self.mailbox.clone(),
         };
         let _inside = self.runtime.enter();
-        Ok(page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?)
+        page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?;
+        self.page_at = Some(self.site.origin());
+        Ok(())
     }
 
     fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
@@ -452,6 +464,7 @@ impl Daemon {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
         self.dispatcher.remember_grants(store.grants()?);
+        self.dispatcher.remember_questions(&store.asked_since(now - HOUR)?, now);
         let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
         for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
             if let Some(task) = store.task(denied.id)? {
@@ -694,6 +707,11 @@ impl Daemon {
             "subtools": self.identity.subtools,
             "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
             "tasks": counts,
+            "page": {
+                "origin": self.page_at,
+                "online": self.audience.is_there(),
+                "waiting": self.dispatcher.waiting(),
+            },
         }))
     }
 }

@@ -18,6 +18,7 @@ pub mod layout;
 pub mod log;
 pub mod mailbox;
 pub mod nearest;
+pub mod notice;
 pub mod page;
 pub mod part;
 pub mod perform;
