@@ -1,12 +1,15 @@
 //! What the executor promises, one file for each promise.
 
+mod bounds;
 mod faults;
 mod github;
 mod gmail;
 mod handover;
 mod hooks;
 mod load;
+mod notices;
 mod recovery;
 mod sandbox;
 mod schedules;
 mod telemetry;
+mod trust;

@@ -7,6 +7,7 @@ use executor::config::ConfigError;
 use executor::log::chain;
 use executor::mailbox::MailboxError;
 use executor::places::Homeless;
+use executor::policy::RuleError;
 use executor::secret::SecretError;
 use executor::task::ErrorBody;
 use serde_json::Value;
@@ -67,8 +68,14 @@ impl From<MailboxError> for Error {
 
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
-        Self::new(Code::BadConfig, chain(&error))
-            .hint("every setting and its default: agent-magic-tool doctor --settings")
+        Self::new(Code::BadConfig, chain(&error)).hint(error.hint())
+    }
+}
+
+impl From<RuleError> for Error {
+    fn from(error: RuleError) -> Self {
+        Self::new(Code::BadConfig, error.to_string())
+            .hint("every rule and what it must match: agent-magic-tool doctor --settings")
     }
 }
 

@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::duration::Span;
 use crate::secret::SecretName;
+use crate::trust::{self, Distrust};
 
 /// Every setting with its default, as a commented file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
@@ -74,6 +75,10 @@ pub struct Confirmation {
     pub asks_per_hour: usize,
     /// How long what was denied is not asked again.
     pub cool_down: Span,
+    /// Whether the human's desktop tells that something waits.
+    pub notify: bool,
+    /// A program and its arguments that are told so too; none if empty.
+    pub on_confirmation: Vec<String>,
     pub rules: Vec<Rule>,
 }
 
@@ -248,11 +253,31 @@ pub enum ConfigError {
     Read { path: PathBuf, source: io::Error },
     #[error("failed to understand config `{path}`: {reason}")]
     Malformed { path: PathBuf, reason: String },
+    /// It might be somebody else's word.
+    #[error("config `{path}` cannot be trusted: {distrust}")]
+    Untrusted { path: PathBuf, distrust: Distrust },
+}
+
+impl ConfigError {
+    /// What a human can do about it.
+    pub fn hint(&self) -> String {
+        let remedy = match self {
+            Self::Untrusted { distrust, .. } => distrust.remedy(),
+            Self::Read { .. } | Self::Malformed { .. } => None,
+        };
+        remedy.unwrap_or_else(|| "every setting and its default: agent-magic-tool doctor --settings".to_owned())
+    }
 }
 
 impl Config {
-    /// The defaults with the file at `path` laid over them; a missing file changes nothing.
+    /// The defaults with the file at `path` laid over them; a missing file changes nothing, but that it is
+    /// missing must be as sure as what it would say.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        if let Err(distrust) = trust::check(path)
+            && distrust.is_of_others()
+        {
+            return Err(ConfigError::Untrusted { path: path.to_owned(), distrust });
+        }
         let mut merged: toml::Table = DEFAULTS.parse().expect("the shipped defaults are valid TOML");
         match std::fs::read_to_string(path) {
             Ok(text) => {

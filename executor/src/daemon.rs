@@ -18,8 +18,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -49,10 +47,12 @@ use crate::telemetry::Telemetry;
 mod commit;
 mod hooks;
 mod human;
+mod notices;
 mod program;
 mod publish;
 mod record;
 mod recover;
+mod status;
 mod steady;
 mod stop;
 mod sweep;
@@ -61,6 +61,7 @@ mod watch;
 use commit::Backlog;
 use hooks::{Teller, Told};
 use human::heard;
+use notices::Bell;
 use program::Program;
 use publish::Publisher;
 use steady::Steady;
@@ -104,7 +105,8 @@ impl DaemonError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Rules(_) => Some("every rule and what it must match: agent-magic-tool doctor --settings".to_owned()),
-            Self::Mailbox(_) | Self::Io(_) | Self::Config(_) | Self::Http(_) | Self::StillThere { .. } => None,
+            Self::Config(error) => Some(error.hint()),
+            Self::Mailbox(_) | Self::Io(_) | Self::Http(_) | Self::StillThere { .. } => None,
         }
     }
 }
@@ -140,6 +142,7 @@ struct Daemon {
     store: Box<dyn Store>,
     backlog: Backlog,
     teller: Teller,
+    bell: Bell,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
     clock: Steady,
@@ -149,6 +152,8 @@ struct Daemon {
     folder: PathBuf,
     record: PathBuf,
     site: Site,
+    /// The page's address, while it is served.
+    page_at: Option<String>,
     audience: Arc<Audience>,
     cool_down: Duration,
     keep: Keep,
@@ -220,6 +225,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         store,
         backlog: Backlog::default(),
         teller,
+        bell: Bell::new(&equipment.config.confirm, places),
         clock: Steady::new(),
         publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
         telemetry,
@@ -228,6 +234,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         folder,
         record: places.store(),
         site,
+        page_at: None,
         audience,
         keep,
         leaving: VecDeque::new(),
@@ -315,6 +322,7 @@ impl Daemon {
             bear(self.forget_some())?;
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
+            self.give_notice();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -349,7 +357,8 @@ impl Daemon {
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()) {
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(self.next_notice())
+        {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
@@ -570,19 +579,6 @@ impl Daemon {
     fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
         let text = serde_json::to_string(input).expect("an object can be written");
         self.equipment.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
-    }
-
-    fn status(&self, now: Timestamp) -> Answer {
-        let counts: serde_json::Map<_, _> =
-            self.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
-        Answer::Status(json!({
-            "pid": self.identity.pid,
-            "version": self.identity.version,
-            "mailbox": self.mailbox.root(),
-            "subtools": self.identity.subtools,
-            "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
-            "tasks": counts,
-        }))
     }
 }
 

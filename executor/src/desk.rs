@@ -169,7 +169,7 @@ impl Desk {
             return refused(invalid(subtool, &problems));
         }
         let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-        let Ruling { decision, why } = self.policy.decide(case);
+        let Ruling { decision, why, .. } = self.policy.decide(case);
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
@@ -273,7 +273,8 @@ fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
     serde_json::from_value(value).map_err(|error| bad(error.to_string()))
 }
 
-fn invalid(subtool: &Subtool, problems: &[crate::schema::Problem]) -> ErrorBody {
+/// What is wrong with an input, for whoever has to mend it.
+pub fn invalid(subtool: &Subtool, problems: &[crate::schema::Problem]) -> ErrorBody {
     let first = &problems[0];
     let place = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
     let more = match problems.len() {

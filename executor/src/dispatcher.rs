@@ -37,7 +37,7 @@ mod properties;
 mod tests;
 
 use asks::Asks;
-pub use asks::{AskLimits, Decided, Heard, NotDecided, Said, Ticket};
+pub use asks::{AskLimits, Decided, HOUR, Heard, NotDecided, Said, Ticket};
 use lines::Lines;
 use load::Load;
 use lookup::Phase;

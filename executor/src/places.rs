@@ -16,6 +16,13 @@ use crate::config::{Config, ConfigError};
 use crate::digest;
 use crate::secret::{self, Secrets};
 
+/// Where a human can be shown something.
+pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
+
+/// With what a program finds the human's desktop, and nothing that could hold a key.
+const DESKTOP: [&str; 8] =
+    ["PATH", "HOME", "LANG", "WAYLAND_DISPLAY", "DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+
 /// The folders of one user and one mailbox.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -63,6 +70,12 @@ impl Places {
     /// The first of these environment variables that is set to something.
     pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
         variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
+    }
+
+    /// The environment in which a program finds the human's desktop; `None` where there is no display.
+    pub fn desktop(&self) -> Option<Vec<(&'static str, OsString)>> {
+        self.first_set(&DISPLAYS)?;
+        Some(DESKTOP.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect())
     }
 
     /// Whether systemd's journal reads standard error: `JOURNAL_STREAM` names its device and inode.

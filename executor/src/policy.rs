@@ -30,6 +30,8 @@ pub enum Decision {
 pub struct Ruling {
     pub decision: Decision,
     pub why: String,
+    /// Which of the human's rules decided, as they count them; `None` if none did.
+    pub rule: Option<usize>,
 }
 
 /// What is decided about.
@@ -68,16 +70,22 @@ pub struct RuleError {
 }
 
 impl Policy {
+    /// Understands every rule, and tries it on its samples.
     pub fn new(config: &config::Confirmation) -> Result<Self, RuleError> {
         let rules = config.rules.iter().zip(1..).map(|(rule, number)| Rule::new(rule, number));
         Ok(Self { rules: rules.collect::<Result<_, _>>()?, writes: config.writes })
+    }
+
+    /// How many rules the human made.
+    pub fn rules(&self) -> usize {
+        self.rules.len()
     }
 
     /// Decides about one run.
     pub fn decide(&self, case: Case<'_>) -> Ruling {
         let ruling = self.ruling(case);
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != Decision::Refuse {
-            return Ruling { decision: Decision::Ask, why: "it is a question to you".to_owned() };
+            return Ruling { decision: Decision::Ask, why: "it is a question to you".to_owned(), rule: None };
         }
         match case.definition.min_assurance {
             Some(least) if ruling.decision == Decision::Ask && least > ASSURANCE => Ruling {
@@ -87,6 +95,7 @@ impl Policy {
                     word(least),
                     word(ASSURANCE)
                 ),
+                rule: ruling.rule,
             },
             _ => ruling,
         }
@@ -94,8 +103,8 @@ impl Policy {
 
     fn ruling(&self, case: Case<'_>) -> Ruling {
         let spoken = self.rules.iter().filter_map(|rule| rule.speaks(case));
-        if let Some((then, why)) = spoken.max_by_key(|(then, _)| *then) {
-            return Ruling { decision: then.into(), why };
+        if let Some((then, why, number)) = spoken.max_by_key(|(then, ..)| *then) {
+            return Ruling { decision: then.into(), why, rule: Some(number) };
         }
         let (decision, why) = match &case.definition.confirm {
             Some(Confirm::Never) => (Decision::Run, "its definition says that it never asks".to_owned()),
@@ -118,7 +127,7 @@ impl Policy {
                 }
             },
         };
-        Ruling { decision, why }
+        Ruling { decision, why, rule: None }
     }
 }
 
@@ -167,17 +176,18 @@ impl Rule {
 
     /// What it says about `case`, if anything. A condition that fails speaks as if it held, unless it
     /// would allow: nothing is let through by a mistake.
-    fn speaks(&self, case: Case<'_>) -> Option<(Then, String)> {
+    fn speaks(&self, case: Case<'_>) -> Option<(Then, String, usize)> {
         if !self.is_about(case.name.as_str(), &case.definition.tags) {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` says so", self.number));
         match self.when.as_ref().map(|when| holds(when, case.input, case.caller)) {
-            None | Some(Ok(true)) => Some((self.then, why)),
+            None | Some(Ok(true)) => Some((self.then, why, self.number)),
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == Then::Allow => None,
             Some(Err(error)) => {
-                Some((self.then, format!("the condition of rule {} could not be decided: {error}", self.number)))
+                let why = format!("the condition of rule {} could not be decided: {error}", self.number);
+                Some((self.then, why, self.number))
             }
         }
     }
@@ -284,6 +294,7 @@ mod tests {
             assert_eq!(of("mail_send", json!(["money"]), "bob").decision, Decision::Ask);
             let refused = of("mail_send", json!(["money"]), "eve");
             assert_eq!((refused.decision, refused.why.as_str()), (Decision::Refuse, "never to eve"));
+            assert_eq!(refused.rule, order.iter().position(|rule| *rule == refuse).map(|place| place + 1));
             assert_eq!(of("other", json!([]), "bob").decision, Decision::Ask, "no rule speaks");
         }
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{Confirmation, Digest};
+use crate::confirmation::{By, Confirmation, Digest};
 use crate::retention::Kept;
 use crate::settlement::Settlement;
 use crate::subtool::SubtoolName;
@@ -87,6 +87,21 @@ pub struct Ended {
     pub is_settled: bool,
 }
 
+/// A question that a human was asked: of whose caller, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub uid: u32,
+    pub at: Timestamp,
+}
+
+impl Asked {
+    /// The question about a task, if a human was asked it: what a grant let through was not.
+    fn of(uid: u32, confirmation: &Confirmation) -> Option<Self> {
+        let by_grant = confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, By::Grant(_)));
+        (!by_grant).then_some(Self { uid, at: confirmation.asked_at })
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk, the database, the file system.
@@ -155,6 +170,9 @@ pub trait Store: Outbox + Send {
     /// The tasks that ended, or were settled, at or after `since`, oldest end first.
     fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError>;
 
+    /// The questions that were asked at or after `since`, oldest first.
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError>;
+
     /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
     /// count.
     fn kept(&self) -> Result<Vec<Kept>, StoreError>;
@@ -168,6 +186,9 @@ pub trait Store: Outbox + Send {
     /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
     /// left as it is.
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError>;
+
+    /// Forgets these grants.
+    fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]
@@ -260,9 +281,20 @@ pub(crate) mod contract {
         let (enqueue, queued) = answer(confirmation.digest);
         store.commit(&[enqueue]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
+        let question = Asked { uid: 1000, at: asked.created_at };
+        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "of an open task");
         let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
         let (cancel, _) = step(&queued, Step::Cancel, Some(end));
         store.commit(&[cancel]).expect("committed");
+        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "of one that has ended");
+        let later = asked.created_at + jiff::SignedDuration::from_micros(1);
+        assert_eq!(store.asked_since(later).expect("read"), []);
+
+        let mut granted = Task { confirmation: asked.confirmation.clone(), ..task(None) };
+        let decision = Decision::new(asked.created_at, Verdict::Approved, By::Grant(TaskId::new()));
+        granted.confirmation.as_mut().expect("a question").decision = Some(decision);
+        store.commit(&[Change::Accept(Box::new(granted))]).expect("committed");
+        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "a grant asks nobody");
     }
 
     fn grants_are_fenced_by_their_uses(store: &mut dyn Store) {
@@ -288,7 +320,11 @@ pub(crate) mod contract {
         store.commit(&[change(&grant, Some(0))]).expect("committed");
         assert!(matches!(store.commit(&[change(&grant, Some(0))]), Err(StoreError::GrantChanged(_))), "used meanwhile");
         assert!(matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantChanged(_))), "made already");
-        assert_eq!(store.grants().expect("read"), [grant]);
+        assert_eq!(store.grants().expect("read"), [grant.clone()]);
+        let other = Grant { id: TaskId::new(), uses: 0, ..grant.clone() };
+        store.commit(&[change(&other, None)]).expect("committed");
+        store.forget_grants(&[grant.id, TaskId::new()]).expect("forgotten");
+        assert_eq!(store.grants().expect("read"), [other]);
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {

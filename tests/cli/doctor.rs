@@ -106,3 +106,38 @@ fn only_what_is_safe_is_repaired_and_told() {
     assert!(kept.iter().chain([&"results/.young".to_owned()]).all(|name| world.mailbox().join(name).exists()));
     assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]));
 }
+
+#[test]
+fn it_says_where_a_human_says_yes_how_sure_that_is_and_what_waits() {
+    let world = World::new();
+    let sure = "a yes there is as sure as your user account: an agent of the same user that drives your browser or \
+                terminal could forge it; another user for the executor would close that";
+    let page = || check(&world.run(&["doctor"]), "page");
+    assert_eq!(
+        page(),
+        json!({"name": "page", "ok": true, "message": format!("it is served by the executor, and none runs; {sure}")})
+    );
+    assert!(world.executor().is_none(), "looking starts nothing");
+
+    world.define("own.json", &json!({"pay_it": {"description": "Pays it.", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}}));
+    let id = world.start("pay_it", &json!({}));
+    let status = world.run(&["executor", "status"]).json();
+    let origin = status["page"]["origin"].as_str().expect("it listens").to_owned();
+    assert_eq!(status["page"], json!({"origin": origin, "online": false, "waiting": 1}));
+    let listed = world.run(&["tasks", "--state=awaiting_confirmation"]).json();
+    let (why, until) = (listed[0]["why"].as_str().expect("why"), listed[0]["expires_at"].as_str().expect("until when"));
+    let since = world.result_file(&id)["created_at"].as_str().expect("a time").to_owned();
+    let expected = json!({"name": "page", "ok": true,
+        "message": format!("`{origin}` listens, nobody has it open, 1 tasks wait for a yes; {sure}"),
+        "hint": "a human opens it with: agent-magic-tool executor page",
+        "found": [format!("`{id}`: `pay_it` waits since {since}, until {until}: {why}")]});
+    assert_eq!(page(), expected);
+
+    assert_eq!(world.run(&["cancel", &id]).exit, 0);
+    assert_eq!(page()["message"], format!("`{origin}` listens, nobody has it open, 0 tasks wait for a yes; {sure}"));
+    world.run(&["executor", "stop"]);
+    world.configure("[page]\nenabled = false\n");
+    assert_eq!(page()["message"], "it is switched off by `enabled = false` under [page], and nobody can say yes");
+    world.run(&["executor", "start"]);
+    assert_eq!(world.run(&["executor", "status"]).json()["page"]["origin"], json!(null));
+}

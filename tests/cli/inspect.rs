@@ -46,3 +46,68 @@ fn a_subtool_that_was_left_out_says_why() {
     let left_out = ran.error()["details"]["left_out"].to_string();
     assert!(left_out.contains("own.json") && left_out.contains("timeout"), "{left_out}");
 }
+
+#[test]
+fn it_says_what_would_happen_and_which_rule_decides() {
+    let world = World::new();
+    world.define("own.json", &json!({
+        "pay_it": {"description": "Pays it.", "input": {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]},
+            "grantable": false, "min_assurance": "page", "run": {"process": {"argv": ["true"]}}},
+        "touch_it": {"description": "Touches it.", "input": {"type": "object"}, "min_assurance": "touch", "run": {"process": {"argv": ["true"]}}},
+    }));
+    world.configure(
+        "[[confirm.rules]]\ntools = [\"git_*\"]\nthen = \"ask\"\n
+         [[confirm.rules]]\ntools = [\"pay_*\"]\nwhen = \"input.amount <= 5\"\nthen = \"allow\"\nbecause = \"small change\"\n
+         [[confirm.rules]]\ntools = [\"pay_*\"]\nwhen = \"input.amount > 100\"\nthen = \"refuse\"\n",
+    );
+    let of = |words: &[&str]| {
+        let ran = world.run(&[&["inspect"], words].concat());
+        assert_eq!(ran.exit, 0, "{ran}");
+        ran.json()["confirmation"].clone()
+    };
+    let expected = |decision: &str, why: &str, rule: Option<u32>, own: bool| {
+        let least = own.then_some("page");
+        json!({"decision": decision, "why": why, "rule": rule, "min_assurance": least, "grantable": !own})
+    };
+    let unsaid = "it changes something, and nothing says that it may do so unasked";
+    assert_eq!(of(&["files_read"]), expected("runs", "it only reads", None, false));
+    assert_eq!(of(&["git_log"]), expected("asks", "rule 1 of `confirm.rules` says so", Some(1), false));
+    assert_eq!(of(&["pay_it", "--input={\"amount\": 5}"]), expected("runs", "small change", Some(2), true));
+    assert_eq!(of(&["pay_it", "--input={\"amount\": 50}"]), expected("asks", unsaid, None, true));
+    let refused = expected("refused", "rule 3 of `confirm.rules` says so", Some(3), true);
+    assert_eq!(of(&["pay_it", "--input={\"amount\": 101}"]), refused);
+    let unsure = of(&["touch_it"]);
+    assert_eq!((&unsure["decision"], &unsure["min_assurance"]), (&json!("refused"), &json!("touch")), "{unsure}");
+
+    // The executor says the same of the same call.
+    let ran = world.run(&["run", "pay_it", "amount:=101"]);
+    assert_eq!((ran.exit, &ran.error()["code"]), (5, &json!("refused-by-policy")), "{ran}");
+    let ran = world.run(&["run", "pay_it", "amount:=5", "--wait"]);
+    assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "{ran}");
+    let ran = world.run(&["run", "pay_it", "amount:=50"]);
+    assert_eq!(ran.json()["state"], "awaiting_confirmation", "{ran}");
+
+    let wrong = world.run(&["inspect", "pay_it", "--input={\"amount\": \"x\"}"]);
+    assert_eq!((wrong.exit, &wrong.error()["code"]), (2, &json!("invalid-input")), "{wrong}");
+}
+
+#[test]
+fn a_rule_that_does_not_do_what_its_samples_say_is_named() {
+    let world = World::new();
+    world.configure("[[confirm.rules]]\ntools = [\"git_*\"]\nthen = \"ask\"\nmatch = [{tool = \"files_read\"}]\n");
+    let told = "rule 1 of `confirm.rules`: it does not match `files_read` with {}, which stands under `match`";
+    let ran = world.run(&["inspect", "git_log"]);
+    assert_eq!(
+        (ran.exit, &ran.error()["code"], &ran.error()["message"]),
+        (2, &json!("bad-config"), &json!(told)),
+        "{ran}"
+    );
+    let doctor = world.run(&["doctor"]);
+    let report = doctor.json();
+    let checks = report["checks"].as_array().expect("checks");
+    let rules = checks.iter().find(|check| check["name"] == "rules").expect("they are checked");
+    assert_eq!((&rules["ok"], &rules["message"], doctor.exit), (&json!(false), &json!(told), 1), "{doctor}");
+    let refused = world.run(&["executor", "start"]);
+    assert_eq!(refused.exit, 7, "{refused}");
+    assert!(refused.error()["message"].as_str().is_some_and(|message| message.ends_with(told)), "{refused}");
+}

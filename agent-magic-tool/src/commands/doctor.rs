@@ -8,6 +8,7 @@ use executor::code::Exit;
 use executor::config::{self, Config, Receiver};
 use executor::log::chain;
 use executor::mailbox::Mailbox;
+use executor::policy::Policy;
 use executor::secret::SecretName;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use crate::sandbox;
 
 mod health;
 mod hooks;
+mod page;
 mod repair;
 
 #[derive(Debug, clap::Args)]
@@ -66,8 +68,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             config
         }
         Err(error) => {
-            let hint = "every setting and its default: agent-magic-tool doctor --settings";
-            checks.push(Check::bad("config", chain(&error), hint));
+            checks.push(Check::bad("config", chain(&error), error.hint()));
             Config::default()
         }
     };
@@ -88,6 +89,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     checks.push(health::modes(places));
     checks.extend(executor(mailbox.as_ref(), context));
+    checks.push(rules(&config));
+    checks.push(page::reached(&config, mailbox.as_ref(), context));
     let catalog = Catalog::load(&places.sources(&config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
@@ -156,6 +159,18 @@ fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
         ),
     };
     [executor, inside]
+}
+
+/// The rules of the human: each understood, and tried on its samples.
+fn rules(config: &Config) -> Check {
+    const NAME: &str = "rules";
+    match Policy::new(&config.confirm) {
+        Ok(policy) => Check::good(NAME, format!("{} of `confirm.rules`, each as its samples say", policy.rules())),
+        Err(error) => {
+            let error = Error::from(error);
+            Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())
+        }
+    }
 }
 
 fn definitions(catalog: &Catalog) -> Check {

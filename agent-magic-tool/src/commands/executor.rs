@@ -95,7 +95,7 @@ fn status(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
+pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
     match handover::ask(&context.places, mailbox, Ask::Status)? {
         Reply::Answer(Answer::Status(mut status)) => {
             if let Some(status) = status.as_object_mut() {

@@ -1,9 +1,13 @@
 //! `inspect`: everything about one subtool, from the same catalog that `run` uses.
 
-use executor::catalog::Catalog;
+use executor::catalog::{Catalog, Subtool};
 use executor::code::{Code, Exit};
-use serde_json::json;
+use executor::desk::invalid;
+use executor::policy::{Case, Decision, Policy, Ruling};
+use executor::task::Caller;
+use serde_json::{Map, Value, json};
 
+use super::run;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -11,6 +15,9 @@ use crate::error::Error;
 pub(crate) struct Args {
     /// The subtool; without one, a line on each: where it comes from, what it depends on and requires
     name: Option<String>,
+    /// Whether this input would be confirmed by a human, and why: a JSON object, `@FILE`, or `-` for standard input
+    #[arg(long, short, value_name = "JSON|@FILE|-", requires = "name")]
+    input: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
@@ -34,15 +41,54 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             .detail("nearest", nearest);
         return Err(if left_out.is_empty() { error } else { error.detail("left_out", left_out) });
     };
+    let policy = Policy::new(&config.confirm)?;
+    let given = args.input.as_deref().map(|given| run::read_input(given, name)).transpose()?;
+    let confirmation = confirmation(subtool, given, &policy, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({
         "name": subtool.name,
         "origin": subtool.origin.to_string(),
         "hash": subtool.hash,
         "effect": definition.effect_class(),
+        "confirmation": confirmation,
         "definition": definition,
     }))?;
     Ok(Exit::Ok)
+}
+
+/// What would become of a run with this input, or with none, from here: by the executor's own policy. A
+/// remembered yes, which only the executor knows of, may answer what asks.
+fn confirmation(
+    subtool: &Subtool,
+    given: Option<Map<String, Value>>,
+    policy: &Policy,
+    context: &Context,
+) -> Result<Value, Error> {
+    let is_given = given.is_some();
+    let mut input = given.unwrap_or_default();
+    subtool.schema.fill_defaults(&mut input);
+    let input = Value::Object(input);
+    let problems = if is_given { subtool.schema.problems(&input) } else { Vec::new() };
+    if !problems.is_empty() {
+        return Err(invalid(subtool, &problems).into());
+    }
+    let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
+    let folder = std::env::current_dir().ok();
+    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session: context.places.session(), folder };
+    let definition = &*subtool.definition;
+    let Ruling { decision, why, rule } =
+        policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });
+    Ok(json!({
+        "decision": match decision {
+            Decision::Run => "runs",
+            Decision::Ask => "asks",
+            Decision::Refuse | Decision::Unsure => "refused",
+        },
+        "why": why,
+        "rule": rule,
+        "min_assurance": definition.min_assurance,
+        "grantable": definition.grantable,
+    }))
 }
 
 fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {

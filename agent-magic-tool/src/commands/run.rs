@@ -152,7 +152,8 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
     Value::Object(receipt)
 }
 
-fn read_input(given: &str, name: &str) -> Result<Map<String, Value>, Error> {
+/// An input as it is written on the command line.
+pub(super) fn read_input(given: &str, name: &str) -> Result<Map<String, Value>, Error> {
     let text = match (given, given.strip_prefix('@')) {
         ("-", _) => {
             limited(std::io::stdin().lock()).map_err(|error| Error::io("standard input cannot be read", &error))?

@@ -73,6 +73,14 @@ fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
             line.insert(key.to_owned(), value.clone());
         }
     }
+    let asked = file.field("confirmation");
+    if !file.is_final() {
+        for key in ["why", "expires_at"] {
+            if let Some(value) = asked.get(key) {
+                line.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
     let settled = &file.field("_meta")["settled"];
     if !settled.is_null() {
         line.insert("settled".to_owned(), settled.clone());

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::dependencies::{Broken, broken};
 use super::file_keys::{FileKeys, merge};
 use super::reading::read;
+use super::sources::File;
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
 use crate::json::{self, Limits};
 use crate::schema::{self, InputSchema};
@@ -48,9 +49,9 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     }
     let (files, problems) = sources.files();
     loading.catalog.problems.extend(problems);
-    for path in files {
+    for File { path, found } in files {
         let origin = Origin::File(path.clone());
-        let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let size = found.map_or(0, |found| found.len());
         if size > LARGEST_FILE {
             loading.problem(&origin, None, None, format!("{size} bytes; the most is {LARGEST_FILE}"));
             continue;

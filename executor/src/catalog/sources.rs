@@ -1,7 +1,7 @@
 //! The search path: which packs and files make up the catalog, and whether they changed.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use super::LoadProblem;
 use super::load::{Pack, SHIPPED};
 use crate::config::{self, Config};
 use crate::subtool::Definition;
+use crate::trust::{self, Distrust};
 
 /// Where definitions are read, and which of them callers may use.
 #[derive(Debug, Clone)]
@@ -24,11 +25,20 @@ pub struct Sources {
     problems: Vec<LoadProblem>,
 }
 
-/// What makes a listing stale: any other size, time or identity of any file, another program, other settings.
+/// A definition file, and what was found there, if anything.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) found: Option<Metadata>,
+}
+
+/// What makes a listing stale: any other size, time or identity of any file, another that is not taken,
+/// another program, other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     program: String,
     settings: String,
+    problems: Vec<LoadProblem>,
     files: Vec<(PathBuf, u64, i64, i64, u64)>,
 }
 
@@ -65,20 +75,33 @@ impl Sources {
         &self.folders
     }
 
-    /// Every definition file, in the order of the search path, and what is wrong with the path.
-    pub(super) fn files(&self) -> (Vec<PathBuf>, Vec<LoadProblem>) {
+    /// Every definition file that is taken, in the order of the search path, and what is wrong with the
+    /// path and with the others.
+    pub(super) fn files(&self) -> (Vec<File>, Vec<LoadProblem>) {
         let mut files = Vec::new();
         let mut problems = self.problems.clone();
+        let mut problem = |file: &Path, message: String| {
+            let file = file.display().to_string();
+            problems.push(LoadProblem { file, subtool: None, place: None, message });
+        };
         for folder in &self.folders {
+            if let Err(distrust) = trust::check(folder)
+                && distrust.is_of_others()
+            {
+                problem(folder, left_out(&distrust));
+                continue;
+            }
             match definition_files(folder) {
-                Ok(found) => files.extend(found),
+                Ok(found) => {
+                    for path in found {
+                        match trusted(&path) {
+                            Ok(found) => files.push(File { path, found }),
+                            Err(distrust) => problem(&path, left_out(&distrust)),
+                        }
+                    }
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => {}
-                Err(error) => problems.push(LoadProblem {
-                    file: folder.display().to_string(),
-                    subtool: None,
-                    place: None,
-                    message: format!("it cannot be read: {error}"),
-                }),
+                Err(error) => problem(folder, format!("it cannot be read: {error}")),
             }
         }
         (files, problems)
@@ -91,24 +114,40 @@ impl Sources {
 
     /// The state of everything that the catalog is made from.
     pub fn stamp(&self) -> Stamp {
-        let (files, _) = self.files();
+        let (files, problems) = self.files();
         let files = files
             .into_iter()
-            .map(|path| match fs::metadata(&path) {
-                Ok(found) => (path, found.len(), found.mtime(), found.mtime_nsec(), found.ino()),
-                Err(_) => (path, 0, 0, 0, 0),
+            .map(|File { path, found }| match found {
+                Some(found) => (path, found.len(), found.mtime(), found.mtime_nsec(), found.ino()),
+                None => (path, 0, 0, 0, 0),
             })
             .collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         Stamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: format!(
-                "{packs:?} {:?} {:?} {:?} {:?}",
-                self.folders, self.named, self.access.words, self.problems
-            ),
+            settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.named, self.access.words),
+            problems,
             files,
         }
     }
+}
+
+/// What is found at the path of a file in a trusted folder. Most are no links, and one look is enough.
+fn trusted(path: &Path) -> Result<Option<Metadata>, Distrust> {
+    // What cannot be looked at is told by whoever reads it.
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
+    let is_link = found.is_symlink();
+    let checked = if is_link { trust::check(path) } else { trust::check_one(path, &found) };
+    match checked {
+        Err(distrust) if distrust.is_of_others() => Err(distrust),
+        _ if is_link => Ok(fs::metadata(path).ok()),
+        _ => Ok(Some(found)),
+    }
+}
+
+fn left_out(distrust: &Distrust) -> String {
+    let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
+    format!("it is not read, since it might be somebody else's word: {distrust}{remedy}")
 }
 
 /// The `*.json` of a folder by name, or the file itself.

@@ -123,6 +123,13 @@ impl Grant {
         }
     }
 
+    /// When it ends, or ended.
+    pub fn ended_at(&self) -> Timestamp {
+        let is_used_up = self.most_uses.is_some_and(|most| self.uses >= most);
+        let earlier = [self.revoked_at, self.last_use.filter(|_| is_used_up)].into_iter().flatten();
+        earlier.fold(self.expires_at, Timestamp::min)
+    }
+
     /// Whether a yes to `task` is remembered here, and still holds.
     pub fn covers(&self, task: &Task, now: Timestamp) -> bool {
         self.standing(now) == Standing::Live && self.is_like(task)

@@ -39,7 +39,9 @@ impl Daemon {
             mailbox: self.mailbox.clone(),
         };
         let _inside = self.runtime.enter();
-        Ok(page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?)
+        page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?;
+        self.page_at = Some(self.site.origin());
+        Ok(())
     }
 
     /// Loads what definitions changed, and ends what a human was shown otherwise.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Daemon, DaemonError, LONGEST_PAUSE};
+use crate::dispatcher::HOUR;
 use crate::task::{State, Step, Task};
 
 impl Daemon {
@@ -33,6 +34,7 @@ impl Daemon {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
         self.dispatcher.remember_grants(store.grants()?);
+        self.dispatcher.remember_questions(&store.asked_since(now - HOUR)?, now);
         let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
         for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
             if let Some(task) = store.task(denied.id)? {

@@ -24,6 +24,8 @@ const RECENT: Duration = EVERY;
 
 /// What ended less long ago stays, whatever it takes: somebody may be about to read it.
 const READABLE: Duration = Duration::from_mins(10);
+/// How long a grant that has ended is still shown.
+const GRANTS: Duration = Duration::from_hours(30 * 24);
 /// So many tasks are forgotten in one turn, which callers may have to wait for.
 const AT_ONCE: usize = 50;
 
@@ -44,6 +46,7 @@ impl Daemon {
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
         self.leaving = retention::to_forget(&self.kept()?, self.keep, clock::now()).into();
         self.forget_deliveries()?;
+        self.forget_grants()?;
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
         Ok(())
     }
@@ -75,6 +78,22 @@ impl Daemon {
         match self.store.forget_deliveries(before_now(self.keep.age), &hooks) {
             Err(error) if error.is_want_of_room() => Ok(()),
             done => Ok(done?),
+        }
+    }
+
+    /// Grants that ended long ago.
+    fn forget_grants(&mut self) -> Result<(), DaemonError> {
+        let spent = self.dispatcher.spent_grants(before_now(GRANTS));
+        if spent.is_empty() {
+            return Ok(());
+        }
+        match self.store.forget_grants(&spent) {
+            Err(error) if error.is_want_of_room() => Ok(()),
+            done => {
+                done?;
+                self.dispatcher.forget_grants(&spent);
+                Ok(())
+            }
         }
     }
 

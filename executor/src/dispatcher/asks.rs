@@ -19,10 +19,12 @@ use crate::confirmation::{By, Confirmation, Decision, Digest, Replaced, Verdict,
 use crate::store::{Answered, Change};
 use crate::task::{ErrorBody, State, Step, Task, TaskId};
 
+mod remembered;
 #[cfg(test)]
 mod tests;
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// Over so long the questions of one user's callers are counted.
+pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// How many questions a human may be asked.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +103,8 @@ pub(super) struct Asks {
     denied: HashMap<Digest, Timestamp>,
     /// When questions came, by user.
     asked: HashMap<u32, VecDeque<Timestamp>>,
+    /// How many there ever were.
+    questions: u64,
     grants: BTreeMap<GrantId, Grant>,
 }
 
@@ -120,6 +124,7 @@ impl Asks {
         let Some(confirmation) = &task.confirmation else { return };
         let latest = after(task.run_at.map_or(now, |at| at.max(now)), wait);
         let waiting = Waiting { until: confirmation.expires_at.min(latest), call: call(task) };
+        self.questions += 1;
         *self.per_party.entry(party(&task.caller)).or_default() += 1;
         self.expiring.insert((waiting.until, task.id));
         self.same.insert(waiting.call, task.id);
@@ -212,17 +217,14 @@ fn call(task: &Task) -> Digest {
 }
 
 impl Dispatcher {
-    /// The grants that an executor before us left.
-    pub fn remember_grants(&mut self, grants: Vec<Grant>) {
-        self.asks.grants = grants.into_iter().map(|grant| (grant.id, grant)).collect();
+    /// How many tasks wait for a human.
+    pub fn waiting(&self) -> usize {
+        self.asks.waiting.len()
     }
 
-    /// What was denied under an executor before us is not asked again either.
-    pub fn remember_denial(&mut self, task: &Task) {
-        let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
-        if let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Denied) {
-            self.asks.denied.insert(call(task), after(decision.at, self.limits.asks.cool_down));
-        }
+    /// How many ever began to wait, under this executor.
+    pub fn questions(&self) -> u64 {
+        self.asks.questions
     }
 
     /// The place of a task among those that wait for a human, 1 for the first.

@@ -47,7 +47,8 @@ pub async fn send(
     sent.map_err(|reason| equipment.secrets.redact(&reason).into_owned())
 }
 
-async fn run(
+/// Runs a program of the human's with `event` on its standard input, and stops it when its time is over.
+pub(crate) async fn run(
     argv: &[String],
     event: &str,
     timeout: Span,

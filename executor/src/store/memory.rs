@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::outbox::{Delivery, Outbox, Telling, Undelivered};
-use super::{Change, Ended, Recorded, Store, StoreError};
+use super::{Asked, Change, Ended, Recorded, Store, StoreError};
 use crate::confirmation::grant::{Grant, GrantId};
 use crate::retention::Kept;
 use crate::task::{State, Step, Task, TaskId};
@@ -119,6 +119,14 @@ impl Store for MemoryStore {
         Ok(ended.into_iter().map(few).collect())
     }
 
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError> {
+        let questions =
+            self.tasks.values().filter_map(|(task, _)| Asked::of(task.caller.uid, task.confirmation.as_ref()?));
+        let mut asked: Vec<_> = questions.filter(|asked| asked.at >= since).collect();
+        asked.sort_by_key(|asked| asked.at);
+        Ok(asked)
+    }
+
     fn kept(&self) -> Result<Vec<Kept>, StoreError> {
         let kept = |task: &Task| {
             let end = task.end.as_ref()?;
@@ -138,6 +146,11 @@ impl Store for MemoryStore {
 
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
         self.tasks.retain(|id, (task, _)| !(ids.contains(id) && task.state.is_final()));
+        Ok(())
+    }
+
+    fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError> {
+        self.grants.retain(|id, _| !ids.contains(id));
         Ok(())
     }
 }

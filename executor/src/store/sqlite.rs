@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 
 use damage::Damage;
 
-use super::{Answered, Change, Ended, Move, Recorded, Store, StoreError};
-use crate::confirmation::grant::Grant;
+use super::{Answered, Asked, Change, Ended, Move, Recorded, Store, StoreError};
+use crate::confirmation::grant::{Grant, GrantId};
 use crate::confirmation::{Confirmation, Digest};
 use crate::fault;
 use crate::retention::Kept;
@@ -181,6 +181,20 @@ impl Store for SqliteStore {
         })
     }
 
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError> {
+        // What ended before was asked before. Two queries in one, so that each has its index.
+        let sql = "SELECT uid, confirmation FROM tasks WHERE finished_at IS NULL AND confirmation IS NOT NULL
+                   UNION ALL
+                   SELECT uid, confirmation FROM tasks WHERE finished_at >= ?1 AND confirmation IS NOT NULL";
+        let questions = self.read(sql, [since.as_microsecond()], |row| {
+            let confirmation: String = row.get(1)?;
+            Ok(Asked::of(row.get(0)?, &word(&confirmation)?))
+        })?;
+        let mut asked: Vec<_> = questions.into_iter().flatten().filter(|asked| asked.at >= since).collect();
+        asked.sort_by_key(|asked| asked.at);
+        Ok(asked)
+    }
+
     fn kept(&self) -> Result<Vec<Kept>, StoreError> {
         // An index has it all: no text is read.
         let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
@@ -207,6 +221,14 @@ impl Store for SqliteStore {
             for id in ids {
                 statement.execute([id.to_string()])?;
             }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        for id in ids {
+            transaction.prepare_cached("DELETE FROM grants WHERE id = ?1")?.execute([id.to_string()])?;
         }
         Ok(transaction.commit()?)
     }

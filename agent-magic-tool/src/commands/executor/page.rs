@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use executor::code::{Code, Exit};
 use executor::mailbox::Mailbox;
 use executor::page::{LINK_WORKS, Site, links, make_link};
+use executor::places::DISPLAYS;
 use serde_json::json;
 
 use crate::context::Context;
@@ -33,8 +34,6 @@ const AGENTS: [&str; 11] = [
     "GOOSE_TERMINAL",
     "OPENCODE",
 ];
-/// Where a browser can be shown.
-const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     if let Some(mark) = context.places.first_set(&AGENTS) {

@@ -1,0 +1,49 @@
+//! Telling a human that something waits: now and then, beside everything else, and waiting for nobody.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Daemon;
+use crate::config;
+use crate::notice::send::{Ways, send};
+use crate::notice::{Notice, Notices};
+use crate::places::Places;
+use crate::task::State;
+
+pub(super) struct Bell {
+    notices: Notices,
+    ways: Arc<Ways>,
+}
+
+impl Bell {
+    pub(super) fn new(config: &config::Confirmation, places: &Places) -> Self {
+        let desktop = if config.notify { places.desktop() } else { None };
+        let ways = Ways { command: config.on_confirmation.clone(), desktop };
+        Self { notices: Notices::default(), ways: Arc::new(ways) }
+    }
+}
+
+impl Daemon {
+    /// When a human is to be told something without anything happening before.
+    pub(super) fn next_notice(&self) -> Option<Timestamp> {
+        self.bell.notices.next(self.dispatcher.questions()).filter(|_| !self.bell.ways.are_none())
+    }
+
+    /// Tells a human of what waits, if it is time to.
+    pub(super) fn give_notice(&mut self) {
+        let now = self.clock.now();
+        if self.next_notice().is_none_or(|at| at > now) {
+            return;
+        }
+        let asked = self.dispatcher.questions();
+        if !self.bell.notices.take(asked, self.dispatcher.waiting() > 0, now) {
+            return;
+        }
+        let waiting = self.dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
+        let notice = Notice::of(waiting, self.page_at.clone());
+        let (ways, equipment, cancel) =
+            (Arc::clone(&self.bell.ways), Arc::clone(&self.equipment), self.ended.child_token());
+        self.tracker.spawn_on(async move { send(&notice, &ways, &equipment, &cancel).await }, self.runtime.handle());
+    }
+}

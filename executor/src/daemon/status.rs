@@ -1,0 +1,27 @@
+//! What the executor says of itself.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::Daemon;
+use crate::mailbox::request::Answer;
+
+impl Daemon {
+    pub(super) fn status(&self, now: Timestamp) -> Answer {
+        let counts: serde_json::Map<_, _> =
+            self.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
+        Answer::Status(json!({
+            "pid": self.identity.pid,
+            "version": self.identity.version,
+            "mailbox": self.mailbox.root(),
+            "subtools": self.identity.subtools,
+            "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
+            "tasks": counts,
+            "page": {
+                "origin": self.page_at,
+                "online": self.audience.is_there(),
+                "waiting": self.dispatcher.waiting(),
+            },
+        }))
+    }
+}

@@ -1,0 +1,85 @@
+//! The bounds of what a human is asked hold over a restart: an executor that ends takes none of them with it.
+
+use executor::page::{Site, make_link};
+use reqwest::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+fn world(confirm: &str) -> World {
+    let world = World::new();
+    world.configure(&format!("[confirm]\n{confirm}\n"));
+    world.define(
+        "send.json",
+        &json!({"send_it": {"description": "Sends it.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    world
+}
+
+fn refusal(world: &World, n: u32) -> Value {
+    let ran = world.run(&["run", "send_it", &format!("n:={n}")]);
+    assert_eq!(ran.exit, 5, "{ran}");
+    ran.error()
+}
+
+#[test]
+fn the_questions_of_an_hour_are_counted_on_by_the_next_executor() {
+    let world = world("asks_per_hour = 3");
+    // One that ended counts as one that waits does.
+    let ended = world.start("send_it", &json!({"n": 0}));
+    assert_eq!(world.run(&["cancel", &ended]).exit, 0);
+    world.start("send_it", &json!({"n": 1}));
+    world.kill_executor().expect("it was there");
+    world.start("send_it", &json!({"n": 2}));
+    let before = refusal(&world, 3);
+    world.kill_executor().expect("it was there");
+    let after = refusal(&world, 3);
+    assert_eq!(after["code"], "throttled", "{after}");
+    assert_eq!(after, before, "and until the same time");
+}
+
+#[test]
+fn what_a_human_denied_is_not_asked_again_by_the_next_executor() {
+    let world = world("cool_down = \"10m\"");
+    let id = world.start("send_it", &json!({"n": 7}));
+    deny(&world, &id);
+    until("it is denied", || world.result_file(&id)["status"] == "denied");
+    let before = refusal(&world, 7);
+    world.kill_executor().expect("it was there");
+    let after = refusal(&world, 7);
+    assert_eq!((&after["code"], &after), (&json!("denied"), &before));
+    world.start("send_it", &json!({"n": 8}));
+}
+
+/// What a human does on the page, without a browser.
+#[tokio::main(flavor = "current_thread")]
+async fn deny(world: &World, id: &str) {
+    let folders = std::fs::read_dir(world.state().join("executors")).expect("an executor was here");
+    let folder = folders.flatten().next().expect("an executor was here").path();
+    let site = Site::of(&folder).expect("the page listens");
+    let address = format!("http://127.0.0.1:{}", site.port);
+    let text = |text: String| HeaderValue::from_str(&text).expect("a header");
+    let mut headers = HeaderMap::new();
+    headers.insert("host", text(format!("{}:{}", site.host, site.port)));
+    headers.insert(ORIGIN, text(site.origin()));
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    // Another test may have done so.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let link = json!({"token": make_link(&folder).expect("made")}).to_string();
+    let login = client.post(format!("{address}/login")).headers(headers.clone()).body(link);
+    let login = login.send().await.expect("it answers");
+    let cookie =
+        login.headers()[SET_COOKIE].to_str().expect("a cookie").split(';').next().expect("a cookie").to_owned();
+    let told: Value = serde_json::from_str(&login.text().await.expect("a body")).expect("JSON");
+    headers.insert(COOKIE, text(cookie));
+    headers.insert("x-page-token", text(told["token"].as_str().expect("a token").to_owned()));
+
+    let card = client.get(format!("{address}/card/{id}")).headers(headers.clone()).send().await.expect("it answers");
+    let card = card.text().await.expect("a card");
+    let digest = card.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a digest");
+    let no = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "deny"}).to_string();
+    let said = client.post(format!("{address}/decide")).headers(headers).body(no).send().await.expect("it answers");
+    assert!(said.status().is_success(), "{}", said.text().await.expect("a body"));
+}

@@ -1,0 +1,148 @@
+//! A human is told that something waits: on their desktop and by a command of theirs, seldom, and never
+//! what is in it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+/// Stands in every input, and nowhere else.
+const CANARY: &str = "canary-7e1f";
+
+/// A world with two subtools that need a yes, and a program that records what it was told.
+fn world(more: &str) -> World {
+    let world = World::new();
+    let ask = |description: &str| json!({"description": description, "input": {"type": "object"}, "confirm": "always", "run": {"process": {"argv": ["true"]}}});
+    world.define("ask.json", &json!({"send_it": ask("Sends it."), "pay_it": ask("Pays it.")}));
+    let told = record(&world, "tell", "cat");
+    world.configure(&format!(
+        "[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}",
+        told.display()
+    ));
+    world
+}
+
+/// A program that appends what `take` prints, as one line, to the file of its name with `.told`; and its
+/// arguments and its environment to others.
+fn record(world: &World, name: &str, take: &str) -> PathBuf {
+    let folder = world.home().join("bin");
+    fs::create_dir_all(&folder).expect("made");
+    let program = folder.join(name);
+    let beside = program.display();
+    let script = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$*\" >> '{beside}.arguments'\nenv >> '{beside}.environment'\n\
+         line=$({take})\nprintf '%s\\n' \"$line\" >> '{beside}.told'\n"
+    );
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("set");
+    program
+}
+
+fn lines(world: &World, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(world.home().join("bin").join(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn ask(world: &World, tool: &str, number: u32) -> String {
+    world.start(tool, &json!({"number": number, "text": CANARY}))
+}
+
+#[test]
+fn a_command_is_told_what_waits_and_where_and_nothing_of_what_is_in_it() {
+    let world = world("");
+    ask(&world, "send_it", 1);
+    until("it is told", || !lines(&world, "tell.told").is_empty());
+    let event: Value = serde_json::from_str(&lines(&world, "tell.told")[0]).expect("JSON");
+    let origin = world.run(&["executor", "status"]).json()["page"]["origin"].clone();
+    assert!(
+        origin.as_str().is_some_and(|origin| origin.starts_with("http://amt-") && !origin.contains('#')),
+        "{origin}"
+    );
+    let expected = json!({"type": "confirmation.waiting", "waiting": 1, "tools": ["send_it"], "page": origin});
+    assert_eq!(event, expected);
+    assert_eq!(lines(&world, "tell.arguments"), ["an argument"]);
+    let log = fs::read_to_string(world.log()).expect("a log");
+    assert!(!log.contains("was not told"), "{log}");
+}
+
+/// T28, T40.
+#[test]
+fn a_flood_of_questions_makes_few_notices() {
+    let world = world("");
+    let notify = record(&world, "notify-send", "printf desktop");
+    let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
+    let mut start = world.command(&["executor", "start"]);
+    start
+        .env("PATH", path)
+        .env("DISPLAY", ":99")
+        .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/x")
+        .env("SOME_TOKEN", CANARY);
+    assert_eq!(start.status().expect("it runs").code(), Some(0));
+    for number in 0..50 {
+        ask(&world, if number % 2 == 0 { "send_it" } else { "pay_it" }, number);
+    }
+    let waiting = || world.run(&["executor", "status"]).json()["page"]["waiting"].clone();
+    assert_eq!(waiting(), 50);
+    until("both are told", || !lines(&world, "tell.told").is_empty() && !lines(&world, "notify-send.told").is_empty());
+    // Half a minute lies between two; the fifty came in less than two of these, even here.
+    for name in ["tell.told", "notify-send.told"] {
+        let told = lines(&world, name);
+        assert!(told.len() <= 3, "{told:?}");
+    }
+    let shown = lines(&world, "notify-send.arguments");
+    assert_eq!(shown[0], "--app-name=agent-magic-tool -- A task waits for your yes send_it");
+    for name in ["tell.told", "tell.arguments", "tell.environment", "notify-send.arguments", "notify-send.environment"]
+    {
+        let all = lines(&world, name).join("\n");
+        assert!(!all.is_empty() && !all.contains(CANARY), "{name}: {all}");
+    }
+    let environment = lines(&world, "notify-send.environment").join("\n");
+    assert!(environment.contains("DISPLAY=:99") && environment.contains("DBUS_SESSION_BUS_ADDRESS=unix:path=/x"));
+}
+
+#[test]
+fn without_a_display_or_where_it_is_not_wanted_no_desktop_is_told() {
+    for (more, display) in [("", None), ("notify = false\n", Some(":99"))] {
+        let world = world(more);
+        let notify = record(&world, "notify-send", "printf desktop");
+        let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
+        let mut start = world.command(&["executor", "start"]);
+        start.env("PATH", path).envs(display.map(|display| ("DISPLAY", display)));
+        assert_eq!(start.status().expect("it runs").code(), Some(0));
+        ask(&world, "send_it", 1);
+        // Both are told together, so that one that was not told by now is not.
+        until("the command is told", || !lines(&world, "tell.told").is_empty());
+        assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+        assert!(!world.home().join("bin/notify-send.arguments").exists(), "{more}");
+    }
+}
+
+#[test]
+fn a_command_that_hangs_or_is_missing_holds_nothing_up() {
+    let world = World::new();
+    world.define("ask.json", &json!({"send_it": {"description": "Sends it.", "input": {"type": "object"}, "confirm": "always",
+        "run": {"process": {"argv": ["true"]}}}, "say": {"description": "Says it.", "input": {"type": "object"}, "confirm": "never",
+        "run": {"process": {"argv": ["echo", "said"]}}}}));
+    let marks = world.home().join("began");
+    world.configure(&format!(
+        "[confirm]\non_confirmation = [\"sh\", \"-c\", \"trap '' TERM; touch '{}'; cat > /dev/null; exec sleep 600\"]\n",
+        marks.display()
+    ));
+    let id = ask(&world, "send_it", 1);
+    until("it hangs", || marks.exists());
+    assert_eq!(world.result_of("say", &json!({}))["data"], "said");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0, "the end does not wait for it either");
+
+    world.configure("[confirm]\non_confirmation = [\"/nowhere/tell\"]\n");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    // What waits since before is told anew by each executor.
+    until("it was tried", || fs::read_to_string(world.log()).is_ok_and(|log| log.contains("was not told")));
+    assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("it lies in a folder")
+}
