@@ -1,5 +1,7 @@
 //! The page, as a human has it before them in a real browser, and as an attacker meets it.
 
+mod ann;
 mod decide;
 mod human;
 mod threats;
+mod views;

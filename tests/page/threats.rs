@@ -28,10 +28,10 @@ const ACTIONS: [&str; 11] = [
 /// Everything that shows something.
 const VIEWS: [&str; 7] = ["/", "/tasks", "/history", "/grants", "/subtools", "/events", "/card/x"];
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
 }
 
 fn connect(site: &Site) -> TcpStream {
@@ -60,15 +60,15 @@ fn knock(site: &Site, request: &str) -> Answer {
     Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-struct Human {
-    site: Site,
-    cookie: String,
+pub(super) struct Human {
+    pub(super) site: Site,
+    pub(super) cookie: String,
     token: String,
 }
 
 impl Human {
     /// Somebody who used a link, without a browser.
-    fn of(world: &World) -> Self {
+    pub(super) fn of(world: &World) -> Self {
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         let site = world.site();
         let secret = make_link(&world.executor_folder()).expect("made");
@@ -85,11 +85,11 @@ impl Human {
         format!("Cookie: {}\r\nX-Page-Token: {}\r\n", self.cookie, self.token)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
         post(&self.site, path, body, &self.keys())
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         get(&self.site, path, &format!("Cookie: {}\r\n", self.cookie))
     }
 }
