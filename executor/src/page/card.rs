@@ -114,8 +114,11 @@ impl Card {
         let fields = fields(subtool, &task.input, confirmation.preview.as_ref());
         let would_send = would_send(subtool, task, &page.equipment.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
-        let is_long = fields.iter().any(|field| field.value.is_long());
         let question = subtool.and_then(|subtool| question_of(subtool, task));
+        let asks = question.as_ref().map(|asked| Shown::text(&asked.text));
+        // Of a question only its text is shown; the rest of its input is the form below it.
+        let is_long =
+            asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), Shown::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -141,7 +144,7 @@ impl Card {
             edit: form::fields(schema, &task.input),
             form: question.as_ref().map_or_else(Vec::new, |asked| form::fields(&asked.schema, &nothing)),
             secret_note: question.as_ref().is_some_and(Question::asks_for_secrets),
-            question: question.map(|asked| Shown::text(&asked.text)),
+            question: asks,
         })
     }
 }
@@ -225,6 +228,6 @@ fn grant_field(name: &str, value: &Value) -> GrantField {
         _ => {}
     }
     let is_wide = !matches!(value, Value::Bool(_));
-    choices.push(GrantChoice { how: "any", words: format!("any {name}"), typed: is_wide, value: None });
+    choices.push(GrantChoice { how: "any", words: "any value".to_owned(), typed: is_wide, value: None });
     GrantField { pointer: form::pointer(name), label: name.to_owned(), choices }
 }

@@ -166,6 +166,8 @@ impl EndedRow {
             Outcome::Error(error) => Some(error.code.to_string()),
             Outcome::Data(_) | Outcome::File { .. } => None,
         });
+        // `denied` says no more than the state does.
+        let code = code.filter(|code| code != task.state.as_str());
         let input = Value::Object(task.input.clone()).to_string();
         let mut summary: String = input.chars().take(SUMMARY).collect();
         if summary.len() < input.len() {
