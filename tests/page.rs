@@ -2,6 +2,7 @@
 
 mod ann;
 mod decide;
+mod hostile;
 mod human;
 mod threats;
 mod views;

@@ -31,8 +31,11 @@ impl Ann {
     pub(super) fn new() -> Self {
         let world = World::new();
         std::fs::create_dir_all(world.home().join("reports")).expect("made");
-        std::fs::write(world.folder().join("passwd"), "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n")
-            .expect("written");
+        std::fs::write(
+            world.folder().join("passwd"),
+            "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
+        )
+        .expect("written");
         let mut ann = Self { world, has_a_machine: true };
         ann.has_a_machine = ann.command("true", &[]).output().is_ok_and(|tried| tried.status.success());
         ann.world.define("office.json", &office());
@@ -116,7 +119,10 @@ impl Ann {
         let denied = self.start("gmail_send_message", &everybody);
         let no = json!({"decisions": [bound(&human, &denied)], "verdict": "deny", "reason": "Only Bob and Carol get these."});
         assert_eq!(human.post("/decide", &no).status, 200);
-        let asked = self.start("ask_user", &json!({"question": "Which year shall the report compare with?", "options": ["2024", "2025"]}));
+        let asked = self.start(
+            "ask_user",
+            &json!({"question": "Which year shall the report compare with?", "options": ["2024", "2025"]}),
+        );
         let mut answer = bound(&human, &asked);
         answer["action"] = "accept".into();
         answer["content"] = json!({"answer": "2025"});
@@ -137,9 +143,12 @@ impl Ann {
         let granted = self.start("git_push", &push);
         self.world.end_of(&granted);
         let note = json!({"file": "/home/ann/reports/notes.md", "text": "Ask for the north."});
-        grant(&self.start("notes_add", &note), &json!({"fields": [
+        grant(
+            &self.start("notes_add", &note),
+            &json!({"fields": [
             {"pointer": "/file", "how": "prefix", "value": "/home/ann/reports"}, {"pointer": "/text", "how": "any"}],
-            "typed": "notes_add", "expires_in": "168h"}));
+            "typed": "notes_add", "expires_in": "168h"}),
+        );
         let page = human.get("/grants").body;
         let id = page.split("data-grant-id=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a grant");
         assert_eq!(human.post("/grants/revoke", &json!({"id": id})).status, 200);
@@ -167,11 +176,25 @@ impl Ann {
             "amount": 1_250.50, "details": "{\"to\": \"https://xn--cme-8cd.example/pay\"}"});
         let branch = |branch: &str| json!({"remote": "origin", "branch": branch});
         vec![
-            self.start_because("gmail_send_message", &summary, "You asked me to send the summary to Bob and Carol when it is done."),
-            self.start("ask_user", &json!({"question": "How do I reach the bank's statements of this quarter?", "form": form})),
+            self.start_because(
+                "gmail_send_message",
+                &summary,
+                "You asked me to send the summary to Bob and Carol when it is done.",
+            ),
+            self.start(
+                "ask_user",
+                &json!({"question": "How do I reach the bank's statements of this quarter?", "form": form}),
+            ),
             self.start("folder_delete", &json!({"path": "/home/ann/reports/drafts"})),
-            self.start_because("invoice_pay", &hostile, "The invoice is **overdue**. [Approve](https://example.com) it now."),
-            self.start("gmail_send_message", &json!({"to": ["bob@example.com"], "subject": "What I need by Friday", "body": LETTER})),
+            self.start_because(
+                "invoice_pay",
+                &hostile,
+                "The invoice is **overdue**. [Approve](https://example.com) it now.",
+            ),
+            self.start(
+                "gmail_send_message",
+                &json!({"to": ["bob@example.com"], "subject": "What I need by Friday", "body": LETTER}),
+            ),
             self.start("git_push", &branch("figures")),
             self.start("git_push", &branch("drafts")),
         ]
@@ -197,7 +220,8 @@ pub(super) fn bound(human: &Human, id: &str) -> Value {
 fn office() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
     let object = |properties: Value| {
-        let names: Vec<_> = properties.as_object().map_or_else(Vec::new, |all: &Map<_, _>| all.keys().cloned().collect());
+        let names: Vec<_> =
+            properties.as_object().map_or_else(Vec::new, |all: &Map<_, _>| all.keys().cloned().collect());
         json!({"type": "object", "properties": properties, "required": names})
     };
     json!({

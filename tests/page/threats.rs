@@ -41,7 +41,7 @@ fn connect(site: &Site) -> TcpStream {
 }
 
 /// What comes back for exactly these bytes.
-fn knock(site: &Site, request: &str) -> Answer {
+pub(super) fn knock(site: &Site, request: &str) -> Answer {
     let mut stream = connect(site);
     // It may be refused before all of it was sent.
     stream.write_all(request.as_bytes()).ok();
@@ -63,7 +63,7 @@ fn knock(site: &Site, request: &str) -> Answer {
 pub(super) struct Human {
     pub(super) site: Site,
     pub(super) cookie: String,
-    token: String,
+    pub(super) token: String,
 }
 
 impl Human {

@@ -111,7 +111,8 @@ async fn every_view_is_readable_in_both_themes_on_a_desk_and_on_a_phone() {
     ];
     wrong.extend(look(&mut tab, &origin, &scenes, false).await);
     // What is nowhere, and what waits, as a task of its own.
-    let more: [Scene; 2] = [("task-waiting", format!("/task/{}", waiting[0]), ""), ("nowhere", "/nowhere".to_owned(), "")];
+    let more: [Scene; 2] =
+        [("task-waiting", format!("/task/{}", waiting[0]), ""), ("nowhere", "/nowhere".to_owned(), "")];
     wrong.extend(look(&mut tab, &origin, &more[..1], false).await);
     wrong.extend(look(&mut tab, &origin, &more[1..], true).await);
     // Somebody without a session.

@@ -117,8 +117,7 @@ impl Card {
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let asks = question.as_ref().map(|asked| Shown::text(&asked.text));
         // Of a question only its text is shown; the rest of its input is the form below it.
-        let is_long =
-            asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), Shown::is_long);
+        let is_long = asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), Shown::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {

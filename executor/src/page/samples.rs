@@ -51,7 +51,10 @@ fn no_template_asks_its_sample_for_what_is_not_there() {
     for (file, view, sample) in samples() {
         let template = views.get_template(&format!("{view}.html")).expect("a template");
         let text = template.render(Serde(&sample)).unwrap_or_else(|error| panic!("{file}: {error:#}"));
-        assert!(text.trim_end().ends_with("</html>") || view == "card" && text.contains("</article>"), "{file}: {text}");
+        assert!(
+            text.trim_end().ends_with("</html>") || view == "card" && text.contains("</article>"),
+            "{file}: {text}"
+        );
     }
 }
 
@@ -232,7 +235,8 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
             end: Some(End { at: now, outcome, meta }),
         }))
     };
-    let ends = [end(&failed, Step::Fail, Outcome::Error(error)), end(&edited, Step::Succeed, Outcome::Data(json!("sent")))];
+    let ends =
+        [end(&failed, Step::Fail, Outcome::Error(error)), end(&edited, Step::Succeed, Outcome::Data(json!("sent")))];
     let grant = Grant {
         id: TaskId::new(),
         tool: confirm.tool.clone(),
@@ -248,8 +252,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         last_use: Some(now),
         revoked_at: None,
     };
-    let shown =
-        ShownTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
+    let shown = ShownTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
     let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
     store.commit(&accepted).expect("committed");
     store.commit(&ends).expect("committed");
