@@ -203,8 +203,9 @@ impl Tab {
             // Where nothing covers it, and where it still is a frame later.
             let find = format!(
                 "(async () => {{ const frame = () => new Promise(requestAnimationFrame); \
-                 const e = document.querySelector({}); if (!e || e.disabled || e.closest('[inert], [aria-disabled=true]')) return null; \
+                 const e = document.querySelector({}); if (!e) return null; \
                  e.scrollIntoView({{block: 'center', behavior: 'instant'}}); await frame(); \
+                 if (e.disabled || e.closest('[inert], [aria-disabled=true]')) return null; \
                  const a = e.getBoundingClientRect(); await frame(); await frame(); const b = e.getBoundingClientRect(); \
                  if (a.x !== b.x || a.y !== b.y || b.width === 0) return null; \
                  const at = [b.x + b.width / 2, b.y + b.height / 2]; \

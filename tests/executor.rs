@@ -1,6 +1,6 @@
 //! What the executor promises, one file for each promise.
 
-mod faults;
+pub(crate) mod faults;
 mod github;
 mod gmail;
 mod handover;

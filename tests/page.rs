@@ -1,6 +1,7 @@
 //! The page, as a human has it before them in a real browser, and as an attacker meets it.
 
 mod ann;
+mod crowd;
 mod decide;
 mod hostile;
 mod human;

@@ -92,6 +92,25 @@ impl Human {
     pub(super) fn get(&self, path: &str) -> Answer {
         get(&self.site, path, &format!("Cookie: {}\r\n", self.cookie))
     }
+
+    /// The first thing that the stream of events says.
+    pub(super) fn news(&self) -> String {
+        let (host, mut stream) = (format!("{}:{}", self.site.host, self.site.port), connect(&self.site));
+        let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", self.cookie);
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut bytes = Vec::new();
+        let mut part = [0; 4096];
+        // The head ends with an empty line, and so does the first event.
+        while let Ok(count @ 1..) = stream.read(&mut part) {
+            bytes.extend_from_slice(&part[..count]);
+            if let Some((_, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n")
+                && body.contains("\n\n")
+            {
+                return body.to_owned();
+            }
+        }
+        panic!("the stream ended: {}", String::from_utf8_lossy(&bytes));
+    }
 }
 
 fn get(site: &Site, path: &str, headers: &str) -> Answer {
