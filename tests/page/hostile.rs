@@ -404,13 +404,18 @@ fn names_and_sessions_forge_no_line_of_the_log() {
         let world = World::new();
         world.configure(&format!("[executor]\nlog = \"debug\"\nlog_format = \"{format}\"\n"));
         marks(&world);
+        world.define(
+            "look.json",
+            &json!({"look": {"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["true"]}}}}),
+        );
         let forged = "x\n2026-01-01T00:00:00Z  INFO forged line\r\n{\"level\":\"INFO\",\"forged\":true}\u{1b}[31m\u{85}\u{2028}y";
         let folder = world.folder().join("f\nforged folder\u{1b}[2J");
         std::fs::create_dir(&folder).expect("made");
         for words in [
             ["run", "mark", "name=\n\u{1b}[31mforged"],
             ["run", forged, "name=x"],
-            ["run", "mark", "--reason=\nforged"],
+            ["run", "look", "--reason=\nforged"],
         ] {
             let mut command = world.command(&words);
             command.env("AGENT_MAGIC_TOOL_SESSION", forged).current_dir(&folder).output().expect("the program starts");
@@ -418,21 +423,20 @@ fn names_and_sessions_forge_no_line_of_the_log() {
         let human = Human::of(&world);
         human.post("/decide", &json!({"decisions": [], "verdict": "deny", "reason": forged}));
         human.get("/subtool/x%0Aforged%1b");
-        let log = std::fs::read_to_string(world.log()).expect("a log");
-        assert!(!log.is_empty());
+        let mut log = String::new();
+        until("the log tells who ran it", || {
+            log = std::fs::read_to_string(world.log()).expect("a log");
+            log.contains("task ended")
+        });
+        assert!(log.contains("forged"), "{format}: it is told, as what it is: {log}");
         for line in log.lines() {
-            assert!(
-                !line.trim_start().starts_with("forged") && !line.contains("INFO forged line")
-                    || !line.starts_with("2026-01-01"),
-                "{line}"
-            );
-            assert!(!line.contains(['\u{1b}', '\r', '\u{85}', '\u{2028}']), "{format}: {line:?}");
-            let begins_as_ours = if format == "json" {
+            assert!(!line.contains(['\u{1b}', '\r']), "{format}: {line:?}");
+            let is_ours = if format == "json" {
                 serde_json::from_str::<Value>(line).is_ok_and(|line| line["forged"].is_null())
             } else {
-                line.len() > 20 && line.as_bytes()[4] == b'-' && !line.starts_with("2026-01-01")
+                line.get(..3).is_some_and(|start| start.starts_with("20")) && !line.starts_with("2026-01-01")
             };
-            assert!(begins_as_ours, "{format}: {line:?}");
+            assert!(is_ours, "{format}: {line:?}");
         }
     }
 }
