@@ -203,8 +203,9 @@ impl Tab {
             // Where nothing covers it, and where it still is a frame later.
             let find = format!(
                 "(async () => {{ const frame = () => new Promise(requestAnimationFrame); \
-                 const e = document.querySelector({}); if (!e || e.disabled || e.closest('[inert], [aria-disabled=true]')) return null; \
+                 const e = document.querySelector({}); if (!e) return null; \
                  e.scrollIntoView({{block: 'center', behavior: 'instant'}}); await frame(); \
+                 if (e.disabled || e.closest('[inert], [aria-disabled=true]')) return null; \
                  const a = e.getBoundingClientRect(); await frame(); await frame(); const b = e.getBoundingClientRect(); \
                  if (a.x !== b.x || a.y !== b.y || b.width === 0) return null; \
                  const at = [b.x + b.width / 2, b.y + b.height / 2]; \
@@ -259,9 +260,19 @@ impl Tab {
         self.ask("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key, "windowsVirtualKeyCode": code})).await;
     }
 
-    /// A picture of the whole page.
+    /// A picture of what is in view.
     pub(crate) async fn picture(&mut self, path: &Path) {
-        let asked = json!({"format": "png", "captureBeyondViewport": true});
+        self.take_picture(json!({"format": "png"}), path).await;
+    }
+
+    /// A picture of the whole page, from its top to its end.
+    pub(crate) async fn whole_picture(&mut self, path: &Path) {
+        let size = self.ask("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
+        let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+        self.take_picture(json!({"format": "png", "captureBeyondViewport": true, "clip": clip}), path).await;
+    }
+
+    async fn take_picture(&mut self, asked: Value, path: &Path) {
         let picture = self.ask("Page.captureScreenshot", asked).await;
         let bytes = base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().expect("a picture"));
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");

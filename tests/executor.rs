@@ -1,7 +1,7 @@
 //! What the executor promises, one file for each promise.
 
 mod bounds;
-mod faults;
+pub(crate) mod faults;
 mod github;
 mod gmail;
 mod handover;

@@ -33,6 +33,8 @@ mod card;
 mod events;
 mod form;
 mod gate;
+#[cfg(test)]
+mod samples;
 mod server;
 mod session;
 mod show;

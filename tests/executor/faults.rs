@@ -17,7 +17,7 @@ mod shim;
 mod stopped;
 
 /// `small` in a normal run, `full` where all of it is asked for.
-pub(super) fn size(small: usize, full: usize) -> usize {
+pub(crate) fn size(small: usize, full: usize) -> usize {
     if std::env::var("AGENT_MAGIC_TOOL_FAULTS").is_ok_and(|size| size == "full") { full } else { small }
 }
 

@@ -257,6 +257,33 @@ async fn a_remembered_yes_lets_like_calls_through_until_it_is_revoked() {
     assert_eq!(happened(&world), "like this\nlike this\n");
 }
 
+#[tokio::test]
+async fn every_span_that_the_page_offers_for_a_grant_can_be_had() {
+    let world = World::new();
+    world.define("marks.json", &marks());
+    let Some(mut tab) = world.human().await else { return };
+    let id = world.start("mark", &json!({"name": "for long"}));
+    let card = format!("[data-card='{id}']");
+    tab.click(&format!("{card} [data-opens=remember]")).await;
+    let spans =
+        tab.value(&format!("[...document.querySelectorAll(\"{card} [data-expires] option\")].map(o => o.value)")).await;
+    let spans = spans.as_array().expect("a list").clone();
+    assert!(spans.len() > 4, "{spans:?}");
+    for span in spans {
+        tab.value(&format!(
+            "(e => {{ e.value = {span}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})\
+             (document.querySelector(\"{card} [data-expires]\"))"
+        ))
+        .await;
+        let asked = format!(
+            "fetch('/grants/preview', {{method: 'POST', headers: {{'content-type': 'application/json', 'x-page-token': \
+             localStorage.getItem('page-token')}}, body: JSON.stringify({{id: '{id}', digest: \
+             document.querySelector(\"{card}\").dataset.digest, fields: [], expires_in: {span}}})}}).then(r => r.status)"
+        );
+        assert_eq!(tab.value(&asked).await, 200, "{span}");
+    }
+}
+
 /// The definition, the script it runs, the caller's folder: what was shown is what runs, or nothing.
 #[tokio::test]
 async fn a_definition_that_changes_while_a_human_looks_ends_the_task() {

@@ -28,10 +28,10 @@ const ACTIONS: [&str; 11] = [
 /// Everything that shows something.
 const VIEWS: [&str; 7] = ["/", "/tasks", "/history", "/grants", "/subtools", "/events", "/card/x"];
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
 }
 
 fn connect(site: &Site) -> TcpStream {
@@ -41,7 +41,7 @@ fn connect(site: &Site) -> TcpStream {
 }
 
 /// What comes back for exactly these bytes.
-fn knock(site: &Site, request: &str) -> Answer {
+pub(super) fn knock(site: &Site, request: &str) -> Answer {
     let mut stream = connect(site);
     // It may be refused before all of it was sent.
     stream.write_all(request.as_bytes()).ok();
@@ -60,15 +60,15 @@ fn knock(site: &Site, request: &str) -> Answer {
     Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-struct Human {
-    site: Site,
-    cookie: String,
-    token: String,
+pub(super) struct Human {
+    pub(super) site: Site,
+    pub(super) cookie: String,
+    pub(super) token: String,
 }
 
 impl Human {
     /// Somebody who used a link, without a browser.
-    fn of(world: &World) -> Self {
+    pub(super) fn of(world: &World) -> Self {
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         let site = world.site();
         let secret = make_link(&world.executor_folder()).expect("made");
@@ -85,12 +85,31 @@ impl Human {
         format!("Cookie: {}\r\nX-Page-Token: {}\r\n", self.cookie, self.token)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
         post(&self.site, path, body, &self.keys())
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         get(&self.site, path, &format!("Cookie: {}\r\n", self.cookie))
+    }
+
+    /// The first thing that the stream of events says.
+    pub(super) fn news(&self) -> String {
+        let (host, mut stream) = (format!("{}:{}", self.site.host, self.site.port), connect(&self.site));
+        let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", self.cookie);
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut bytes = Vec::new();
+        let mut part = [0; 4096];
+        // The head ends with an empty line, and so does the first event.
+        while let Ok(count @ 1..) = stream.read(&mut part) {
+            bytes.extend_from_slice(&part[..count]);
+            if let Some((_, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n")
+                && body.contains("\n\n")
+            {
+                return body.to_owned();
+            }
+        }
+        panic!("the stream ended: {}", String::from_utf8_lossy(&bytes));
     }
 }
 

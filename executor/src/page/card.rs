@@ -17,6 +17,7 @@ use crate::runner::ask_user::Question;
 use crate::subtool::EffectClass;
 use crate::task::{Caller, Task};
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the template")]
 #[derive(Debug, Serialize)]
 pub(super) struct Card {
     id: String,
@@ -121,8 +122,10 @@ impl Card {
         let fields = fields(subtool, &task.input, replaced);
         let would_send = would_send(subtool, task, &page.equipment.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
-        let is_long = fields.iter().any(|field| field.value.is_long());
         let question = subtool.and_then(|subtool| question_of(subtool, task));
+        let asks = question.as_ref().map(|asked| Shown::text(&asked.text));
+        // Of a question only its text is shown; the rest of its input is the form below it.
+        let is_long = asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), Shown::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -148,7 +151,7 @@ impl Card {
             edit: form::fields(schema, &task.input),
             form: question.as_ref().map_or_else(Vec::new, |asked| form::fields(&asked.schema, &nothing)),
             secret_note: question.as_ref().is_some_and(Question::asks_for_secrets),
-            question: question.map(|asked| Shown::text(&asked.text)),
+            question: asks,
         })
     }
 }
@@ -232,6 +235,6 @@ fn grant_field(name: &str, value: &Value) -> GrantField {
         _ => {}
     }
     let is_wide = !matches!(value, Value::Bool(_));
-    choices.push(GrantChoice { how: "any", words: format!("any {name}"), typed: is_wide, value: None });
+    choices.push(GrantChoice { how: "any", words: "any value".to_owned(), typed: is_wide, value: None });
     GrantField { pointer: form::pointer(name), label: name.to_owned(), choices }
 }

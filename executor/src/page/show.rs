@@ -64,7 +64,6 @@ pub(super) struct Shown {
     kind: &'static str,
     notes: Vec<String>,
     /// What a text says that is JSON itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     decoded: Option<Box<Self>>,
 }
 
@@ -91,7 +90,8 @@ impl Shown {
             notes.push("contains encoded JSON".to_owned());
         }
         let decoded = decoded.map(|value| Box::new(Self::of(&value)));
-        Self { lines: lines(&text), bytes: text.len(), kind, notes, decoded }
+        let lines = if kind == "json" { text.split('\n').map(indented).collect() } else { lines(&text) };
+        Self { lines, bytes: text.len(), kind, notes, decoded }
     }
 
     pub(super) fn text(text: &str) -> Self {
@@ -109,6 +109,19 @@ impl Shown {
 /// `text` by lines.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     text.split('\n').map(line).collect()
+}
+
+/// A line of JSON as we wrote it: the blanks before it are ours, and no part of any value.
+fn indented(text: &str) -> Line {
+    let rest = text.trim_start_matches(' ');
+    let mut spans = line(rest);
+    let blanks = &text[..text.len() - rest.len()];
+    match spans.first_mut() {
+        Some(Span::Text(first)) => first.insert_str(0, blanks),
+        _ if blanks.is_empty() => {}
+        _ => spans.insert(0, Span::Text(blanks.to_owned())),
+    }
+    spans
 }
 
 /// `text` on one line, its line ends shown as chips.
@@ -293,6 +306,18 @@ mod tests {
         assert_eq!(shown(" a "), json!([{"c": "U+0020", "n": "space"}, {"t": "a"}, {"c": "U+0020", "n": "space"}]));
         assert_eq!(shown("\u{202e}x"), json!([{"c": "U+202E", "n": "right-to-left override"}, {"t": "x"}]));
         assert_eq!(shown(""), json!([]));
+    }
+
+    #[test]
+    fn the_blanks_that_we_wrote_ourselves_are_no_chips() {
+        let value = json!({"to": [" a", "b    c", "\u{202e}"]});
+        let shown = Shown::of(&value);
+        assert_eq!(read_back(&shown.lines), serde_json::to_string_pretty(&value).expect("JSON"));
+        let lines = serde_json::to_value(&shown.lines).expect("JSON");
+        assert_eq!(lines[1], json!([{"t": "  \"to\": ["}]));
+        assert_eq!(lines[2], json!([{"t": "    \" a\","}]), "a blank behind a quote is seen");
+        assert_eq!(lines[3], json!([{"t": "    \"b"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "c\","}]));
+        assert_eq!(lines[4][1], json!({"c": "U+202E", "n": "right-to-left override"}));
     }
 
     #[test]

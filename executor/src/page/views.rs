@@ -22,12 +22,14 @@ use crate::clock;
 use crate::confirmation::grant::{Covers, Grant, Standing};
 use crate::policy::{Case, Decision};
 use crate::store::StoreError;
-use crate::store::sqlite::records::Wanted;
+use crate::store::sqlite::records::{Records, Wanted};
 use crate::task::{Caller, Outcome, State as TaskState, Step, Task, TaskId};
 
 /// How many cards are shown at once; the others wait behind them.
 const MOST_CARDS: u32 = 50;
 const MOST_ROWS: u32 = 50;
+/// How many runs of one subtool stand with it.
+const LAST_RUNS: u32 = 10;
 /// How much of an input stands in a row.
 const SUMMARY: usize = 160;
 
@@ -166,6 +168,8 @@ impl EndedRow {
             Outcome::Error(error) => Some(error.code.to_string()),
             Outcome::Data(_) | Outcome::File { .. } => None,
         });
+        // `denied` says no more than the state does.
+        let code = code.filter(|code| code != task.state.as_str());
         let input = Value::Object(task.input.clone()).to_string();
         let mut summary: String = input.chars().take(SUMMARY).collect();
         if summary.len() < input.len() {
@@ -283,7 +287,7 @@ fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Fai
 pub(super) async fn grants(State(page): State<Arc<Page>>) -> Shows {
     let now = clock::now();
     let catalog = page.catalog();
-    let mut grants = page.read(|records| records.grants())?;
+    let mut grants = page.read(Records::grants)?;
     grants.reverse();
     let rows: Vec<_> = grants
         .iter()
@@ -335,7 +339,7 @@ fn plain(value: &Value) -> String {
 pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
     page.refresh().await;
     let catalog = page.catalog();
-    let runs = page.read(|records| records.runs())?;
+    let runs = page.read(Records::runs)?;
     let row = |subtool: &Subtool| {
         let (policy, why) = policy_words(&page, subtool);
         json!({"name": subtool.name, "description": subtool.definition.description,
@@ -365,8 +369,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
     };
     let now = clock::now();
     let wanted = Wanted { tool: Some(&name), ..Wanted::default() };
-    const LAST: u32 = 10;
-    let runs = page.read(|records| records.ended(&wanted, LAST))?;
+    let runs = page.read(|records| records.ended(&wanted, LAST_RUNS))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
     let definition = &subtool.definition;
     let (policy, why) = policy_words(&page, subtool);

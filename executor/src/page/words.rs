@@ -43,7 +43,7 @@ pub(super) fn state_words(state: State) -> &'static str {
         State::Succeeded => "succeeded",
         State::Failed => "failed",
         State::Denied => "denied",
-        State::Expired => "nobody answered",
+        State::Expired => "expired",
         State::Cancelled => "cancelled",
         State::TimedOut => "timed out",
         State::Unknown => "unknown",

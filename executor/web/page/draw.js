@@ -66,7 +66,12 @@ export function valueElement(value) {
     if (isEmpty) notes.append(build("span", {}, "an empty text"));
     if (many) notes.append(build("span", {}, `${value.lines.length} lines, ${value.bytes} bytes`));
     for (const note of value.notes) notes.append(build("span", { class: "flag" }, icon("eye"), note));
-    return notes.childNodes.length > 0 ? [element, notes] : [element];
+    const drawn = notes.childNodes.length > 0 ? [element, notes] : [element];
+    if (value.decoded) {
+        const word = build("span", { class: "decoded-word" }, "which says");
+        drawn.push(build("div", { class: "decoded" }, word, ...valueElement(value.decoded)));
+    }
+    return drawn;
 }
 
 /** Says something to whoever listens instead of looking. */

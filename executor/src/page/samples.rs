@@ -1,0 +1,263 @@
+//! The samples in `web/samples`, which the views are drawn from: the server and the templates agree with them.
+//!
+//! A template is tried with each of its samples, and nothing in it may be undefined; and what the server
+//! gives to a template has the names that its samples have, no more and no fewer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path as FilePath;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State as Given};
+use axum::http::StatusCode;
+use http_body_util::BodyExt as _;
+use minijinja::{State as Rendering, UndefinedBehavior};
+use serde_json::{Map, Value};
+
+use super::*;
+use crate::catalog::Sources;
+use crate::clock;
+use crate::code::Code;
+use crate::config::Config;
+use crate::confirmation::grant::{Covers, Grant, Scope};
+use crate::confirmation::{Asking, By, Confirmation, Decision, Replaced, Verdict};
+use crate::runner::http::Clients;
+use crate::secret::Secrets;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{Change, Move, Store as _};
+use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
+
+const VIEWS: [&str; 10] =
+    ["card", "grants", "history", "login", "message", "subtool", "subtools", "task", "tasks", "waiting"];
+
+/// Each sample by its file's name, with the name of its template.
+fn samples() -> Vec<(String, String, Value)> {
+    let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("web/samples");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the samples").flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let view = file.split(['-', '.']).next().expect("a name").to_owned();
+        let text = std::fs::read(entry.path()).expect("read");
+        found.push((file, view, serde_json::from_slice(&text).expect("JSON")));
+    }
+    let views: BTreeSet<_> = found.iter().map(|(_, view, _)| view.as_str()).collect();
+    assert_eq!(views, BTreeSet::from(VIEWS), "each view has a sample");
+    found
+}
+
+#[test]
+fn no_template_asks_its_sample_for_what_is_not_there() {
+    let mut views = environment();
+    views.set_undefined_behavior(UndefinedBehavior::Strict);
+    for (file, view, sample) in samples() {
+        let template = views.get_template(&format!("{view}.html")).expect("a template");
+        let text = template.render(Serde(&sample)).unwrap_or_else(|error| panic!("{file}: {error:#}"));
+        assert!(
+            text.trim_end().ends_with("</html>") || view == "card" && text.contains("</article>"),
+            "{file}: {text}"
+        );
+    }
+}
+
+/// Which names the objects at each place have; what stands in a list stands at one place.
+type Names = BTreeMap<String, BTreeSet<String>>;
+
+/// A card alone is a card among others.
+fn gather(view: &str, value: &Value, found: &mut Names) {
+    match view {
+        "card" => names(&value["card"], "waiting.cards[]", found),
+        _ => names(value, view, found),
+    }
+}
+
+fn names(value: &Value, place: &str, found: &mut Names) {
+    match value {
+        // Of the two kinds of spans not every text has both.
+        Value::Object(span) if span.contains_key("t") || span.contains_key("n") && span.contains_key("c") => {}
+        Value::Object(fields) => {
+            found.entry(place.to_owned()).or_default().extend(fields.keys().cloned());
+            // An encoded text is a value like any other.
+            for (name, field) in fields.iter().filter(|(name, _)| *name != "decoded") {
+                names(field, &format!("{place}.{name}"), found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| names(item, &format!("{place}[]"), found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_server_gives_what_the_samples_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (page, shown) = page(folder.path());
+    let mut ours = Names::new();
+    let given = || Given(Arc::clone(&page));
+    let of = |id: TaskId| Path(id.to_string());
+    let asked = || Query(HashMap::<String, String>::new());
+    let search = || Query(serde_json::from_value(serde_json::to_value(asked().0).expect("JSON")).expect("a search"));
+    let answers = [
+        ("waiting", views::waiting(given()).await.ok()),
+        ("card", views::card(given(), of(shown.confirm)).await.ok()),
+        ("card", views::card(given(), of(shown.question)).await.ok()),
+        ("tasks", views::tasks(given()).await.ok()),
+        ("history", views::history(given(), search()).await.ok()),
+        ("task", views::task(given(), of(shown.failed)).await.ok()),
+        ("task", views::task(given(), of(shown.edited)).await.ok()),
+        ("grants", views::grants(given()).await.ok()),
+        ("subtools", views::subtools(given(), search()).await.ok()),
+        ("subtool", views::subtool(given(), Path("gmail_send_message".to_owned())).await.ok()),
+        ("message", Some(views::nothing(given()).await)),
+        ("login", Some(page.login())),
+    ];
+    for (view, answer) in answers {
+        let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} is not shown"));
+        let is_expected = matches!(answer.status(), StatusCode::OK | StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED);
+        assert!(is_expected, "{view}: {}", answer.status());
+        let body = answer.into_body().collect().await.expect("a body").to_bytes();
+        let value: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{view}: {error}"));
+        gather(view, &value, &mut ours);
+    }
+    let mut theirs = Names::new();
+    for (_, view, sample) in samples() {
+        gather(&view, &sample, &mut theirs);
+    }
+    let places: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+    let differ = places.into_iter().filter(|place| ours.get(*place) != theirs.get(*place));
+    let told: Vec<_> =
+        differ.map(|place| format!("{place}: {:?}, its samples {:?}", ours.get(place), theirs.get(place))).collect();
+    assert_eq!(told, [] as [String; 0]);
+}
+
+/// Tasks that the page of the test shows.
+struct ShownTasks {
+    confirm: TaskId,
+    question: TaskId,
+    failed: TaskId,
+    edited: TaskId,
+}
+
+/// A page over a record of its own, whose templates say as JSON what they were given.
+fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
+    let config = Config::default();
+    let catalog = Arc::new(Catalog::load(&Sources::new(&config, folder, None)));
+    let mut store = SqliteStore::open(&folder.join("tasks.db")).expect("it opens");
+    let shown = fill(&mut store, &catalog);
+    let mut views = Environment::new();
+    views.set_auto_escape_callback(|_| AutoEscape::None);
+    views.add_function("given", |rendering: &Rendering<'_, '_>| {
+        let names = rendering.known_variables();
+        let values = names.iter().filter_map(|name| Some((name.to_string(), rendering.lookup(name)?)));
+        let values: Map<_, _> =
+            values.filter_map(|(name, value)| Some((name, serde_json::to_value(value).ok()?))).collect();
+        let globals = ["debug", "dict", "given", "lipsum", "namespace", "range"];
+        let given = values.into_iter().filter(|(name, _)| !globals.contains(&name.as_str())).collect::<Map<_, _>>();
+        Value::Object(given).to_string()
+    });
+    for (name, _) in TEMPLATES {
+        views.add_template(name, "{{ given() }}").expect("a template");
+    }
+    let page = Page {
+        site: Site::of(folder).expect("made"),
+        records: Mutex::new(Records::open(&folder.join("tasks.db")).expect("it opens")),
+        catalog: watch::channel(catalog).1,
+        policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
+        audience: Arc::default(),
+        live: broadcast::channel(1).0,
+        say: Box::new(|_| false),
+        mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
+        sessions: Sessions::of(folder, config.page.idle.get()),
+        equipment: Arc::new(Equipment {
+            http: Clients::new(&config).expect("clients"),
+            secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
+            spool: folder.to_owned(),
+            config,
+        }),
+        views,
+    };
+    (Arc::new(page), shown)
+}
+
+/// What there is to be seen: something of everything that a view can show.
+fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
+    let now = clock::now();
+    let task = |tool: &str, input: Value, state: State| {
+        let subtool = catalog.get(tool).expect("it ships");
+        let Value::Object(input) = input else { unreachable!("an object") };
+        let caller = Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()) };
+        let mut task = Task {
+            id: TaskId::new(),
+            tool: subtool.name.clone(),
+            input,
+            definition_hash: subtool.hash.clone(),
+            effect: subtool.definition.effect_class(),
+            caller,
+            idempotency_key: None,
+            created_at: now,
+            state,
+            attempt: 0,
+            not_before: None,
+            confirmation: None,
+            end: None,
+            settlement: None,
+            run_at: None,
+        };
+        let (why, instance, wait) = ("it writes".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
+        let asking =
+            Asking { why, reason: Some("asked for".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
+        task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
+        task
+    };
+    let mail = json!({"to": ["bob@example.com"], "subject": "{\"encoded\": true}", "body": "b"});
+    let mut confirm = task("gmail_send_message", mail.clone(), State::AwaitingConfirmation);
+    confirm.confirmation.as_mut().expect("a question").preview =
+        Some(Replaced::Fields(Map::from_iter([("subject".to_owned(), json!("before"))])));
+    let form = json!({"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}});
+    let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
+    let running = task("git_status", json!({}), State::Running);
+
+    let mut failed = task("gmail_send_message", mail.clone(), State::Running);
+    failed.confirmation = None;
+    let mut edited = task("gmail_send_message", mail.clone(), State::Running);
+    let mut decision = Decision::new(now, Verdict::Edited, By::Page("s".to_owned()));
+    decision.asked_input = mail.as_object().cloned();
+    decision.reason = Some("as it should be".to_owned());
+    edited.confirmation.as_mut().expect("a question").decision = Some(decision);
+    let error = ErrorBody::new(Code::ProcessFailed, "no").hint("look");
+    let end = |task: &Task, step: Step, outcome: Outcome| {
+        let meta = Map::from_iter([("duration_ms".to_owned(), json!(7))]);
+        Change::Move(Box::new(Move {
+            id: task.id,
+            step,
+            from: State::Running,
+            attempt: 0,
+            to: State::Running.after(step).expect("a legal step"),
+            attempt_after: 0,
+            not_before: None,
+            at: now,
+            answered: None,
+            end: Some(End { at: now, outcome, meta }),
+        }))
+    };
+    let ends =
+        [end(&failed, Step::Fail, Outcome::Error(error)), end(&edited, Step::Succeed, Outcome::Data(json!("sent")))];
+    let grant = Grant {
+        id: TaskId::new(),
+        tool: confirm.tool.clone(),
+        definition_hash: confirm.definition_hash.clone(),
+        scope: Scope { uid: 0, session: None, folder: None },
+        fields: [("to".to_owned(), Covers::Anything)].into(),
+        made_at: now,
+        made_from: confirm.id,
+        made_by: "s".to_owned(),
+        expires_at: now,
+        most_uses: Some(3),
+        uses: 1,
+        last_use: Some(now),
+        revoked_at: None,
+    };
+    let shown = ShownTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
+    let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
+    store.commit(&accepted).expect("committed");
+    store.commit(&ends).expect("committed");
+    store.commit(&[Change::Grant { grant: Box::new(grant), uses: None }]).expect("committed");
+    shown
+}
