@@ -152,8 +152,6 @@ struct Daemon {
     folder: PathBuf,
     record: PathBuf,
     site: Site,
-    /// The page's address, while it is served.
-    page_at: Option<String>,
     audience: Arc<Audience>,
     cool_down: Duration,
     keep: Keep,
@@ -234,7 +232,6 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         folder,
         record: places.store(),
         site,
-        page_at: None,
         audience,
         keep,
         leaving: VecDeque::new(),

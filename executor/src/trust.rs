@@ -3,7 +3,8 @@
 //! Definitions and the configuration decide what runs and what a human is asked, so they count only where
 //! nobody but root and our user could have put them: the file, every folder above it up to the root, and
 //! the same for whatever a symbolic link leads to, as sshd does with its keys. Looks at owners and modes
-//! alone; an access control list shows there as the rights of the group.
+//! alone: an access control list shows there only as rights of the group, and is not seen where that is the
+//! user's own.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -22,17 +23,18 @@ pub enum Distrust {
     #[error("its group can write to `{}`", path.display())]
     Group { path: PathBuf },
     #[error("`{}` belongs to another user ({uid})", path.display())]
-    Foreign { path: PathBuf, uid: u32 },
+    Foreign { path: PathBuf, uid: u32, is_folder: bool },
     /// It is not there, or may not be looked at: whoever opens it is told why.
     #[error("`{}` cannot be looked at", path.display())]
     Unseen { path: PathBuf, source: io::Error },
 }
 
 impl Distrust {
-    /// The command that puts it right.
+    /// The command that puts it right, or what else does.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Others { path } | Self::Group { path } => Some(format!("chmod go-w {}", quoted(path))),
+            Self::Foreign { is_folder: true, .. } => Some("use folders that belong to you or to root".to_owned()),
             Self::Foreign { path, .. } => Some(format!("chown {} {}", nix::unistd::geteuid(), quoted(path))),
             Self::Unseen { .. } => None,
         }
@@ -81,7 +83,7 @@ pub fn check_one(path: &Path, found: &Metadata) -> Result<(), Distrust> {
     let path = || path.to_owned();
     let (uid, mode) = (found.uid(), found.mode());
     if uid != nix::unistd::geteuid().as_raw() && !is_root(uid) {
-        return Err(Distrust::Foreign { path: path(), uid });
+        return Err(Distrust::Foreign { path: path(), uid, is_folder: found.is_dir() });
     }
     // What lies in a sticky folder is changed by its owner alone; and a link has no mode of its own.
     if found.is_symlink() || (found.is_dir() && mode & 0o1000 != 0) {

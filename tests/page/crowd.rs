@@ -30,7 +30,6 @@ fn memory(world: &World) -> u64 {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the numbers, for whoever asks for them with --nocapture")]
 fn the_page_answers_at_once_however_many_wait() {
     let count = size(1_000, 10_000);
     let world = World::new();
@@ -45,7 +44,7 @@ fn the_page_answers_at_once_however_many_wait() {
     for number in 0..count {
         let input = json!({"name": format!("number {number}"), "text": "a text of some length ".repeat(20)});
         let input: Map<_, _> = input.as_object().cloned().expect("an object");
-        let ask = Ask::Run(Run { tool: "mark".to_owned(), input, ..Run::default() });
+        let ask = Ask::run(Run { tool: "mark".to_owned(), input, ..Run::default() });
         let request = Request { v: VERSION, ask, session: Some("crowd".to_owned()), folder: None };
         mailbox.post(TaskId::new(), &request).expect("written");
     }

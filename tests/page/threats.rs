@@ -329,7 +329,7 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     );
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
     assert_eq!(knock(site, &format!("{endless}{chunk}{chunk}{chunk}")).status, 413);
-    let headers: String = (0..10_000).map(|n| format!("X-{n}: {n}\r\n")).collect();
+    let headers = "X-Header: value\r\n".repeat(10_000);
     assert!(matches!(get(site, "/", &headers).status, 400 | 431 | 0), "headers are bounded");
     for bomb in
         ["[".repeat(100_000), format!("{{\"verdict\":{}}}", "9".repeat(1 << 20)), "{\"a\":1,\"a\":2}".to_owned()]

@@ -40,7 +40,7 @@ impl Daemon {
         };
         let _inside = self.runtime.enter();
         page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?;
-        self.page_at = Some(self.site.origin());
+        self.bell.page_is_at(self.site.origin());
         Ok(())
     }
 

@@ -14,13 +14,23 @@ use crate::task::State;
 pub(super) struct Bell {
     notices: Notices,
     ways: Arc<Ways>,
+    /// The page's address, while it is served.
+    page: Option<String>,
 }
 
 impl Bell {
     pub(super) fn new(config: &config::Confirmation, places: &Places) -> Self {
         let desktop = if config.notify { places.desktop() } else { None };
         let ways = Ways { command: config.on_confirmation.clone(), desktop };
-        Self { notices: Notices::default(), ways: Arc::new(ways) }
+        Self { notices: Notices::default(), ways: Arc::new(ways), page: None }
+    }
+
+    pub(super) fn page_is_at(&mut self, origin: String) {
+        self.page = Some(origin);
+    }
+
+    pub(super) fn page(&self) -> Option<&str> {
+        self.page.as_deref()
     }
 }
 
@@ -41,7 +51,7 @@ impl Daemon {
             return;
         }
         let waiting = self.dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
-        let notice = Notice::of(waiting, self.page_at.clone());
+        let notice = Notice::of(waiting, self.bell.page.clone());
         let (ways, equipment, cancel) =
             (Arc::clone(&self.bell.ways), Arc::clone(&self.equipment), self.ended.child_token());
         self.tracker.spawn_on(async move { send(&notice, &ways, &equipment, &cancel).await }, self.runtime.handle());

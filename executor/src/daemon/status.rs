@@ -1,4 +1,4 @@
-//! What the executor says of itself.
+//! What the executor says of itself to whoever asks.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -18,7 +18,7 @@ impl Daemon {
             "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
             "tasks": counts,
             "page": {
-                "origin": self.page_at,
+                "origin": self.bell.page(),
                 "online": self.audience.is_there(),
                 "waiting": self.dispatcher.waiting(),
             },

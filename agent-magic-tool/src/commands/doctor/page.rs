@@ -35,21 +35,17 @@ pub(super) fn reached(config: &Config, mailbox: Option<&Mailbox>, context: &Cont
     };
     let found = waiting(mailbox);
     let count = page["waiting"].as_u64().unwrap_or_default();
-    match page["origin"].as_str() {
-        Some(origin) => {
-            let open = if page["online"] == true { "somebody has it open" } else { "nobody has it open" };
-            let message = format!("`{origin}` listens, {open}, {count} tasks wait for a yes; {SURE}");
-            // Whoever waits in vain may need to be told how to get there.
-            let is_awaited = count > 0 && page["online"] != true;
-            let hint = is_awaited.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());
-            Check { found, hint, ..Check::good(NAME, message) }
-        }
-        None => {
-            let message = format!("the executor serves none, and {count} tasks wait for a yes");
-            let hint = format!("its log says why: {}", context.places.log().display());
-            Check { found, ..Check::bad(NAME, message, hint) }
-        }
-    }
+    let Some(origin) = page["origin"].as_str() else {
+        let message = format!("the executor serves none, and {count} tasks wait for a yes");
+        let hint = format!("its log says why: {}", context.places.log().display());
+        return Check { found, ..Check::bad(NAME, message, hint) };
+    };
+    let open = if page["online"] == true { "somebody has it open" } else { "nobody has it open" };
+    let message = format!("`{origin}` listens, {open}, {count} tasks wait for a yes; {SURE}");
+    // Whoever waits in vain may need to be told how to get there.
+    let is_awaited = count > 0 && page["online"] != true;
+    let hint = is_awaited.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());
+    Check { hint, found, ..Check::good(NAME, message) }
 }
 
 /// The tasks that wait, the oldest first, as their result files say.
