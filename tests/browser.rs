@@ -103,7 +103,7 @@ impl Tab {
         let target = json!({"url": "about:blank", "browserContextId": self.context});
         let target = self.ask("Target.createTarget", target).await["targetId"].clone();
         let attached = self.ask("Target.attachToTarget", json!({"targetId": target, "flatten": true})).await;
-        self.session = attached["sessionId"].as_str().expect("a session").to_owned();
+        attached["sessionId"].as_str().expect("a session").clone_into(&mut self.session);
         for domain in ["Page", "Runtime", "Log", "Network"] {
             self.ask(&format!("{domain}.enable"), json!({})).await;
         }

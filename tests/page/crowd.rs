@@ -30,7 +30,6 @@ fn memory(world: &World) -> u64 {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the numbers, for whoever asks for them with --nocapture")]
 fn the_page_answers_at_once_however_many_wait() {
     let count = size(1_000, 10_000);
     let world = World::new();

@@ -357,7 +357,7 @@ async fn a_long_input_must_be_read_to_its_end() {
     let world = World::new();
     world.define("marks.json", &marks());
     let Some(mut tab) = world.human().await else { return };
-    let text = (0..400).map(|line| format!("line {line}\n")).collect::<String>() + "the dangerous end";
+    let text = (0..400).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n") + "\nthe dangerous end";
     let id = world.start("mark", &json!({"name": text}));
     let card = format!("[data-card='{id}']");
     tab.until(&format!("document.querySelector(`{card}`)?.querySelector('[data-actions]').inert === false")).await;

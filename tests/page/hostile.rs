@@ -267,9 +267,9 @@ impl Elsewhere {
                     .expect("nobody panics with it")
                     .push(String::from_utf8_lossy(&bytes[..count]).into_owned());
                 let length = page.len();
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
+                let start = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
                 // Whoever went away misses nothing.
-                stream.write_all(format!("{head}: {length}\r\n\r\n{page}").as_bytes()).ok();
+                stream.write_all(format!("{start}: {length}\r\n\r\n{page}").as_bytes()).ok();
             }
         });
         Self { port, heard }

@@ -7,8 +7,6 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use super::ann::Ann;
 use crate::browser::Tab;
 

@@ -17,6 +17,7 @@ use crate::subtool::EffectClass;
 use crate::task::{Caller, Task};
 
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a template asks each of them by its name")]
 pub(super) struct Card {
     id: String,
     digest: String,

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::confirmation::grant::{Covers, Grant, Standing};
 use crate::policy::{Case, Decision};
 use crate::store::StoreError;
-use crate::store::sqlite::records::Wanted;
+use crate::store::sqlite::records::{Records, Wanted};
 use crate::task::{Caller, Outcome, State as TaskState, Step, Task, TaskId};
 
 /// How many cards are shown at once; the others wait behind them.
@@ -285,7 +285,7 @@ fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Fai
 pub(super) async fn grants(State(page): State<Arc<Page>>) -> Shows {
     let now = clock::now();
     let catalog = page.catalog();
-    let mut grants = page.read(|records| records.grants())?;
+    let mut grants = page.read(Records::grants)?;
     grants.reverse();
     let rows: Vec<_> = grants
         .iter()
@@ -337,7 +337,7 @@ fn plain(value: &Value) -> String {
 pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
     page.refresh().await;
     let catalog = page.catalog();
-    let runs = page.read(|records| records.runs())?;
+    let runs = page.read(Records::runs)?;
     let row = |subtool: &Subtool| {
         let (policy, why) = policy_words(&page, subtool);
         json!({"name": subtool.name, "description": subtool.definition.description,
@@ -360,6 +360,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
 }
 
 pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> Shows {
+    const LAST: u32 = 10;
     page.refresh().await;
     let catalog = page.catalog();
     let Some(subtool) = catalog.get(&name) else {
@@ -367,7 +368,6 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
     };
     let now = clock::now();
     let wanted = Wanted { tool: Some(&name), ..Wanted::default() };
-    const LAST: u32 = 10;
     let runs = page.read(|records| records.ended(&wanted, LAST))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
     let definition = &subtool.definition;
