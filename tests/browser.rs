@@ -112,6 +112,13 @@ impl Tab {
 
     /// What one command of the protocol answers.
     pub(crate) async fn ask(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.answer(method, parameters).await;
+        assert_eq!(answer.get("error"), None, "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Its answer, whether that is a result or an error.
+    async fn answer(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;
         let mut request = json!({"id": id, "method": method, "params": parameters});
@@ -121,8 +128,7 @@ impl Tab {
         self.socket.send(Message::text(request.to_string())).await.expect("sent");
         loop {
             if let Some(answer) = self.answers.remove(&id) {
-                assert_eq!(answer.get("error"), None, "{method}: {answer}");
-                return answer["result"].clone();
+                return answer;
             }
             let read = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the browser answers in time");
             let Some(Ok(Message::Text(text))) = read else { continue };
@@ -168,6 +174,12 @@ impl Tab {
         answer["result"]["value"].clone()
     }
 
+    /// The value of an expression as things are; null where the page went elsewhere meanwhile.
+    async fn glance(&mut self, expression: &str) -> Value {
+        let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        self.answer("Runtime.evaluate", asked).await["result"]["result"]["value"].clone()
+    }
+
     /// Waits until an expression is true.
     #[track_caller]
     pub(crate) fn until<'a>(&'a mut self, expression: &'a str) -> impl Future<Output = ()> + 'a {
@@ -175,9 +187,7 @@ impl Tab {
         async move {
             let deadline = tokio::time::Instant::now() + PATIENCE;
             loop {
-                let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-                let answer = self.ask("Runtime.evaluate", asked).await;
-                if answer["result"]["value"] == true {
+                if self.glance(expression).await == true {
                     return;
                 }
                 if tokio::time::Instant::now() >= deadline {
@@ -214,7 +224,7 @@ impl Tab {
             );
             let deadline = tokio::time::Instant::now() + PATIENCE;
             let at = loop {
-                let found = self.value(&find).await;
+                let found = self.glance(&find).await;
                 if found.is_array() {
                     break found;
                 }

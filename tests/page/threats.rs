@@ -50,7 +50,8 @@ pub(super) fn knock(site: &Site, request: &str) -> Answer {
     // A stream of events does not end.
     while let Ok(count @ 1..) = stream.read(&mut part) {
         bytes.extend_from_slice(&part[..count]);
-        if bytes.windows(17).any(|window| window == b"text/event-stream") {
+        let head = &bytes[..bytes.len().min(2048)];
+        if head.windows(17).any(|window| window == b"text/event-stream") {
             break;
         }
     }
