@@ -192,6 +192,13 @@ mod tests {
             let verdict = verdict.map_or_else(|distrust| format!("{distrust:?}"), |()| "fine".to_owned());
             assert!(verdict.starts_with(expected), "{uid}:{gid}: {verdict}");
         }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::chown(folder.path(), Some(7), None).expect("root may");
+        let expected = format!(
+            "`{}` belongs to another user (7); use folders that belong to you or to root",
+            folder.path().display()
+        );
+        assert_eq!(told(&folder.path().join("file")), Some(expected), "nobody is told to take a whole folder");
     }
 
     #[test]
