@@ -245,6 +245,10 @@ impl Desk {
                 ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
                     .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
             ),
+            Decision::Ask if !self.config.page.enabled => Some(
+                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
+                    .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
+            ),
             Decision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
                     .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
@@ -381,6 +385,17 @@ mod tests {
         assert!(missing.message.contains("name"), "{missing:?}");
         let in_vain = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
         assert_eq!(in_vain.code, Code::NoApprover);
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_nothing_waits_for_a_yes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut desk = desk(folder.path());
+        desk.config.page.enabled = false;
+        let refused = refusal(desk.read(&asked(&json!({"run": {"tool": "send"}})), now()));
+        assert_eq!(refused.code, Code::NoApprover);
+        let read = desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
+        assert!(matches!(read, Wish::Run { .. }), "what needs no yes goes on");
     }
 
     #[test]
