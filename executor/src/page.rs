@@ -5,9 +5,10 @@
 //! truth.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -73,31 +74,10 @@ const TEMPLATES: [(&str, &str); 13] = [
 /// Says something to the daemon; whether it listens.
 pub type Say = Box<dyn Fn(Spoken) -> bool + Send + Sync>;
 
-/// What the page works with.
-pub struct Page {
-    pub site: Site,
-    pub records: Mutex<Records>,
-    pub catalog: watch::Receiver<Arc<Catalog>>,
-    pub policy: Arc<Policy>,
-    pub audience: Arc<Audience>,
-    pub live: broadcast::Sender<Live>,
-    pub say: Say,
-    pub equipment: Arc<Equipment>,
-    pub mailbox: Mailbox,
-    sessions: Sessions,
-    views: Environment<'static>,
-}
-
-impl fmt::Debug for Page {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Page").field("site", &self.site.host).finish_non_exhaustive()
-    }
-}
-
 /// What the daemon gives the page to work with.
 pub struct Given {
     pub site: Site,
-    pub records: Records,
+    pub records: Mutex<Records>,
     pub catalog: watch::Receiver<Arc<Catalog>>,
     pub policy: Arc<Policy>,
     pub audience: Arc<Audience>,
@@ -113,29 +93,25 @@ impl fmt::Debug for Given {
     }
 }
 
+/// The page, and who is logged in to it.
+#[derive(Debug)]
+pub(crate) struct Page {
+    given: Given,
+    sessions: Sessions,
+    /// Read when somebody first looks: most executors end without that.
+    views: OnceLock<Environment<'static>>,
+}
+
 /// Serves the page until `ended`; called inside the runtime. `folder` is the executor's.
 pub fn serve(
     given: Given,
-    folder: &std::path::Path,
+    folder: &Path,
     listeners: Vec<TcpListener>,
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let Given { site, records, catalog, policy, audience, live, say, equipment, mailbox } = given;
-    let sessions = Sessions::of(folder, equipment.config.page.idle.get());
-    let page = Page {
-        site,
-        records: Mutex::new(records),
-        catalog,
-        policy,
-        audience,
-        live,
-        say,
-        equipment,
-        mailbox,
-        sessions,
-        views: environment(),
-    };
+    let sessions = Sessions::of(folder, given.equipment.config.page.idle.get());
+    let page = Page { given, sessions, views: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
@@ -146,6 +122,13 @@ fn environment() -> Environment<'static> {
         views.add_template(name, text).expect("the page's templates are tested");
     }
     views
+}
+
+/// Writes `contents` to a file of the executor's folder, whole or not at all, for its owner alone.
+fn keep(folder: &Path, name: &str, contents: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&serde_json::to_vec(contents)?)?;
+    file.persist(folder.join(name)).map(drop).map_err(|error| error.error)
 }
 
 /// What stands around every view.
@@ -168,17 +151,17 @@ struct FrameCounts {
 
 impl Page {
     fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.borrow())
+        Arc::clone(&self.given.catalog.borrow())
     }
 
     fn read<T>(&self, with: impl FnOnce(&Records) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        with(&self.records.lock().expect("nobody panics with it"))
+        with(&self.given.records.lock().expect("nobody panics with it"))
     }
 
     /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
     async fn say(&self, word: Word, by: String) -> Option<Heard> {
         let (reply, told) = oneshot::channel();
-        if !(self.say)(Spoken { word, by, reply }) {
+        if !(self.given.say)(Spoken { word, by, reply }) {
             return None;
         }
         told.await.ok()
@@ -194,7 +177,7 @@ impl Page {
     /// Somebody came or went.
     fn seen(&self) {
         let (reply, _) = oneshot::channel();
-        if !(self.say)(Spoken { word: Word::Seen, by: String::new(), reply }) {
+        if !(self.given.say)(Spoken { word: Word::Seen, by: String::new(), reply }) {
             tracing::debug!("the executor has ended");
         }
     }
@@ -209,7 +192,7 @@ impl Page {
         Frame {
             title,
             nav,
-            host: format!("{}:{}", self.site.host, self.site.port),
+            host: format!("{}:{}", self.given.site.host, self.given.site.port),
             level: LEVEL,
             level_hint: LEVEL_HINT,
             counts: None,
@@ -222,7 +205,11 @@ impl Page {
     }
 
     fn show_as(&self, status: StatusCode, template: &str, view: &impl Serialize) -> Response {
-        let rendered = self.views.get_template(template).and_then(|template| template.render(Serde(view)));
+        let rendered = self
+            .views
+            .get_or_init(environment)
+            .get_template(template)
+            .and_then(|template| template.render(Serde(view)));
         match rendered {
             Ok(text) => views::html(status, text),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! The human's side: the page, what is said on it, and what a human must be shown.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::{Daemon, DaemonError, Wake};
 use crate::confirmation::Replaced;
@@ -29,7 +29,7 @@ impl Daemon {
         let wake = self.wake.clone();
         let given = page::Given {
             site: self.site.clone(),
-            records: Records::open(&self.record)?,
+            records: Mutex::new(Records::open(&self.record)?),
             catalog: self.desk.catalog(),
             policy: self.desk.policy(),
             audience: Arc::clone(&self.audience),

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::card::question_of;
 use super::gate::{COOKIE, Visitor, refuse};
 use super::show::Shown;
+use super::views::Failed;
 use super::word::Word;
 use super::words::decided_words;
 use super::{Page, form};
@@ -24,6 +25,7 @@ use crate::confirmation::grant::{self, Covers, Grant, GrantId, Scope};
 use crate::confirmation::{Confirmation, Digest};
 use crate::dispatcher::{NotDecided, Said};
 use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::schema::Problem;
 use crate::task::{State as TaskState, Task, TaskId};
 use crate::{clock, json};
 
@@ -183,15 +185,15 @@ fn not_decided(page: &Page, why: NotDecided) -> Response {
     (StatusCode::CONFLICT, Json(body)).into_response()
 }
 
+/// A task that is not there, or cannot be read, is not acted upon.
+fn known(page: &Page, id: TaskId) -> Result<Task, Response> {
+    let task = page.read(|records| records.task(id)).ok().flatten();
+    task.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "not-found", "no such task"))
+}
+
 /// A task that waits, as it is in the record.
 fn waiting(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
-    let task = match page.read(|records| records.task(id)) {
-        Ok(task) => task,
-        Err(error) => {
-            tracing::error!(error = crate::log::chain(&error), "the page could not read the record");
-            return Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the record cannot be read now"));
-        }
-    };
+    let task = page.read(|records| records.task(id)).map_err(|error| Failed::from(error).into_response())?;
     let waits = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let found = waits.and_then(|task| task.confirmation.clone().map(|asked| (task, asked)));
     found.ok_or_else(|| not_decided(page, NotDecided::NotWaiting(id)))
@@ -223,17 +225,18 @@ fn edited(page: &Page, edit: &Edit) -> Result<(Task, Map<String, Value>, Digest,
     let Some(subtool) = subtool else { return Err(not_decided(page, NotDecided::Stale(edit.id))) };
     let input = edit.input.clone();
     check(subtool, &input)?;
-    let edited = asked.digest_of(&page.site.instance, &task, &input);
+    let edited = asked.digest_of(&page.given.site.instance, &task, &input);
     Ok((task, input, digest, edited))
 }
 
 fn check(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
     let problems = subtool.schema.problems(&Value::Object(input.clone()));
-    if problems.is_empty() {
-        return Ok(());
-    }
+    if problems.is_empty() { Ok(()) } else { Err(unfit(&problems)) }
+}
+
+fn unfit(problems: &[Problem]) -> Response {
     let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
-    Err((StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response())
+    (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
 }
 
 pub(super) async fn edit(State(page): OfPage, body: Bytes) -> Acts {
@@ -294,20 +297,9 @@ pub(super) async fn answer(State(page): OfPage, Extension(visitor): Spoken, body
     let said = match answered.action {
         Action::Decline => json!({"action": "decline"}),
         Action::Cancel => json!({"action": "cancel"}),
-        Action::Accept => {
-            match question.accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.equipment.secrets)
-            {
-                Ok(answer) => answer,
-                Err(problems) => {
-                    let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
-                    return Err((
-                        StatusCode::UNPROCESSABLE_ENTITY,
-                        Json(json!({"error": error, "problems": problems})),
-                    )
-                        .into_response());
-                }
-            }
-        }
+        Action::Accept => question
+            .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.given.equipment.secrets)
+            .map_err(|problems| unfit(&problems))?,
     };
     say_decision(&page, visitor, vec![bound], Said::Answer(said), None).await
 }
@@ -326,9 +318,7 @@ struct OfTask {
 
 pub(super) async fn cancel(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
     let OfTask { id } = read(&body)?;
-    let Ok(Some(task)) = page.read(|records| records.task(id)) else {
-        return Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such task"));
-    };
+    let task = known(&page, id)?;
     match page.say(Word::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(states)) => {
@@ -350,9 +340,7 @@ struct Settled {
 /// What had happened to a task whose end was lost.
 pub(super) async fn settle(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
     let Settled { id, happened, note: said } = read(&body)?;
-    let Ok(Some(task)) = page.read(|records| records.task(id)) else {
-        return Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such task"));
-    };
+    let task = known(&page, id)?;
     match page.say(Word::Settle { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
@@ -518,13 +506,13 @@ pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };
-    page.mailbox.post(id, &request).map_err(unwritten)?;
+    page.given.mailbox.post(id, &request).map_err(unwritten)?;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while tokio::time::Instant::now() < deadline {
-        if page.mailbox.result_file(id).exists() {
+        if page.given.mailbox.result_file(id).exists() {
             return Ok(Json(json!({"id": id})).into_response());
         }
-        if let Ok(Some(bytes)) = page.mailbox.collect_answer(id) {
+        if let Ok(Some(bytes)) = page.given.mailbox.collect_answer(id) {
             return match serde_json::from_slice(&bytes) {
                 Ok(Answer::SameAs(id)) => Ok(Json(json!({"id": id})).into_response()),
                 Ok(Answer::Refused(error)) => {

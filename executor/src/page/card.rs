@@ -120,7 +120,7 @@ impl Card {
             None => (None, None),
         };
         let fields = fields(subtool, &task.input, replaced);
-        let would_send = would_send(subtool, task, &page.equipment.config);
+        let would_send = would_send(subtool, task, &page.given.equipment.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let asks = question.as_ref().map(|asked| Shown::text(&asked.text));

@@ -27,7 +27,7 @@ const MOST: u32 = 50;
 
 pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
     let seat = Seat::take(Arc::clone(&page));
-    let watching = Watching { live: page.live.subscribe(), page, _seat: seat, is_first: true };
+    let watching = Watching { live: page.given.live.subscribe(), page, _seat: seat, is_first: true };
     let frames = stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), watching))
@@ -40,7 +40,7 @@ struct Seat(Arc<Page>);
 
 impl Seat {
     fn take(page: Arc<Page>) -> Self {
-        page.audience.enter();
+        page.given.audience.enter();
         page.seen();
         Self(page)
     }
@@ -48,7 +48,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.audience.leave();
+        self.0.given.audience.leave();
         self.0.seen();
     }
 }

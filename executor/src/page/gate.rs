@@ -120,13 +120,13 @@ fn is_for_us(page: &Page, request: &Request) -> Result<(), Response> {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "one length is enough"));
     }
     match single(headers, &header::HOST) {
-        Some(host) if host == format!("{}:{}", page.site.host, page.site.port) => Ok(()),
+        Some(host) if host == format!("{}:{}", page.given.site.host, page.given.site.port) => Ok(()),
         _ => Err(misdirected()),
     }
 }
 
 fn is_from_us(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
-    if single(headers, &header::ORIGIN) != Some(page.site.origin().as_str()) {
+    if single(headers, &header::ORIGIN) != Some(page.given.site.origin().as_str()) {
         return Err(refuse(StatusCode::FORBIDDEN, "wrong-origin", "only the page itself may ask for this"));
     }
     if single(headers, &SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {

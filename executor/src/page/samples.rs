@@ -22,6 +22,7 @@ use crate::confirmation::grant::{Covers, Grant, Scope};
 use crate::confirmation::{Asking, By, Confirmation, Decision, Replaced, Verdict};
 use crate::runner::http::Clients;
 use crate::secret::Secrets;
+use crate::store::contract;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Move, Store as _};
 use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
@@ -155,7 +156,7 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
     for (name, _) in TEMPLATES {
         views.add_template(name, "{{ given() }}").expect("a template");
     }
-    let page = Page {
+    let given = super::Given {
         site: Site::of(folder).expect("made"),
         records: Mutex::new(Records::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
@@ -164,15 +165,15 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         live: broadcast::channel(1).0,
         say: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
-        sessions: Sessions::of(folder, config.page.idle.get()),
         equipment: Arc::new(Equipment {
             http: Clients::new(&config).expect("clients"),
             secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
             spool: folder.to_owned(),
             config,
         }),
-        views,
     };
+    let sessions = Sessions::of(folder, given.equipment.config.page.idle.get());
+    let page = Page { given, sessions, views: views.into() };
     (Arc::new(page), shown)
 }
 
@@ -184,21 +185,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         let Value::Object(input) = input else { unreachable!("an object") };
         let caller = Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()) };
         let mut task = Task {
-            id: TaskId::new(),
             tool: subtool.name.clone(),
             input,
             definition_hash: subtool.hash.clone(),
             effect: subtool.definition.effect_class(),
             caller,
-            idempotency_key: None,
             created_at: now,
             state,
-            attempt: 0,
-            not_before: None,
-            confirmation: None,
-            end: None,
-            settlement: None,
-            run_at: None,
+            ..contract::task(None)
         };
         let (why, instance, wait) = ("it writes".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
         let asking =

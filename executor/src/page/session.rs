@@ -6,7 +6,7 @@
 //! shared by all ports of a host name; the token is not, and a cookie alone decides nothing.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,9 +16,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::keep;
 use crate::confirmation::nonce;
 use crate::{clock, digest};
 
+/// Their file in the executor's folder.
+const NAME: &str = "sessions.json";
 /// How long a link works.
 pub const LINK_WORKS: Duration = Duration::from_mins(1);
 
@@ -140,19 +143,14 @@ impl Sessions {
 
     /// Sessions that cannot be kept end with the executor; they hold until then.
     fn save(&self, all: &[Session]) {
-        let kept = serde_json::to_vec(all).expect("sessions are plain JSON");
-        let written = tempfile::NamedTempFile::new_in(&self.folder).and_then(|mut new| {
-            new.write_all(&kept)?;
-            new.persist(file(&self.folder)).map(drop).map_err(|error| error.error)
-        });
-        if let Err(error) = written {
+        if let Err(error) = keep(&self.folder, NAME, all) {
             tracing::warn!(%error, "the sessions of the page could not be kept");
         }
     }
 }
 
 fn file(folder: &Path) -> PathBuf {
-    folder.join("sessions.json")
+    folder.join(NAME)
 }
 
 #[cfg(test)]

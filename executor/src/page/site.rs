@@ -5,13 +5,17 @@
 //! none to the other.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::keep;
 use crate::confirmation::nonce;
+
+/// Its file in the executor's folder.
+const NAME: &str = "page.json";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,9 +71,7 @@ impl Site {
     }
 
     fn save(&self, folder: &Path) -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(&serde_json::to_vec(self).expect("a site is plain JSON"))?;
-        file.persist(path(folder)).map(drop).map_err(|error| error.error)
+        keep(folder, NAME, self)
     }
 }
 
@@ -87,7 +89,7 @@ fn listen_at(port: u16) -> io::Result<Vec<TcpListener>> {
 }
 
 fn path(folder: &Path) -> PathBuf {
-    folder.join("page.json")
+    folder.join(NAME)
 }
 
 #[cfg(test)]

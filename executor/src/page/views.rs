@@ -390,7 +390,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, session: None, folder: None });
     let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-    let ruling = page.policy.decide(case);
+    let ruling = page.given.policy.decide(case);
     let words = match ruling.decision {
         Decision::Run => "runs by itself",
         Decision::Ask => "asks you",
