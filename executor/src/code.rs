@@ -64,6 +64,8 @@ codes! {
     BadRequest = "bad-request", Exit::Usage;
     /// A configuration that cannot be read.
     BadConfig = "bad-config", Exit::Usage;
+    /// No language model of that name, or none at all.
+    NoModel = "no-model", Exit::Usage;
     /// A definition that cannot be loaded.
     BadDefinition = "bad-definition", Exit::Usage;
     /// No subtool of that name, or none that the caller may use.

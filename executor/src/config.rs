@@ -20,13 +20,18 @@ use crate::trust::{self, Distrust};
 /// Every setting with its default, as a commented file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
+mod agent;
 mod hook;
 
+pub use agent::{Agent, Model, Price, Provider};
 pub use hook::{Hook, Matches, Receiver};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    pub agent: Agent,
+    /// The models that there are, by the names that people give them.
+    pub models: BTreeMap<String, Model>,
     pub catalog: Catalog,
     pub access: Access,
     pub confirm: Confirmation,
@@ -287,7 +292,12 @@ impl Config {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
         }
-        toml::Value::Table(merged).try_into().map_err(|error: toml::de::Error| malformed(path, &error))
+        let config: Self =
+            toml::Value::Table(merged).try_into().map_err(|error: toml::de::Error| malformed(path, &error))?;
+        match agent::check(&config.agent, &config.models) {
+            Ok(()) => Ok(config),
+            Err(reason) => Err(ConfigError::Malformed { path: path.to_owned(), reason }),
+        }
     }
 }
 

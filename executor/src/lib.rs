@@ -1,5 +1,6 @@
 //! The executor: everything that outlives one command.
 
+pub mod agent;
 pub mod catalog;
 pub mod clock;
 pub mod code;
@@ -38,4 +39,5 @@ pub mod switch;
 pub mod task;
 mod telemetry;
 pub mod template;
+pub mod trigger;
 pub mod trust;

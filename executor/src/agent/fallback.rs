@@ -1,0 +1,302 @@
+//! Calls that a model wrote as text, since it, or its server, has no better way.
+//!
+//! Local models write a call in a dozen forms: bare JSON, JSON between tags or fences, tags alone, Python.
+//! A text counts as calls only if nothing else is in it, so that a model which explains a call makes none,
+//! and only for tools that were offered. A bare shell or SQL line is never a call.
+
+use serde_json::{Map, Value};
+
+use super::conversation::Call;
+
+/// What stands around a call and means nothing else. A longer one stands before its beginning.
+const WRAPPERS: &[&str] = &[
+    "<tool_calls>",
+    "</tool_calls>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|tool_call|>",
+    "<|/tool_call|>",
+    "<function_calls>",
+    "</function_calls>",
+    "<function_call>",
+    "</function_call>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "[TOOL_CALLS]",
+    "[/TOOL_CALLS]",
+    "[TOOL_CALL]",
+    "[/TOOL_CALL]",
+    "<|python_tag|>",
+    "<|eom_id|>",
+    "<|eot_id|>",
+    "functools",
+    "```tool_call",
+    "```tool_code",
+    "```json",
+    "```python",
+    "```xml",
+    "```",
+];
+/// The keys under which a name stands, and the arguments beside it.
+const NAMES: [&str; 3] = ["name", "tool", "tool_name"];
+const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
+
+/// The calls in `text`, each once; none if there is anything else in it.
+pub fn calls(text: &str, offered: &[&str]) -> Vec<Call> {
+    let mut rest = without_thoughts(text);
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',', ';']);
+        if rest.is_empty() {
+            break;
+        }
+        if let Some(after) = WRAPPERS.iter().find_map(|wrapper| strip_prefix_ignoring_case(rest, wrapper)) {
+            rest = after;
+        } else if let Some((calls, after)) =
+            json(rest, offered).or_else(|| tagged(rest, offered)).or_else(|| said(rest, offered))
+        {
+            found.extend(calls);
+            rest = after;
+        } else {
+            return Vec::new();
+        }
+    }
+    let mut distinct: Vec<Call> = Vec::new();
+    for (name, arguments) in found {
+        if !distinct.iter().any(|call| call.name == name && call.arguments == arguments) {
+            distinct.push(Call { id: format!("text-{}", distinct.len() + 1), name, arguments });
+        }
+    }
+    distinct
+}
+
+type Found = Vec<(String, Value)>;
+
+/// What follows the thoughts that some models write before their answer.
+fn without_thoughts(text: &str) -> &str {
+    let text = text.trim();
+    match text.strip_prefix("<think>").and_then(|inside| inside.split_once("</think>")) {
+        Some((_, after)) => after,
+        // Some servers swallow the opening tag.
+        None => {
+            text.split_once("</think>").filter(|(before, _)| !before.contains('<')).map_or(text, |(_, after)| after)
+        }
+    }
+}
+
+/// One JSON value: a call, an object around calls, or a list of them.
+fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+    // Templates that were filled once too often leave double braces.
+    let doubled = text.starts_with("{{");
+    let source = if doubled { &text[1..] } else { text };
+    if !source.starts_with(['{', '[']) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(source).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    let mut after = &source[values.byte_offset()..];
+    if doubled {
+        after = after.trim_start().strip_prefix('}')?;
+    }
+    Some((in_value(&value, offered)?, after))
+}
+
+fn in_value(value: &Value, offered: &[&str]) -> Option<Found> {
+    match value {
+        Value::Array(values) if !values.is_empty() => {
+            let each = values.iter().map(|value| in_value(value, offered)).collect::<Option<Vec<_>>>()?;
+            Some(each.into_iter().flatten().collect())
+        }
+        Value::Object(object) => {
+            if let Some(inner) =
+                object.get("tool_calls").or_else(|| object.get("function").filter(|inner| inner.is_object()))
+            {
+                return in_value(inner, offered);
+            }
+            let name = NAMES.iter().find_map(|key| object.get(*key)?.as_str())?;
+            let arguments = ARGUMENTS.iter().find_map(|key| object.get(*key))?;
+            let arguments = match arguments {
+                // OpenAI's way: JSON in a string.
+                Value::String(text) => serde_json::from_str(text).ok().filter(Value::is_object)?,
+                Value::Object(_) => arguments.clone(),
+                _ => return None,
+            };
+            offered.contains(&name).then(|| vec![(name.to_owned(), arguments)])
+        }
+        _ => None,
+    }
+}
+
+/// `<function=NAME>` or `<invoke name="NAME">`, with JSON or one tag for each parameter inside.
+fn tagged<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+    let (head, inside) = text.strip_prefix('<')?.split_once('>')?;
+    let (kind, name) = if let Some(name) = head.strip_prefix("function=") {
+        ("function", name)
+    } else {
+        ("invoke", attribute(head.strip_prefix("invoke")?)?)
+    };
+    if !offered.contains(&name) {
+        return None;
+    }
+    let (mut inside, after) = inside.split_once(&format!("</{kind}>"))?;
+    if let Ok(arguments @ Value::Object(_)) = serde_json::from_str(inside.trim()) {
+        return Some((vec![(name.to_owned(), arguments)], after));
+    }
+    let mut arguments = Map::new();
+    loop {
+        inside = inside.trim_start();
+        if inside.is_empty() {
+            return Some((vec![(name.to_owned(), arguments.into())], after));
+        }
+        let (head, value) = inside.strip_prefix("<parameter")?.split_once('>')?;
+        let key = head.strip_prefix('=').or_else(|| attribute(head))?;
+        let (value, rest) = value.split_once("</parameter>")?;
+        arguments.insert(key.to_owned(), value.trim_matches('\n').into());
+        inside = rest;
+    }
+}
+
+/// The name in ` name="NAME"`.
+fn attribute(head: &str) -> Option<&str> {
+    head.trim().strip_prefix("name=").map(|quoted| quoted.trim_matches(['"', '\'']))
+}
+
+/// `Action: NAME` and `Action Input: {...}`, or `NAME(key="text")`, with or without brackets around it.
+fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+    if let Some(rest) = text.strip_prefix("Action:") {
+        let (name, rest) = rest.split_once('\n')?;
+        let rest = rest.trim_start().strip_prefix("Action Input:")?.trim_start();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Map<String, Value>>();
+        let arguments = values.next()?.ok()?;
+        let name = offered.iter().find(|offered| **offered == name.trim())?;
+        return Some((vec![((*name).to_owned(), arguments.into())], &rest[values.byte_offset()..]));
+    }
+    let bracketed = text.strip_prefix('[');
+    let source = bracketed.unwrap_or(text);
+    let (name, rest) = source.split_once('(')?;
+    let name = offered.iter().find(|offered| **offered == name.trim())?;
+    let (arguments, rest) = keywords(rest)?;
+    let rest = match bracketed {
+        Some(_) => rest.trim_start().strip_prefix(']')?,
+        None => rest,
+    };
+    Some((vec![((*name).to_owned(), arguments.into())], rest))
+}
+
+/// `key="text", ...)` as in Python, for plain strings.
+fn keywords(mut rest: &str) -> Option<(Map<String, Value>, &str)> {
+    let mut arguments = Map::new();
+    loop {
+        rest = rest.trim_start_matches([' ', '\n', ',']);
+        if let Some(after) = rest.strip_prefix(')') {
+            return Some((arguments, after));
+        }
+        let (key, value) = rest.split_once('=')?;
+        let (text, after) = string(value.trim_start())?;
+        arguments.insert(key.trim().to_owned(), text.into());
+        rest = after;
+    }
+}
+
+/// One string literal, in either kind of quotes.
+fn string(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    let mut read = String::new();
+    let mut characters = text.char_indices().skip(1);
+    while let Some((place, character)) = characters.next() {
+        match character {
+            '\\' => match characters.next()?.1 {
+                'n' => read.push('\n'),
+                't' => read.push('\t'),
+                other => read.push(other),
+            },
+            _ if character == quote => return Some((read, &text[place + 1..])),
+            _ => read.push(character),
+        }
+    }
+    None
+}
+
+fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let head = text.get(..prefix.len())?;
+    head.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn commands(text: &str) -> Vec<String> {
+        let found = calls(text, &["command_executor"]);
+        found.iter().map(|call| call.arguments["command"].as_str().expect("a command").to_owned()).collect()
+    }
+
+    #[test]
+    fn every_form_in_the_wild_is_the_same_call() {
+        let forms = [
+            r#"{"tool": "command_executor", "arguments": {"command": "ls"}}"#,
+            r#"{"name": "command_executor", "arguments": {"command": "ls"}}"#,
+            r#"{"name": "command_executor", "parameters": {"command": "ls"}}"#,
+            r#"{"name": "command_executor", "input": {"command": "ls"}}"#,
+            r#"{"name": "command_executor", "arguments": "{\"command\": \"ls\"}"}"#,
+            r#"{"type": "function", "function": {"name": "command_executor", "arguments": {"command": "ls"}}}"#,
+            r#"{"tool_calls": [{"name": "command_executor", "arguments": {"command": "ls"}}]}"#,
+            r#"{{"name": "command_executor", "arguments": {"command": "ls"}}}"#,
+            "<tool_call>\n{\"name\": \"command_executor\", \"arguments\": {\"command\": \"ls\"}}\n</tool_call>",
+            r#"[TOOL_CALL]{"tool": "command_executor", "arguments": {"command": "ls"}}[/TOOL_CALL]"#,
+            r#"[TOOL_CALLS] [{"name": "command_executor", "arguments": {"command": "ls"}}]"#,
+            "```json\n{\"name\": \"command_executor\", \"arguments\": {\"command\": \"ls\"}}\n```",
+            r#"<|python_tag|>{"name": "command_executor", "parameters": {"command": "ls"}}<|eom_id|>"#,
+            r#"functools[{"name": "command_executor", "arguments": {"command": "ls"}}]"#,
+            r#"<function=command_executor>{"command": "ls"}</function>"#,
+            "<tool_call>\n<function=command_executor>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>",
+            "<function_calls><invoke name=\"command_executor\"><parameter name=\"command\">ls</parameter></invoke></function_calls>",
+            "Action: command_executor\nAction Input: {\"command\": \"ls\"}",
+            r#"[command_executor(command="ls")]"#,
+            "```tool_code\ncommand_executor(command='ls')\n```",
+            "<think>I should look { first.</think>\n{\"name\": \"command_executor\", \"arguments\": {\"command\": \"ls\"}}",
+        ];
+        for form in forms {
+            assert_eq!(commands(form), ["ls"], "{form}");
+        }
+    }
+
+    #[test]
+    fn several_calls_are_all_found_and_the_same_one_counts_once() {
+        let call = |command: &str| json!({"name": "command_executor", "arguments": {"command": command}}).to_string();
+        let text = format!("<tool_call>{}</tool_call>\n<tool_call>{}</tool_call>{}", call("a"), call("b"), call("a"));
+        assert_eq!(commands(&text), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_no_call_alone_is_none() {
+        let call = r#"{"name": "command_executor", "arguments": {"command": "ls"}}"#;
+        let prose = [
+            &format!("You could say {call}"),
+            &format!("{call} would list the files."),
+            "ls -la",
+            "agent-magic-tool list tools",
+            "SELECT * FROM users;",
+            "```sh\nrm -rf /\n```",
+            r#"{"name": "bash", "arguments": {"command": "ls"}}"#,
+            r#"{"name": "command_executor"}"#,
+            r#"{"name": "command_executor", "arguments": "ls"}"#,
+            r#"{"answer": 42}"#,
+            "",
+            "command_executor(command=ls)",
+            "<function=command_executor>ls",
+        ];
+        for text in prose {
+            assert_eq!(commands(text), [""; 0], "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in "[\\[\\](){}<>`\"'=:,\\\\a-c_/ \n]{0,60}|.{0,60}") {
+            calls(&text, &["command_executor", "a"]);
+        }
+    }
+}

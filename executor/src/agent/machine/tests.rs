@@ -1,0 +1,301 @@
+//! The machine told what happened, and what it wants done: no runtime, no model.
+
+use serde_json::json;
+
+use super::*;
+
+const TASK: &str = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
+
+fn settings() -> Settings {
+    Settings {
+        steps: 4,
+        reflect_after: 0,
+        diagnose: false,
+        retries: 2,
+        budget: Budget::default(),
+        tools: vec!["command_executor".to_owned()],
+    }
+}
+
+fn says(text: &str) -> Event {
+    Event::Answered(Turn { text: text.to_owned(), usage: Usage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+}
+
+fn calls(commands: &[&str]) -> Event {
+    let call = |(number, command): (usize, &&str)| Call {
+        id: format!("c{number}"),
+        name: "command_executor".to_owned(),
+        arguments: json!({ "command": command }),
+    };
+    let calls = commands.iter().enumerate().map(call).collect();
+    Event::Answered(Turn { calls, usage: Usage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+}
+
+fn result(number: usize) -> CallResult {
+    CallResult {
+        call: format!("c{number}"),
+        name: "command_executor".to_owned(),
+        text: "{}".to_owned(),
+        status: 0,
+        opened: Vec::new(),
+        collected: Vec::new(),
+        only_reads: false,
+    }
+}
+
+fn called() -> Event {
+    Event::Called(vec![result(0)])
+}
+
+fn opened(id: &str) -> Opened {
+    Opened { id: id.parse().expect("an id"), tool: "send".to_owned(), result_file: "/r".into() }
+}
+
+fn delegated() -> Event {
+    Event::Called(vec![CallResult { opened: vec![opened(TASK)], ..result(0) }])
+}
+
+fn ended(state: TaskState) -> Event {
+    let Opened { id, tool, result_file } = opened(TASK);
+    Event::Ended(vec![Ended { id, tool, state: Some(state), result_file }])
+}
+
+fn failed(class: FailureClass) -> Event {
+    Event::Failed(Failed { class, message: "no".to_owned(), retry_after: None })
+}
+
+/// What it wants done, in short.
+fn wants(machine: &mut Machine, event: Event) -> Vec<String> {
+    let word = |effect: &Effect| match effect {
+        Effect::Record(entry) => {
+            let name = serde_json::to_value(entry).expect("an entry");
+            match name {
+                serde_json::Value::String(word) => word,
+                other => other.as_object().expect("one key").keys().next().expect("one key").clone(),
+            }
+        }
+        Effect::Ask { tools: true } => "ask".to_owned(),
+        Effect::Ask { tools: false } => "ask without tools".to_owned(),
+        Effect::Call { turn, calls } => format!("call {} of {turn}", calls.len()),
+        Effect::Abort => "abort".to_owned(),
+        Effect::Pause { length, attempt, .. } => format!("pause {length:?} before {attempt}"),
+        Effect::Sleep => "sleep".to_owned(),
+        Effect::Done(reason) => format!("done: {}", reason.as_str()),
+        Effect::GiveUp(_) => "give up".to_owned(),
+    };
+    let effects = machine.handle(event);
+    // Whatever was recorded leads to the same machine.
+    let (again, _) = Machine::restore(machine.settings.clone(), machine.entries.clone());
+    assert_eq!(again.open.keys().collect::<Vec<_>>(), {
+        let arrived: BTreeSet<_> = machine.arrived.iter().map(|task| task.id).collect();
+        let all: BTreeSet<_> = machine.open.keys().copied().chain(arrived).collect();
+        again.open.keys().filter(|id| all.contains(id)).collect::<Vec<_>>()
+    });
+    effects.iter().map(word).collect()
+}
+
+fn asked() -> Machine {
+    let mut machine = Machine::new(settings());
+    assert_eq!(wants(&mut machine, Event::Asked("q".to_owned())), ["asked", "ask"]);
+    machine
+}
+
+#[test]
+fn it_calls_until_there_is_an_answer() {
+    let mut machine = asked();
+    assert_eq!(wants(&mut machine, calls(&["a", "b"])), ["answered", "call 2 of 1"]);
+    assert_eq!(wants(&mut machine, Event::Called(vec![result(0), result(1)])), ["called", "ask"]);
+    assert_eq!(wants(&mut machine, says("42")), ["answered", "stopped", "done: completed"]);
+    assert_eq!((machine.answer(), machine.spent().requests), (Some("42"), 2));
+}
+
+#[test]
+fn while_a_task_is_open_it_sleeps_and_its_end_wakes_it_once() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    assert_eq!(wants(&mut machine, delegated()), ["called", "ask"]);
+    assert_eq!(wants(&mut machine, says("it is on its way")), ["answered", "sleep"]);
+    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
+    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), [""; 0]);
+    assert_eq!(wants(&mut machine, says("done")), ["answered", "stopped", "done: completed"]);
+}
+
+#[test]
+fn what_ends_during_a_step_is_told_at_its_boundary() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, delegated());
+    wants(&mut machine, calls(&["list"]));
+    assert_eq!(wants(&mut machine, ended(TaskState::Failed)), [""; 0]);
+    assert_eq!(wants(&mut machine, called()), ["called", "woken", "ask"]);
+}
+
+#[test]
+fn what_ends_while_it_answers_makes_it_go_on() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, delegated());
+    wants(&mut machine, ended(TaskState::Succeeded));
+    assert_eq!(wants(&mut machine, says("I shall wait")), ["answered", "woken", "ask"]);
+}
+
+#[test]
+fn a_result_that_was_read_wakes_nobody() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, delegated());
+    wants(&mut machine, calls(&["wait"]));
+    wants(&mut machine, ended(TaskState::Succeeded));
+    let collected = CallResult { collected: vec![TASK.parse().expect("an id")], ..result(0) };
+    assert_eq!(wants(&mut machine, Event::Called(vec![collected])), ["called", "ask"]);
+    assert_eq!(wants(&mut machine, says("read")), ["answered", "stopped", "done: completed"]);
+}
+
+#[test]
+fn after_the_last_step_one_request_without_tools_is_made() {
+    let mut machine = asked();
+    for number in 0..4 {
+        wants(&mut machine, calls(&[&format!("a{number}")]));
+        let wanted = wants(&mut machine, called());
+        if number < 3 {
+            assert_eq!(wanted, ["called", "ask"]);
+        } else {
+            assert_eq!(wanted, ["called", "noted", "ask without tools"]);
+        }
+    }
+    assert_eq!(wants(&mut machine, calls(&["more"])), ["answered", "stopped", "done: max_iterations"]);
+    assert_eq!(machine.spent().requests, 5);
+}
+
+#[test]
+fn a_spent_budget_ends_it_before_another_request() {
+    let mut machine = asked();
+    machine.settings.budget = Budget { tokens: 15, cost: 0.0 };
+    wants(&mut machine, calls(&["a"]));
+    assert_eq!(wants(&mut machine, called()), ["called", "stopped", "done: budget_exhausted"]);
+}
+
+#[test]
+fn three_calls_in_a_row_and_a_repeated_one_are_remarked_upon() {
+    let mut machine = asked();
+    machine.settings.reflect_after = 3;
+    machine.settings.steps = 20;
+    let mut remarks = Vec::new();
+    for command in ["a", "b", "c", "d", "d", "e"] {
+        wants(&mut machine, calls(&[command]));
+        if wants(&mut machine, called()).contains(&"noted".to_owned()) {
+            remarks.push(command);
+        }
+    }
+    assert_eq!(remarks, ["c", "d"]);
+    // Waiting and reading are what it was told to do.
+    for _ in 0..5 {
+        wants(&mut machine, calls(&["wait"]));
+        let waited = CallResult { only_reads: true, ..result(0) };
+        assert_eq!(wants(&mut machine, Event::Called(vec![waited])), ["called", "ask"]);
+    }
+}
+
+#[test]
+fn only_failures_that_may_pass_are_repeated() {
+    let mut machine = asked();
+    assert_eq!(wants(&mut machine, failed(FailureClass::RateLimit)), ["pause 1s before 1"]);
+    assert_eq!(wants(&mut machine, Event::RetryDue), ["ask"]);
+    assert_eq!(wants(&mut machine, failed(FailureClass::ServerError)), ["pause 2s before 2"]);
+    assert_eq!(wants(&mut machine, Event::RetryDue), ["ask"]);
+    assert_eq!(wants(&mut machine, failed(FailureClass::Connection)), ["give up", "stopped", "done: provider_failed"]);
+    for class in [FailureClass::Auth, FailureClass::ClientError, FailureClass::Configuration] {
+        let mut machine = asked();
+        assert_eq!(wants(&mut machine, failed(class)), ["give up", "stopped", "done: provider_failed"]);
+    }
+}
+
+#[test]
+fn a_new_question_stops_what_is_under_way_and_leaves_whole_pairs() {
+    let mut machine = asked();
+    assert_eq!(wants(&mut machine, Event::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
+    wants(&mut machine, calls(&["a"]));
+    assert_eq!(wants(&mut machine, Event::Asked("s".to_owned())), ["abort", "called", "stopped", "asked", "ask"]);
+    assert_eq!(wants(&mut machine, Event::Cancelled), ["abort", "stopped", "done: cancelled"]);
+    assert_eq!(wants(&mut machine, Event::Cancelled), [""; 0]);
+}
+
+#[test]
+fn a_question_can_be_asked_while_tasks_run_and_they_wake_it_later() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, delegated());
+    wants(&mut machine, says("on its way"));
+    assert_eq!(wants(&mut machine, Event::Asked("meanwhile?".to_owned())), ["asked", "ask"]);
+    assert_eq!(wants(&mut machine, says("yes")), ["answered", "sleep"]);
+    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
+}
+
+#[test]
+fn an_answer_after_a_no_says_so() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, delegated());
+    wants(&mut machine, says("waiting"));
+    wants(&mut machine, ended(TaskState::Denied));
+    assert_eq!(wants(&mut machine, says("you said no")), ["answered", "stopped", "done: approval_denied"]);
+    let mut machine = asked();
+    wants(&mut machine, calls(&["run"]));
+    wants(&mut machine, Event::Called(vec![CallResult { status: 5, ..result(0) }]));
+    assert_eq!(wants(&mut machine, says("not allowed")), ["answered", "stopped", "done: policy_denied"]);
+}
+
+#[test]
+fn an_error_is_looked_at_once_without_tools() {
+    let mut machine = asked();
+    machine.settings.diagnose = true;
+    wants(&mut machine, calls(&["a"]));
+    let wrong = || Event::Called(vec![CallResult { status: 2, ..result(0) }]);
+    assert_eq!(wants(&mut machine, wrong()), ["called", "noted", "ask without tools"]);
+    assert_eq!(wants(&mut machine, says("a typing error")), ["diagnosed", "ask"]);
+    wants(&mut machine, calls(&["b"]));
+    assert_eq!(wants(&mut machine, wrong()), ["called", "ask"]);
+}
+
+#[test]
+fn an_empty_answer_is_asked_for_once_more() {
+    let mut machine = asked();
+    assert_eq!(wants(&mut machine, says(" ")), ["noted", "ask"]);
+    assert_eq!(wants(&mut machine, says("")), ["answered", "stopped", "done: completed"]);
+}
+
+#[test]
+fn calls_in_the_text_are_carried_out_and_prose_is_not() {
+    let mut machine = asked();
+    let call = r#"{"name": "command_executor", "arguments": {"command": "x"}}"#;
+    assert_eq!(wants(&mut machine, says(call)), ["answered", "call 1 of 1"]);
+    let mut machine = asked();
+    assert_eq!(wants(&mut machine, says("rm -rf /")), ["answered", "stopped", "done: completed"]);
+}
+
+#[test]
+fn killed_at_any_moment_it_goes_on_where_it_was() {
+    let mut machine = asked();
+    let after = |machine: &Machine| Machine::restore(settings(), machine.entries.clone()).1;
+    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    wants(&mut machine, calls(&["run"]));
+    assert!(matches!(&after(&machine)[..], [Effect::Call { turn: 1, calls }] if calls.len() == 1));
+    wants(&mut machine, delegated());
+    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    wants(&mut machine, says("later"));
+    assert_eq!(after(&machine), [Effect::Sleep]);
+    wants(&mut machine, ended(TaskState::Succeeded));
+    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    wants(&mut machine, says("done"));
+    assert_eq!(after(&machine), []);
+}
+
+#[test]
+fn a_question_taken_back_leaves_nothing_and_its_number_is_not_used_again() {
+    let mut machine = asked();
+    wants(&mut machine, calls(&["a"]));
+    wants(&mut machine, called());
+    assert_eq!(wants(&mut machine, Event::Undone), ["abort", "stopped", "undone"]);
+    wants(&mut machine, Event::Asked("again".to_owned()));
+    assert_eq!(wants(&mut machine, calls(&["a"])), ["answered", "call 1 of 6"]);
+}
