@@ -78,6 +78,8 @@ codes! {
     NeedsAssurance = "needs-assurance", Exit::Refused;
     /// It needs a human's yes, nobody is there, and the caller did not want to wait.
     NoApprover = "no-approver", Exit::Refused;
+    /// A model's command line has something in it that is not carried out for it.
+    NotCarriedOut = "not-carried-out", Exit::Refused;
     /// A command for the human alone, where an agent seems to run it.
     HumansOnly = "humans-only", Exit::Refused;
     /// Its definition changed between a human's yes and its start.

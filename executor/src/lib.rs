@@ -1,5 +1,6 @@
 //! The executor: everything that outlives one command.
 
+pub mod agent;
 pub mod catalog;
 pub mod clock;
 pub mod code;
