@@ -1,16 +1,17 @@
 //! The words of the command line, and the way from them to a command.
 
 use std::ffi::OsString;
+use std::iter;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use executor::code::Exit;
+use executor::code::{Code, Exit};
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve, run, secret, tasks,
-    wait,
+    cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve,
+    run, secret, tasks, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -73,6 +74,8 @@ enum Command {
     /// The process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::Command),
+    /// The one tool of an agent of your own: JSON lines in, JSON lines out
+    CommandExecutor(command_executor::Args),
     /// Show the whole story on this machine, without any account
     Demo(demo::Args),
     /// Print a shell's completion script
@@ -83,42 +86,89 @@ enum Command {
 
 pub(crate) fn main() -> ExitCode {
     let output = Output::new();
-    let exit = match Cli::try_parse() {
-        Ok(cli) => act(cli, output),
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), &output),
-            _ => failed(&usage(&error), &output),
+    let words: Vec<_> = std::env::args_os().collect();
+    let exit = match parse(&words, &output) {
+        Ok(command) => match Places::from_env() {
+            Ok(places) => act(command, &Context::of_process(places, output)),
+            Err(error) => failed(&error.into(), &output),
         },
+        Err(exit) => exit,
     };
     ExitCode::from(exit as u8)
 }
 
-fn act(cli: Cli, output: Output) -> Exit {
-    let Some(command) = cli.command else {
-        return told(output.text(&Cli::command().render_help().to_string()), &output);
-    };
-    let context = match Places::from_env() {
-        Ok(places) => Context { places, output },
-        Err(error) => return failed(&error.into(), &output),
-    };
+/// Does for an agent what `words` say, which are without the program's name.
+pub(crate) fn call(words: &[String], context: &Context) -> Exit {
+    let words: Vec<_> =
+        iter::once("agent-magic-tool").chain(words.iter().map(String::as_str)).map(Into::into).collect();
+    match parse(&words, &context.output) {
+        Ok(command) if command.is_for_agents() => act(command, context),
+        Ok(_) => {
+            let error = Error::new(Code::HumansOnly, "this command is not for agents")
+                .hint("tell the user to run it in a terminal, if it is needed");
+            failed(&error, &context.output)
+        }
+        Err(exit) => exit,
+    }
+}
+
+/// The command that `words` name; without one they are answered, with help or with what is wrong.
+fn parse(words: &[OsString], output: &Output) -> Result<Command, Exit> {
+    match Cli::try_parse_from(words) {
+        Ok(Cli { command: Some(command) }) => Ok(command),
+        Ok(Cli { command: None }) => Err(told(output.text(&Cli::command().render_help().to_string()), output)),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), output),
+            _ => failed(&usage(&error, words), output),
+        }),
+    }
+}
+
+impl Command {
+    /// Whether an agent may call it: nothing that is for humans, that changes the installation, or
+    /// that would call itself.
+    fn is_for_agents(&self) -> bool {
+        match self {
+            Self::List(_)
+            | Self::Run(_)
+            | Self::Wait(_)
+            | Self::Read(_)
+            | Self::Tasks(_)
+            | Self::Cancel(_)
+            | Self::Resolve(_)
+            | Self::Inspect(_) => true,
+            Self::Lint(args) => !args.names_files(),
+            Self::Doctor(args) => !args.changes_something(),
+            Self::Secret(_)
+            | Self::Executor(_)
+            | Self::CommandExecutor(_)
+            | Self::Demo(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+        }
+    }
+}
+
+fn act(command: Command, context: &Context) -> Exit {
     let done = match command {
-        Command::List(args) => list::run(&args, &context),
-        Command::Run(args) => run::run(args, &context),
-        Command::Wait(args) => wait::run(&args, &context),
-        Command::Read(args) => read::run(&args, &context),
-        Command::Tasks(args) => tasks::run(&args, &context),
-        Command::Cancel(args) => cancel::run(&args, &context),
-        Command::Resolve(args) => resolve::run(args, &context),
-        Command::Inspect(args) => inspect::run(&args, &context),
-        Command::Lint(args) => lint::run(&args, &context),
-        Command::Doctor(args) => doctor::run(&args, &context),
-        Command::Secret(command) => secret::run(&command, &context),
-        Command::Executor(command) => daemon::run(&command, &context),
-        Command::Demo(args) => demo::run(&args, &context),
-        Command::Completions(args) => completions::run(&args, Cli::command(), &context),
-        Command::Man(args) => man::run(&args, Cli::command(), &context),
+        Command::List(args) => list::run(&args, context),
+        Command::Run(args) => run::run(args, context),
+        Command::Wait(args) => wait::run(&args, context),
+        Command::Read(args) => read::run(&args, context),
+        Command::Tasks(args) => tasks::run(&args, context),
+        Command::Cancel(args) => cancel::run(&args, context),
+        Command::Resolve(args) => resolve::run(args, context),
+        Command::Inspect(args) => inspect::run(&args, context),
+        Command::Lint(args) => lint::run(&args, context),
+        Command::Doctor(args) => doctor::run(&args, context),
+        Command::Secret(command) => secret::run(&command, context),
+        Command::Executor(command) => daemon::run(&command, context),
+        Command::CommandExecutor(args) => command_executor::run(&args, context),
+        Command::Demo(args) => demo::run(&args, context),
+        Command::Completions(args) => completions::run(&args, Cli::command(), context),
+        Command::Man(args) => man::run(&args, Cli::command(), context),
     };
     done.unwrap_or_else(|error| failed(&error, &context.output))
 }
@@ -136,7 +186,7 @@ fn failed(error: &Error, output: &Output) -> Exit {
 }
 
 /// clap's words in our form.
-fn usage(error: &clap::Error) -> Error {
+fn usage(error: &clap::Error, words: &[OsString]) -> Error {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -152,7 +202,7 @@ fn usage(error: &clap::Error) -> Error {
         _ => String::new(),
     };
     let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
-    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && words_of_json();
+    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(words);
     let hint = match suggested {
         _ if broken_quotes => run::PIPE_IT.to_owned(),
         Some(suggested) => format!("did you mean `{suggested}`?"),
@@ -165,7 +215,6 @@ fn usage(error: &clap::Error) -> Error {
 }
 
 /// Whether the arguments look like JSON that a shell cut into pieces.
-fn words_of_json() -> bool {
-    let words: Vec<OsString> = std::env::args_os().collect();
+fn has_broken_json(words: &[OsString]) -> bool {
     words.iter().filter_map(|word| word.to_str()).any(|word| word.contains('{') && !word.ends_with('}'))
 }

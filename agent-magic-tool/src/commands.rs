@@ -1,6 +1,7 @@
 //! The commands, one file each: its arguments and what it does with them.
 
 pub(crate) mod cancel;
+pub(crate) mod command_executor;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;

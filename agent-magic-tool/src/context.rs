@@ -1,12 +1,46 @@
 //! What every command is given.
 
+use std::io::{self, Read as _};
+
+use executor::agent::shell::Caller;
 use executor::places::Places;
 
 use crate::output::Output;
 
-/// Where everything lies, and the right to print.
+/// Where everything lies, who calls, what there is to read, and the right to print.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) places: Places,
     pub(crate) output: Output,
+    pub(crate) stdin: Stdin,
+    pub(crate) caller: Caller,
+}
+
+/// What a command reads as its standard input.
+#[derive(Debug)]
+pub(crate) enum Stdin {
+    /// The process's own.
+    Process,
+    /// A text that the caller gave.
+    Text(String),
+}
+
+impl Stdin {
+    pub(crate) fn read_at_most(&self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut read = Vec::new();
+        match self {
+            Self::Process => io::stdin().lock().take(bytes).read_to_end(&mut read)?,
+            Self::Text(text) => text.as_bytes().take(bytes).read_to_end(&mut read)?,
+        };
+        Ok(read)
+    }
+}
+
+impl Context {
+    /// Of a command that somebody called as a process.
+    pub(crate) fn of_process(places: Places, output: Output) -> Self {
+        let folder = std::env::current_dir().ok();
+        let caller = Caller { session: places.session(), folder, depth: places.depth() };
+        Self { places, output, stdin: Stdin::Process, caller }
+    }
 }

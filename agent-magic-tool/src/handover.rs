@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use executor::agent::shell::Caller;
 use executor::code::Code;
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Answer, Ask, Request, VERSION};
 use executor::places::Places;
 use executor::task::TaskId;
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::patience::Patience;
@@ -32,14 +34,15 @@ pub(crate) enum Reply {
 /// Asks the executor, starting one if none is there.
 ///
 /// On an error nothing is left behind, but for the one that says that the request was taken.
-pub(crate) fn ask(places: &Places, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
+pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
     let id = TaskId::new();
-    let request = Request { v: VERSION, ask, session: places.session(), folder: std::env::current_dir().ok() };
+    let Caller { session, folder, depth } = context.caller.clone();
+    let request = Request { v: VERSION, ask, session, folder, depth };
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")
     })?;
-    wait_for(id, places, mailbox)
+    wait_for(id, &context.places, mailbox)
 }
 
 fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {

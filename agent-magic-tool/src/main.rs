@@ -9,6 +9,7 @@ mod commands;
 mod context;
 mod error;
 mod handover;
+mod in_process;
 mod launch;
 mod output;
 mod patience;

@@ -2,43 +2,75 @@
 //!
 //! Standard output carries one JSON document and nothing else: on one line for programs and
 //! models, who pay by the character, indented for people. Notes and errors go to standard error.
-//! A reader that went away is no error.
+//! A reader that went away is no error. What a command prints can be kept instead, for a caller in
+//! the same process.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
+use std::sync::{Mutex, PoisonError};
 
+use executor::agent::shell::Printed;
 use serde::Serialize;
 
 use crate::error::Error;
 
-/// Standard output and standard error, and who reads them.
+/// Where words go, and who reads them.
 #[derive(Debug)]
 pub(crate) struct Output {
+    to: To,
     people_read: bool,
     people_read_errors: bool,
 }
 
+#[derive(Debug)]
+enum To {
+    Streams,
+    /// What would have been printed so far.
+    Kept(Mutex<Printed>),
+}
+
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { people_read: io::stdout().is_terminal(), people_read_errors: io::stderr().is_terminal() }
+        let (people_read, people_read_errors) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        Self { to: To::Streams, people_read, people_read_errors }
+    }
+
+    /// Keeps what is printed, as for a program that reads it.
+    pub(crate) fn kept() -> Self {
+        Self { to: To::Kept(Mutex::default()), people_read: false, people_read_errors: false }
+    }
+
+    /// What was kept; nothing if it was printed.
+    pub(crate) fn into_printed(self) -> Printed {
+        match self.to {
+            To::Streams => Printed::default(),
+            To::Kept(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Prints the one document of this run.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Error> {
-        let written = if self.people_read {
-            // By way of a value: what is kept as raw text would stay on its one line.
-            serde_json::to_value(document).and_then(|value| serde_json::to_string_pretty(&value))
-        } else {
-            serde_json::to_string(document)
-        };
-        let mut text = written.map_err(|error| Error::internal(format!("an answer could not be written: {error}")))?;
+        if !self.people_read {
+            return self.line(document);
+        }
+        // By way of a value: what is kept as raw text would stay on its one line.
+        let written = serde_json::to_value(document).and_then(|value| serde_json::to_string_pretty(&value));
+        self.text(&format!("{}\n", written.map_err(unwritten)?))
+    }
+
+    /// Prints one of many documents, on a line of its own whoever reads it.
+    pub(crate) fn line(&self, document: &impl Serialize) -> Result<(), Error> {
+        let mut text = serde_json::to_string(document).map_err(unwritten)?;
         text.push('\n');
         self.text(&text)
     }
 
     /// Prints `text` as it is: help, tables, completions.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
+        if let To::Kept(printed) = &self.to {
+            printed.lock().unwrap_or_else(PoisonError::into_inner).stdout.push_str(text);
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -54,15 +86,13 @@ impl Output {
     }
 
     /// Says something that is not part of the answer.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
     pub(crate) fn note(&self, text: &str) {
-        to_stderr(&format!("note: {text}\n"));
+        self.aside(&format!("note: {text}\n"));
     }
 
     /// Asks a person for something; the cursor stays behind the words.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
     pub(crate) fn prompt(&self, text: &str) {
-        to_stderr(text);
+        self.aside(text);
     }
 
     /// Tells what went wrong and how to go on.
@@ -75,11 +105,19 @@ impl Output {
         } else {
             format!("{}\n", serde_json::json!({ "error": body }))
         };
-        to_stderr(&text);
+        self.aside(&text);
+    }
+
+    fn aside(&self, text: &str) {
+        match &self.to {
+            To::Kept(printed) => printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text),
+            // There is nobody left to tell if this fails.
+            To::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
+        }
     }
 }
 
-/// There is nobody left to tell if this fails.
-fn to_stderr(text: &str) {
-    drop(io::stderr().lock().write_all(text.as_bytes()));
+#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn unwritten(error: serde_json::Error) -> Error {
+    Error::internal(format!("an answer could not be written: {error}"))
 }

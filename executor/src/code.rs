@@ -66,6 +66,8 @@ codes! {
     BadConfig = "bad-config", Exit::Usage;
     /// No language model of that name, or none at all.
     NoModel = "no-model", Exit::Usage;
+    /// Another process has the session.
+    SessionInUse = "session-in-use", Exit::Refused;
     /// A definition that cannot be loaded.
     BadDefinition = "bad-definition", Exit::Usage;
     /// No subtool of that name, or none that the caller may use.
@@ -80,6 +82,8 @@ codes! {
     NeedsAssurance = "needs-assurance", Exit::Refused;
     /// It needs a human's yes, nobody is there, and the caller did not want to wait.
     NoApprover = "no-approver", Exit::Refused;
+    /// A model's command line has something in it that is not carried out for it.
+    NotCarriedOut = "not-carried-out", Exit::Refused;
     /// A command for the human alone, where an agent seems to run it.
     HumansOnly = "humans-only", Exit::Refused;
     /// Its definition changed between a human's yes and its start.
@@ -130,6 +134,8 @@ codes! {
     CannotStart = "cannot-start", Exit::Failed;
     /// A program that ended with a status other than 0, or by a signal.
     ProcessFailed = "process-failed", Exit::Failed;
+    /// A language model gave no answer.
+    ModelFailed = "model-failed", Exit::Failed;
     /// A first argument that the subtool's `allow` list does not name.
     NotAllowed = "not-allowed", Exit::Failed;
     /// A template of the definition that could not be filled.

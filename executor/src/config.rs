@@ -39,6 +39,7 @@ pub struct Config {
     pub files: Files,
     pub http: Http,
     pub page: Page,
+    pub shell: Shell,
     /// Who is told when a task is final.
     pub hooks: BTreeMap<String, Hook>,
     pub telemetry: Telemetry,
@@ -200,6 +201,22 @@ pub struct Http {
     /// The largest body that is taken.
     pub max_bytes: u64,
     pub user_agent: String,
+}
+
+/// What an agent's one tool, a command line, carries out.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shell {
+    pub others: Others,
+}
+
+/// What becomes of a command line that needs a real shell or another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Others {
+    Refuse,
+    /// It becomes a task that a human must allow, each time.
+    Ask,
 }
 
 /// The human's page.

@@ -141,7 +141,8 @@ impl Desk {
             Ok(request) => request,
             Err(error) => return Wish::Answered(Answer::Refused(error)),
         };
-        let caller = Caller { uid: taken.uid, session: request.session, folder: request.folder };
+        let Request { session, folder, depth, .. } = request;
+        let caller = Caller { uid: taken.uid, session, folder, depth };
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, *run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
@@ -175,7 +176,14 @@ impl Desk {
             Err(error) => return refused(error),
         };
         if run.dry_run {
-            let order = Order { id: id.to_string(), attempt: 1, input, caller_folder: caller.folder, answer: None };
+            let order = Order {
+                id: id.to_string(),
+                attempt: 1,
+                input,
+                caller_folder: caller.folder,
+                caller_depth: caller.depth,
+                answer: None,
+            };
             return match subtool.definition.run.plan(&order, &self.config) {
                 Ok(plan) => {
                     let mut plan = json!({
@@ -349,7 +357,7 @@ mod tests {
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
             definition_hash: task.definition_hash.clone(),
             effect: EffectClass::Read,
-            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()) },
+            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), depth: 0 },
             idempotency_key: Some("k".to_owned()),
             created_at: now(),
             state: State::Accepted,

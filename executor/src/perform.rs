@@ -282,6 +282,7 @@ pub fn order(task: &Task, input: Map<String, Value>) -> Order {
         attempt: task.attempt,
         input,
         caller_folder: task.caller.folder.clone(),
+        caller_depth: task.caller.depth,
         answer: decision.and_then(|decision| decision.answer.clone()),
     }
 }

@@ -16,6 +16,11 @@ use crate::config::{Config, ConfigError};
 use crate::digest;
 use crate::secret::{self, Secrets};
 
+/// The variable that names the caller's session.
+pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
+/// The variable that says how deep the caller is nested in agents.
+pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
+
 /// Where a human can be shown something.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
 
@@ -64,7 +69,16 @@ impl Places {
 
     /// What the caller calls itself, from `AGENT_MAGIC_TOOL_SESSION`: tasks of one session wait in one line.
     pub fn session(&self) -> Option<String> {
-        std::env::var("AGENT_MAGIC_TOOL_SESSION").ok().filter(|session| !session.is_empty())
+        std::env::var(SESSION).ok().filter(|session| !session.is_empty())
+    }
+
+    /// How deep the caller is nested in agents that were called by agents, from `AGENT_MAGIC_TOOL_DEPTH`;
+    /// more than fits, or what is no number, is as deep as can be.
+    pub fn depth(&self) -> u8 {
+        match std::env::var(DEPTH) {
+            Ok(depth) if !depth.is_empty() => depth.parse().unwrap_or(u8::MAX),
+            _ => 0,
+        }
     }
 
     /// The first of these environment variables that is set to something.

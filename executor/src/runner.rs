@@ -46,6 +46,8 @@ pub struct Order {
     pub input: Map<String, Value>,
     /// The folder from which the caller asked.
     pub caller_folder: Option<PathBuf>,
+    /// How deep the caller is nested in agents that were called by agents.
+    pub caller_depth: u8,
     /// What a human answered, if it is a question to one.
     pub answer: Option<Value>,
 }

@@ -216,6 +216,14 @@ pub struct Caller {
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
+    /// How many agents stand above it that were themselves called by an agent; 0 is nobody's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+pub(crate) fn is_zero(depth: &u8) -> bool {
+    *depth == 0
 }
 
 /// One `run`.

@@ -72,6 +72,7 @@ impl World {
             attempt: 1,
             input: object(input),
             caller_folder: Some(self.home()),
+            caller_depth: 0,
             answer: None,
         }
     }

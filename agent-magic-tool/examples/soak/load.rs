@@ -98,7 +98,7 @@ fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Val
     let input = input.as_object().expect("an object").clone();
     let run = Run { tool: tool.to_owned(), input, ..Run::default() };
     let session = Some(format!("caller {caller}"));
-    let request = Request { v: VERSION, ask: Ask::run(run), session, folder: Some(place.work()) };
+    let request = Request { v: VERSION, ask: Ask::run(run), session, folder: Some(place.work()), depth: 0 };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id

@@ -20,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
-    match handover::ask(&context.places, &mailbox, Ask::Cancel { id })? {
+    match handover::ask(context, &mailbox, Ask::Cancel { id })? {
         Reply::Answer(Answer::Cancelling { id, state }) => {
             let message = if state.is_final() {
                 "it was cancelled before it started"

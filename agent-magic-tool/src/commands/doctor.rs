@@ -32,6 +32,12 @@ pub(crate) struct Args {
     repair: bool,
 }
 
+impl Args {
+    pub(crate) fn changes_something(&self) -> bool {
+        self.repair
+    }
+}
+
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {

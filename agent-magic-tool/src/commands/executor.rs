@@ -96,7 +96,7 @@ fn status(context: &Context) -> Result<Exit, Error> {
 }
 
 pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
-    match handover::ask(&context.places, mailbox, Ask::Status)? {
+    match handover::ask(context, mailbox, Ask::Status)? {
         Reply::Answer(Answer::Status(mut status)) => {
             if let Some(status) = status.as_object_mut() {
                 status.shift_insert(0, "running".to_owned(), true.into());

@@ -1,5 +1,6 @@
 //! `inspect`: everything about one subtool, from the same catalog that `run` uses.
 
+use executor::agent::shell;
 use executor::catalog::{Catalog, Subtool};
 use executor::code::{Code, Exit};
 use executor::desk::invalid;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(if left_out.is_empty() { error } else { error.detail("left_out", left_out) });
     };
     let policy = Policy::new(&config.confirm)?;
-    let given = args.input.as_deref().map(|given| run::read_input(given, name)).transpose()?;
+    let given = args.input.as_deref().map(|given| run::read_input(given, name, &context.stdin)).transpose()?;
     let confirmation = confirmation(subtool, given, &policy, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({
@@ -73,8 +74,8 @@ fn confirmation(
         return Err(invalid(subtool, &problems).into());
     }
     let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
-    let folder = std::env::current_dir().ok();
-    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session: context.places.session(), folder };
+    let shell::Caller { session, folder, depth } = context.caller.clone();
+    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth };
     let definition = &*subtool.definition;
     let Ruling { decision, why, rule } =
         policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });

@@ -18,6 +18,13 @@ pub(crate) struct Args {
     schema: bool,
 }
 
+impl Args {
+    /// Whether it would look into files that the configuration does not name.
+    pub(crate) fn names_files(&self) -> bool {
+        !self.paths.is_empty()
+    }
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if args.schema {
         context.output.text(&format::file_schema_text())?;

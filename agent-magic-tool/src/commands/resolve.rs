@@ -30,7 +30,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
     let ask = Ask::Resolve { id, happened: args.happened, note: args.note };
-    match handover::ask(&context.places, &mailbox, ask)? {
+    match handover::ask(context, &mailbox, ask)? {
         Reply::Answer(Answer::Settled { id, settlement }) => {
             context.output.json(&json!({"id": id, "settled": settlement, "result_file": mailbox.result_file(id)}))?;
             Ok(Exit::Ok)

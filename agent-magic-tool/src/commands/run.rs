@@ -12,7 +12,7 @@ use executor::schedule;
 use executor::task::{State, TaskId};
 use serde_json::{Map, Value};
 
-use crate::context::Context;
+use crate::context::{Context, Stdin};
 use crate::error::Error;
 use crate::handover::{self, Reply};
 use crate::launch::Launch;
@@ -72,7 +72,7 @@ impl From<NoApprover> for IfNoApprover {
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let input = match &args.input {
-        Some(given) => read_input(given, &args.name)?,
+        Some(given) => read_input(given, &args.name, &context.stdin)?,
         None => Map::new(),
     };
     let at = match (&args.at, args.after) {
@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         read_field(field, &mut request)?;
     }
     let mailbox = Mailbox::open(&context.places.mailbox)?;
-    match handover::ask(&context.places, &mailbox, Ask::run(request))? {
+    match handover::ask(context, &mailbox, Ask::run(request))? {
         Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
             context
@@ -153,11 +153,11 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
 }
 
 /// An input as it is written on the command line.
-pub(super) fn read_input(given: &str, name: &str) -> Result<Map<String, Value>, Error> {
+pub(super) fn read_input(given: &str, name: &str, stdin: &Stdin) -> Result<Map<String, Value>, Error> {
     let text = match (given, given.strip_prefix('@')) {
-        ("-", _) => {
-            limited(std::io::stdin().lock()).map_err(|error| Error::io("standard input cannot be read", &error))?
-        }
+        ("-", _) => stdin
+            .read_at_most(LARGEST_REQUEST + 1)
+            .map_err(|error| Error::io("standard input cannot be read", &error))?,
         (_, Some(path)) => std::fs::File::open(path)
             .and_then(limited)
             .map_err(|error| Error::new(Code::NotFound, format!("the input file `{path}` cannot be read: {error}")))?,

@@ -147,6 +147,11 @@ impl Driver {
         &self.journal
     }
 
+    /// The model that answers.
+    pub fn model(&self) -> &str {
+        &self.seat.name
+    }
+
     /// How the last question ended, if one did.
     pub fn last(&self) -> Option<Termination> {
         self.last

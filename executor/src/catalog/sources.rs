@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::LoadProblem;
 use super::load::{Pack, SHIPPED};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Others};
 use crate::subtool::Definition;
 use crate::trust::{self, Distrust};
+
+/// The pack that is there when a human wants to be asked about whole command lines.
+const SHELL_PACK: &str = "shell";
 
 /// Where definitions are read, and which of them callers may use.
 #[derive(Debug, Clone)]
@@ -57,6 +60,9 @@ impl Sources {
                     message: format!("there is no pack `{name}`"),
                 }),
             }
+        }
+        if config.shell.others == Others::Ask && packs.iter().all(|pack| pack.name != SHELL_PACK) {
+            packs.extend(SHIPPED.iter().find(|pack| pack.name == SHELL_PACK));
         }
         let folders = match named {
             Some(named) => std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()).collect(),

@@ -1,5 +1,6 @@
 //! The mailbox as a caller reads it: result files that can be trusted, and whether work was left.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -21,6 +22,11 @@ impl Mailbox {
     /// than memory.
     pub fn open_data(&self, id: TaskId, extension: &str) -> io::Result<fs::File> {
         open_trusted(&self.data_file(id, extension))
+    }
+
+    /// A file among the results, by its bare name; refused like [`Mailbox::read_result`].
+    pub fn open_result(&self, name: &OsStr) -> io::Result<fs::File> {
+        open_trusted(&self.results().join(name))
     }
 
     /// Whether an executor went away and left something to do: only one that has nothing open

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::settlement::Settlement;
-use crate::task::{ErrorBody, State, TaskId};
+use crate::task::{ErrorBody, State, TaskId, is_zero};
 
 /// The version of this format; another one is refused with a hint to upgrade.
 pub const VERSION: u32 = 1;
@@ -23,6 +23,8 @@ pub struct Request {
     pub session: Option<String>,
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ pub(crate) fn shipped_sources() -> (Sources, Config) {
     let mut config = Config::default();
     config.catalog.folders.clear();
     config.access.admin = true;
+    config.catalog.packs = SHIPPED.iter().map(|pack| pack.name.to_owned()).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
     config.access.privileges = vec!["*".to_owned()];
     (Sources::new(&config, folder.path(), None), config)
@@ -50,6 +51,7 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
                 attempt: 1,
                 input,
                 caller_folder: Some(home.path().to_owned()),
+                caller_depth: 0,
                 answer: None,
             };
             let plan = subtool.definition.run.plan(&order, &config);

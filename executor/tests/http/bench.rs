@@ -67,6 +67,7 @@ impl Bench {
             attempt: 1,
             input: serde_json::from_value(input).expect("an object"),
             caller_folder: Some(self.folder.path().to_owned()),
+            caller_depth: 0,
             answer: None,
         }
     }

@@ -44,6 +44,7 @@ mod tests {
             attempt: 1,
             input: serde_json::Map::new(),
             caller_folder: Some(inside.clone()),
+            caller_depth: 0,
             answer: None,
         };
         let config = Config::default();

@@ -1,0 +1,70 @@
+//! The definition of the one tool: the same bytes however many subtools there are.
+
+use serde_json::{Value, json};
+
+/// What the tool is called.
+pub const NAME: &str = "command_executor";
+
+/// What a model reads at every turn, and pays for at every turn.
+const DESCRIPTION: &str = "\
+Runs a command line. Its program is `agent-magic-tool`, which has tools for everything:
+agent-magic-tool list tools --query=\"search mail\"  finds tools: {NAME: {description, input schema}}
+agent-magic-tool run NAME --input='{\"key\": \"value\"}'  delegates a task; returns its id and result_file at once
+agent-magic-tool wait ID  blocks until the result is there and prints it; never poll
+agent-magic-tool read ID --jq EXPR  a part of a large result
+Input with quotes in it: --input=- <<'EOF', the JSON, EOF. Result files can be read with cat, head, tail, grep, \
+jq, wc and ls. |, ;, && and || work; nothing is expanded or written.";
+
+/// In which words a provider of models wants a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// `OpenAI`'s chat completions, which most servers of models speak.
+    OpenAi,
+    Anthropic,
+    Gemini,
+}
+
+/// The tool as `{name, description, parameters}`.
+pub fn definition() -> Value {
+    json!({"name": NAME, "description": DESCRIPTION, "parameters": parameters()})
+}
+
+impl Dialect {
+    /// The tool as an element of a request's list of tools (of Gemini's `functionDeclarations`).
+    pub fn definition(self) -> Value {
+        match self {
+            Self::OpenAi => json!({"type": "function", "function": definition()}),
+            Self::Anthropic => json!({"name": NAME, "description": DESCRIPTION, "input_schema": parameters()}),
+            Self::Gemini => definition(),
+        }
+    }
+}
+
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"command": {"type": "string", "description": "The command line."}},
+        "required": ["command"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_definition_costs_less_than_a_thousand_bytes() {
+        let bytes = Dialect::OpenAi.definition().to_string().len();
+        assert!(bytes < 1_000, "{bytes} bytes");
+        assert_eq!(definition().to_string().len(), 925);
+    }
+
+    #[test]
+    fn every_dialect_says_the_same() {
+        let [openai, anthropic, gemini] =
+            [Dialect::OpenAi, Dialect::Anthropic, Dialect::Gemini].map(Dialect::definition);
+        assert_eq!(openai["function"], gemini);
+        assert_eq!((&anthropic["name"], &anthropic["description"]), (&gemini["name"], &gemini["description"]));
+        assert_eq!(anthropic["input_schema"], gemini["parameters"]);
+    }
+}

@@ -1,0 +1,284 @@
+//! Words: quotes and backslashes taken away, and whatever a shell would expand refused.
+
+use super::Refusal;
+
+const SINGLE_QUOTES: &str =
+    "in single quotes it is plain text; a text with quotes in it goes in a here-document: <<'EOF'";
+const CLOSE_IT: &str = "close it; a text with quotes in it is best given as a here-document: --input=- <<'EOF'";
+const RUN_IT_FIRST: &str = "run that command by itself and use its output";
+
+/// A word, and what of it was written plainly.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    pub(super) text: String,
+    /// Any part of it.
+    pub(super) is_quoted: bool,
+    /// How many bytes stand before the first quote.
+    plain: Option<usize>,
+}
+
+impl Word {
+    /// The variable that it would set, if it stood before a command.
+    pub(super) fn assigned(&self) -> Option<&str> {
+        let (name, _) = self.text.split_once('=')?;
+        let is_plain = self.plain.is_none_or(|plain| name.len() < plain);
+        let name = name.strip_suffix('+').unwrap_or(name);
+        let is_name = !name.starts_with(|c: char| c.is_ascii_digit())
+            && !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        (is_plain && is_name).then_some(name)
+    }
+
+    fn quoted(&mut self) {
+        self.is_quoted = true;
+        self.plain.get_or_insert(self.text.len());
+    }
+}
+
+/// What `$` and these characters would be replaced with something else for, if anything.
+pub(super) fn expansion(mut after: impl Iterator<Item = char>) -> Option<String> {
+    let first = after.next()?;
+    match first {
+        '(' | '{' | '[' => Some(format!("${first}")),
+        '@' | '*' | '#' | '?' | '-' | '$' | '!' | '0'..='9' => Some(format!("${first}")),
+        '_' | 'a'..='z' | 'A'..='Z' => {
+            let more = after.take_while(|c| c.is_ascii_alphanumeric() || *c == '_');
+            Some(['$', first].into_iter().chain(more).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The characters of a line that are still to be read.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    characters: Vec<char>,
+    at: usize,
+}
+
+impl Reader {
+    pub(super) fn new(text: &str) -> Self {
+        Self { characters: text.chars().collect(), at: 0 }
+    }
+
+    fn rest(&self) -> &[char] {
+        &self.characters[self.at..]
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().first().copied()
+    }
+
+    pub(super) fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += 1;
+        Some(next)
+    }
+
+    pub(super) fn follows(&self, text: &str) -> bool {
+        let mut rest = self.rest().iter();
+        text.chars().all(|c| rest.next() == Some(&c))
+    }
+
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        let follows = self.follows(text);
+        self.at += if follows { text.chars().count() } else { 0 };
+        follows
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
+        while self.take(" ") || self.take("\t") || self.take("\\\n") {}
+    }
+
+    pub(super) fn skip_comment(&mut self) {
+        while self.peek().is_some_and(|c| c != '\n') {
+            self.at += 1;
+        }
+    }
+
+    pub(super) fn digits(&mut self) -> String {
+        let mut digits = String::new();
+        while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
+            digits.push(digit);
+            self.at += 1;
+        }
+        digits
+    }
+
+    /// The rest of this line, without its end; nothing where the text has ended.
+    pub(super) fn line(&mut self) -> Option<String> {
+        self.peek()?;
+        let mut line = String::new();
+        while let Some(c) = self.next().filter(|c| *c != '\n') {
+            line.push(c);
+        }
+        Some(line)
+    }
+
+    pub(super) fn is_at_word_end(&self) -> bool {
+        self.peek().is_none_or(|c| matches!(c, ' ' | '\t' | '\n' | '|' | '&' | ';' | '(' | ')' | '<' | '>'))
+    }
+
+    /// The word that begins here.
+    pub(super) fn word(&mut self) -> Result<Word, Refusal> {
+        let mut word = Word::default();
+        // What stood here last was plain and begins a path, as far as `~` is concerned.
+        let mut begins = true;
+        while !self.is_at_word_end() {
+            let Some(c) = self.next() else { break };
+            let is_first = std::mem::take(&mut begins);
+            match c {
+                '\'' => self.single_quoted(&mut word)?,
+                '"' => self.double_quoted(&mut word)?,
+                '\\' if self.take("\n") => begins = is_first,
+                '\\' => self.escaped(&mut word)?,
+                '$' => self.dollar(&mut word)?,
+                '`' => return Err(Refusal::shell("`", RUN_IT_FIRST)),
+                '*' | '?' | '[' => {
+                    return Err(Refusal::shell(c, "no names are matched here: quote it, or write the name out"));
+                }
+                '~' if is_first => return Err(Refusal::shell("~", "write the whole path, or quote it")),
+                '{' if self.take("}") => word.text.push_str("{}"),
+                '{' => return Err(Refusal::shell("{", SINGLE_QUOTES)),
+                _ => {
+                    word.text.push(c);
+                    begins = matches!(c, '=' | ':');
+                }
+            }
+        }
+        Ok(word)
+    }
+
+    fn single_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
+        word.quoted();
+        loop {
+            match self.next() {
+                Some('\'') => return Ok(()),
+                Some(c) => word.text.push(c),
+                None => return Err(Refusal::broken("a `'` is never closed", CLOSE_IT)),
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
+        word.quoted();
+        loop {
+            match self.next() {
+                Some('"') => return Ok(()),
+                Some('\\') => match self.peek() {
+                    Some('\n') => self.at += 1,
+                    Some(c @ ('$' | '`' | '"' | '\\')) => {
+                        self.at += 1;
+                        word.text.push(c);
+                    }
+                    _ => word.text.push('\\'),
+                },
+                Some('`') => return Err(Refusal::shell("`", RUN_IT_FIRST)),
+                Some('$') => {
+                    self.refuse_expansion()?;
+                    word.text.push('$');
+                }
+                Some(c) => word.text.push(c),
+                None => return Err(Refusal::broken("a `\"` is never closed", CLOSE_IT)),
+            }
+        }
+    }
+
+    fn escaped(&mut self, word: &mut Word) -> Result<(), Refusal> {
+        match self.next() {
+            Some(c) => {
+                word.quoted();
+                word.text.push(c);
+                Ok(())
+            }
+            None => Err(Refusal::broken("nothing follows the last `\\`", SINGLE_QUOTES)),
+        }
+    }
+
+    fn dollar(&mut self, word: &mut Word) -> Result<(), Refusal> {
+        if self.take("'") {
+            word.quoted();
+            return self.ansi_quoted(word);
+        }
+        if self.follows("\"") {
+            return Err(Refusal::shell("$\"", SINGLE_QUOTES));
+        }
+        self.refuse_expansion()?;
+        word.text.push('$');
+        Ok(())
+    }
+
+    fn refuse_expansion(&self) -> Result<(), Refusal> {
+        if self.follows("\\\n") {
+            // A shell looks at what stands on the next line.
+            return Err(Refusal::shell("$", SINGLE_QUOTES));
+        }
+        let Some(construct) = expansion(self.rest().iter().copied()) else { return Ok(()) };
+        let instead = if construct == "$(" { RUN_IT_FIRST } else { SINGLE_QUOTES };
+        Err(Refusal::shell(construct, instead))
+    }
+
+    /// bash's `$'..'`, whose escapes may also name the bytes of a character.
+    fn ansi_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
+        let mut bytes = Vec::new();
+        loop {
+            match self.next() {
+                Some('\'') => break,
+                Some('\\') => self.ansi_escape(&mut bytes)?,
+                Some(c) => bytes.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+                None => return Err(Refusal::broken("a `$'` is never closed", CLOSE_IT)),
+            }
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => word.text.push_str(&text),
+            _ => return Err(Refusal::broken("a `$'..'` gives something that is no text", SINGLE_QUOTES)),
+        }
+        Ok(())
+    }
+
+    fn ansi_escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
+        let unclear = |escape: char| Refusal::shell(format!("\\{escape}"), SINGLE_QUOTES);
+        let Some(c) = self.next() else { return Err(Refusal::broken("a `$'` is never closed", CLOSE_IT)) };
+        let byte = match c {
+            'a' => 0x07,
+            'b' => 0x08,
+            'e' | 'E' => 0x1b,
+            'f' => 0x0c,
+            'n' => b'\n',
+            'r' => b'\r',
+            't' => b'\t',
+            'v' => 0x0b,
+            '\\' | '\'' | '"' | '?' => c as u8,
+            '0'..='7' => {
+                self.at -= 1;
+                u8::try_from(self.number(8, 3)).map_err(|_| unclear(c))?
+            }
+            'x' | 'u' | 'U' if !self.peek().is_some_and(|digit| digit.is_ascii_hexdigit()) => return Err(unclear(c)),
+            'x' => u8::try_from(self.number(16, 2)).map_err(|_| unclear(c))?,
+            'u' | 'U' => {
+                let code = self.number(16, if c == 'u' { 4 } else { 8 });
+                let character = char::from_u32(code).ok_or_else(|| unclear(c))?;
+                bytes.extend(character.encode_utf8(&mut [0; 4]).bytes());
+                return Ok(());
+            }
+            'c' => return Err(unclear(c)),
+            _ => {
+                bytes.push(b'\\');
+                bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());
+                return Ok(());
+            }
+        };
+        bytes.push(byte);
+        Ok(())
+    }
+
+    fn number(&mut self, radix: u32, most: usize) -> u32 {
+        let mut number = 0;
+        for _ in 0..most {
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(radix)) else { break };
+            number = number * radix + digit;
+            self.at += 1;
+        }
+        number
+    }
+}

@@ -1,0 +1,79 @@
+//! Options of the reading programs: letters, some with a value, and their long names.
+
+/// What stood on the line.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    letters: Vec<(char, String)>,
+    pub(super) operands: Vec<String>,
+}
+
+impl Options {
+    pub(super) fn has(&self, letter: char) -> bool {
+        self.letters.iter().any(|(found, _)| *found == letter)
+    }
+
+    /// The last value that was given for `letter`.
+    pub(super) fn value(&self, letter: char) -> Option<&str> {
+        self.letters.iter().rev().find(|(found, _)| *found == letter).map(|(_, value)| value.as_str())
+    }
+
+    /// Files, or standard input where none is named.
+    pub(super) fn files(&self) -> Vec<String> {
+        if self.operands.is_empty() { vec!["-".to_owned()] } else { self.operands.clone() }
+    }
+}
+
+/// Reads `arguments`. `flags` are letters without a value and `values` those with one; `long` gives
+/// long names their letters; `known` is what the error says if there is another.
+pub(super) fn read(
+    program: &str,
+    known: &str,
+    flags: &str,
+    values: &str,
+    long: &[(&str, char)],
+    arguments: &[String],
+) -> Result<Options, String> {
+    let unknown = |option: &str| format!("there is no option `{option}` here; `{program}` has {known}");
+    let missing = |option: &str| format!("the option `{option}` needs a value");
+    let mut options = Options::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            options.operands.extend(arguments.by_ref().cloned());
+        } else if let Some(name) = argument.strip_prefix("--") {
+            let (name, given) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
+            let letter = long.iter().find(|(known, _)| *known == name).map(|(_, letter)| *letter);
+            let letter = letter.ok_or_else(|| unknown(argument))?;
+            let value = match given {
+                Some(value) => value.to_owned(),
+                None if values.contains(letter) => arguments.next().ok_or_else(|| missing(argument))?.clone(),
+                None => String::new(),
+            };
+            options.letters.push((letter, value));
+        } else if let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            if values.contains('n') && letters.bytes().all(|byte| byte.is_ascii_digit()) && program != "grep" {
+                options.letters.push(('n', letters.to_owned()));
+                continue;
+            }
+            for (at, letter) in letters.char_indices() {
+                if flags.contains(letter) {
+                    options.letters.push((letter, String::new()));
+                } else if values.contains(letter) {
+                    let rest = &letters[at + letter.len_utf8()..];
+                    let value = if rest.is_empty() {
+                        arguments.next().ok_or_else(|| missing(argument))?.clone()
+                    } else {
+                        rest.to_owned()
+                    };
+                    options.letters.push((letter, value));
+                    break;
+                } else {
+                    return Err(unknown(argument));
+                }
+            }
+        } else {
+            options.operands.push(argument.clone());
+        }
+    }
+    Ok(options)
+}

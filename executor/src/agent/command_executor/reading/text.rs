@@ -1,0 +1,180 @@
+//! `cat`, `head`, `tail`, `wc` and `echo`.
+
+use std::io::{BufRead, Read as _};
+
+use super::options::{self, Options};
+use super::{Failed, MOST, Ran, Reading};
+
+pub(super) fn echo(arguments: &[String]) -> Ran {
+    let (end, words) = match arguments.split_first() {
+        Some((first, rest)) if first == "-n" => ("", rest),
+        _ => ("\n", arguments),
+    };
+    Ran { stdout: format!("{}{end}", words.join(" ")).into_bytes(), ..Ran::default() }
+}
+
+pub(super) fn cat(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+    let options = options::read("cat", "-n", "n", "", &[("number", 'n')], arguments)?;
+    let mut stdout = Vec::new();
+    for file in options.files() {
+        stdout.extend(reading.read(&file)?);
+    }
+    if options.has('n') {
+        let lines = stdout.split_inclusive(|byte| *byte == b'\n').enumerate();
+        stdout = lines.flat_map(|(index, line)| [format!("{:6}\t", index + 1).as_bytes(), line].concat()).collect();
+    }
+    Ok(Ran { stdout, ..Ran::default() })
+}
+
+/// How much of a text: so many from its beginning or its end, or all from the n-th on.
+enum Amount {
+    Lines(Count),
+    Bytes(Count),
+}
+
+enum Count {
+    Many(u64),
+    /// Head: all but so many. Tail: from this one on.
+    Rest(u64),
+}
+
+fn amount(options: &Options, rest: char) -> Result<Amount, Failed> {
+    let count = |text: &str| {
+        let (is_rest, digits) = text.strip_prefix(rest).map_or((false, text), |digits| (true, digits));
+        let number = digits.trim_start_matches(['+', '-']).parse::<u64>();
+        let number = number.map_err(|_| Failed(1, format!("`{text}` is no number")))?;
+        Ok::<_, Failed>(if is_rest { Count::Rest(number) } else { Count::Many(number) })
+    };
+    match (options.value('c'), options.value('n')) {
+        (Some(bytes), _) => count(bytes).map(Amount::Bytes),
+        (None, lines) => count(lines.unwrap_or("10")).map(Amount::Lines),
+    }
+}
+
+const LONG: [(&str, char); 4] = [("lines", 'n'), ("bytes", 'c'), ("quiet", 'q'), ("silent", 'q')];
+
+pub(super) fn head(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+    let options = options::read("head", "-n N, -c N, -q", "q", "nc", &LONG, arguments)?;
+    let amount = amount(&options, '-')?;
+    each(&options, reading, |reading, file| {
+        let mut taken = Vec::new();
+        let broken = |error: std::io::Error| Failed(1, format!("{file}: it cannot be read: {error}"));
+        match &amount {
+            Amount::Lines(Count::Many(most)) => {
+                let mut source = reading.open(file)?.take(MOST);
+                for _ in 0..*most {
+                    if source.read_until(b'\n', &mut taken).map_err(broken)? == 0 {
+                        break;
+                    }
+                }
+            }
+            Amount::Bytes(Count::Many(most)) => {
+                reading.open(file)?.take((*most).min(MOST)).read_to_end(&mut taken).map_err(broken)?;
+            }
+            Amount::Lines(Count::Rest(least)) => {
+                let all = reading.read(file)?;
+                let lines: Vec<_> = all.split_inclusive(|byte| *byte == b'\n').collect();
+                let kept = lines.len().saturating_sub(index(*least));
+                taken = lines[..kept].concat();
+            }
+            Amount::Bytes(Count::Rest(least)) => {
+                taken = reading.read(file)?;
+                taken.truncate(taken.len().saturating_sub(index(*least)));
+            }
+        }
+        Ok(taken)
+    })
+}
+
+pub(super) fn tail(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+    if arguments.iter().any(|argument| argument == "-f" || argument == "-F" || argument == "--follow") {
+        return Err(Failed(
+            1,
+            "nothing is followed here; `agent-magic-tool wait ID` blocks until the result is there".to_owned(),
+        ));
+    }
+    let options = options::read("tail", "-n N, -n +N, -c N, -q", "q", "nc", &LONG, arguments)?;
+    let amount = amount(&options, '+')?;
+    each(&options, reading, |reading, file| {
+        let all = reading.read(file)?;
+        let from = match &amount {
+            Amount::Bytes(Count::Many(most)) => all.len().saturating_sub(index(*most)),
+            Amount::Bytes(Count::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
+            Amount::Lines(count) => {
+                let starts: Vec<_> = line_starts(&all).collect();
+                let line = match count {
+                    Count::Many(most) => starts.len().saturating_sub(index(*most)),
+                    Count::Rest(first) => index(first.saturating_sub(1)),
+                };
+                starts.get(line).copied().unwrap_or(all.len())
+            }
+        };
+        Ok(all[from..].to_vec())
+    })
+}
+
+fn line_starts(text: &[u8]) -> impl Iterator<Item = usize> {
+    text.split_inclusive(|byte| *byte == b'\n').scan(0, |next, line| {
+        let start = *next;
+        *next += line.len();
+        Some(start)
+    })
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A part of each file, under its name where there are several.
+fn each(
+    options: &Options,
+    reading: &mut Reading<'_>,
+    part: impl Fn(&mut Reading<'_>, &str) -> Result<Vec<u8>, Failed>,
+) -> Result<Ran, Failed> {
+    let files = options.files();
+    let mut stdout = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        if files.len() > 1 && !options.has('q') {
+            let before = if number == 0 { "" } else { "\n" };
+            stdout.extend(format!("{before}==> {file} <==\n").into_bytes());
+        }
+        stdout.extend(part(reading, file)?);
+    }
+    Ok(Ran { stdout, ..Ran::default() })
+}
+
+pub(super) fn wc(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+    let long = [("lines", 'l'), ("words", 'w'), ("bytes", 'c'), ("chars", 'm')];
+    let options = options::read("wc", "-l, -w, -c, -m", "lwcm", "", &long, arguments)?;
+    let wanted: Vec<_> = "lwmc".chars().filter(|letter| options.has(*letter)).collect();
+    let wanted = if wanted.is_empty() { vec!['l', 'w', 'c'] } else { wanted };
+    let files = options.files();
+    let mut totals = vec![0; wanted.len()];
+    let mut stdout = String::new();
+    let mut line = |counts: &[usize], name: &str| {
+        let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
+        let name = if name == "-" { String::new() } else { format!(" {name}") };
+        stdout.push_str(&format!("{}{name}\n", counts.join(" ")));
+    };
+    for file in &files {
+        let bytes = reading.read(file)?;
+        let counts: Vec<_> = wanted.iter().map(|letter| count(*letter, &bytes)).collect();
+        line(&counts, file);
+        for (total, counted) in totals.iter_mut().zip(counts) {
+            *total += counted;
+        }
+    }
+    if files.len() > 1 {
+        line(&totals, "total");
+    }
+    Ok(Ran { stdout: stdout.into_bytes(), ..Ran::default() })
+}
+
+fn count(letter: char, bytes: &[u8]) -> usize {
+    match letter {
+        'l' => bytes.split(|byte| *byte == b'\n').count() - 1,
+        'w' => String::from_utf8_lossy(bytes).split_whitespace().count(),
+        'm' => String::from_utf8_lossy(bytes).chars().count(),
+        _ => bytes.len(),
+    }
+}

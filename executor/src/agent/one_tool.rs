@@ -1,0 +1,110 @@
+//! The one tool as the loop offers it: a model's call in, what the model reads of it out.
+//!
+//! Whatever the model wrote, there is a result: a wrong name or wrong arguments say how to do it right.
+
+use std::pin::Pin;
+
+use serde_json::Value;
+
+use super::command_executor::{self, CommandExecutor, NAME};
+use super::conversation::{Call, CallResult, Opened};
+use super::driver::Tools;
+use super::provider::Tool;
+use crate::code::Code;
+use crate::task::ErrorBody;
+
+/// `command_executor`, for one session.
+#[derive(Debug)]
+pub struct OneTool {
+    executor: CommandExecutor,
+}
+
+/// Any command revives an executor that went away and left open tasks.
+const NUDGE: &str = "agent-magic-tool tasks --state pending --limit 1";
+
+impl OneTool {
+    pub fn new(executor: CommandExecutor) -> Self {
+        Self { executor }
+    }
+}
+
+impl Tools for OneTool {
+    fn offered(&self) -> Vec<Tool> {
+        vec![tool()]
+    }
+
+    fn call<'a>(&'a self, call: &'a Call, key: &'a str) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        Box::pin(async move {
+            let command = match command(call) {
+                Ok(command) => command,
+                Err(error) => return refused(call, &error),
+            };
+            let answer = self.executor.answer(command, key).await;
+            let opened = answer.opened.into_iter();
+            CallResult {
+                call: call.id.clone(),
+                name: call.name.clone(),
+                text: answer.text,
+                status: answer.status,
+                opened: opened.map(|task| Opened { id: task.id, tool: task.tool, result_file: task.result_file }).collect(),
+                collected: answer.collected,
+                only_reads: answer.only_reads,
+            }
+        })
+    }
+
+    fn nudge(&self) {
+        let executor = self.executor.clone();
+        drop(tokio::task::spawn_blocking(move || executor.carry_out(NUDGE, "")));
+    }
+}
+
+/// The tool's definition.
+pub fn tool() -> Tool {
+    let definition = command_executor::definition();
+    let text = |key: &str| definition[key].as_str().expect("the definition has words").to_owned();
+    Tool { name: text("name"), description: text("description"), parameters: definition["parameters"].clone() }
+}
+
+fn command(call: &Call) -> Result<&str, ErrorBody> {
+    if call.name != NAME {
+        return Err(ErrorBody::new(Code::UnknownSubtool, format!("there is no tool `{}` here", call.name)).hint(format!(
+            "the one tool is `{NAME}`; if `{}` is a subtool, its command is: agent-magic-tool run {} --input='{{...}}'",
+            call.name, call.name
+        )));
+    }
+    call.arguments.get("command").and_then(Value::as_str).ok_or_else(|| {
+        ErrorBody::new(Code::InvalidInput, format!("the arguments of `{NAME}` are no object with a text `command`"))
+            .hint("write them like: {\"command\": \"agent-magic-tool list tools --query=mail\"}")
+    })
+}
+
+fn refused(call: &Call, error: &ErrorBody) -> CallResult {
+    CallResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        text: serde_json::json!({ "error": error }).to_string(),
+        status: error.code.exit() as u8,
+        opened: Vec::new(),
+        collected: Vec::new(),
+        only_reads: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_model_gets_wrong_tells_it_how_to_do_it_right() {
+        let call = |name: &str, arguments: Value| Call { id: "c".to_owned(), name: name.to_owned(), arguments };
+        let error = command(&call("gmail_send", json!({}))).map(str::to_owned).expect_err("another tool");
+        assert!(error.hint.expect("a hint").contains("agent-magic-tool run gmail_send"));
+        for arguments in [json!("{\"command\": \"x"), json!({}), json!({"command": 5}), json!(null)] {
+            command(&call(NAME, arguments)).expect_err("no command");
+        }
+        assert_eq!(command(&call(NAME, json!({"command": "x"}))).expect("a command"), "x");
+    }
+}
