@@ -10,8 +10,8 @@ use executor::code::{Code, Exit};
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve,
-    run, secret, tasks, wait,
+    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read,
+    resolve, run, secret, tasks, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -74,6 +74,8 @@ enum Command {
     /// The process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::Command),
+    /// Ask a language model that uses the subtools; without a question, talk with it
+    Agent(agent::Args),
     /// The one tool of an agent of your own: JSON lines in, JSON lines out
     CommandExecutor(command_executor::Args),
     /// Show the whole story on this machine, without any account
@@ -143,6 +145,7 @@ impl Command {
             Self::Doctor(args) => !args.changes_something(),
             Self::Secret(_)
             | Self::Executor(_)
+            | Self::Agent(_)
             | Self::CommandExecutor(_)
             | Self::Demo(_)
             | Self::Completions(_)
@@ -165,6 +168,7 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
+        Command::Agent(args) => agent::run(args, context),
         Command::CommandExecutor(args) => command_executor::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),

@@ -1,5 +1,6 @@
 //! The commands, one file each: its arguments and what it does with them.
 
+pub(crate) mod agent;
 pub(crate) mod cancel;
 pub(crate) mod command_executor;
 pub(crate) mod completions;

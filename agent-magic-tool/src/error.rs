@@ -2,6 +2,7 @@
 
 use std::io;
 
+use executor::agent::journal::JournalError;
 use executor::code::{Code, Exit};
 use executor::config::ConfigError;
 use executor::log::chain;
@@ -55,6 +56,12 @@ impl Error {
 impl From<ErrorBody> for Error {
     fn from(body: ErrorBody) -> Self {
         Self(Box::new(body))
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Self {
+        ErrorBody::from(error).into()
     }
 }
 

@@ -46,7 +46,9 @@ impl Tools for OneTool {
                 name: call.name.clone(),
                 text: answer.text,
                 status: answer.status,
-                opened: opened.map(|task| Opened { id: task.id, tool: task.tool, result_file: task.result_file }).collect(),
+                opened: opened
+                    .map(|task| Opened { id: task.id, tool: task.tool, result_file: task.result_file })
+                    .collect(),
                 collected: answer.collected,
                 only_reads: answer.only_reads,
             }

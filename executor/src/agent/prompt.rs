@@ -88,7 +88,8 @@ pub fn find<'a>(sections: &'a [Section], word: &str) -> Result<&'a Section, Prom
 }
 
 fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
-    let below = |section: &'a Section| if section.name == name { Some(section) } else { named(&section.sections, name) };
+    let below =
+        |section: &'a Section| if section.name == name { Some(section) } else { named(&section.sections, name) };
     sections.iter().find_map(below)
 }
 

@@ -183,7 +183,12 @@ impl Session {
 }
 
 impl Seats {
-    pub fn new(config: Config, places: &Places, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
+    pub fn new(
+        config: Config,
+        places: &Places,
+        focus: Option<String>,
+        stream: Option<bool>,
+    ) -> Result<Self, ErrorBody> {
         let clients = Clients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
             models: Models::new(&config),
@@ -203,8 +208,9 @@ impl Seats {
     /// The seat of a model; of the configured one where no name is given.
     pub async fn take(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
         let chosen = self.models.choose(name)?;
-        let sections = prompt::sections(&self.prompt_folder)
-            .map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`"))?;
+        let sections = prompt::sections(&self.prompt_folder).map_err(|error| {
+            ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`")
+        })?;
         let Chosen { model, .. } = &chosen;
         let tool = one_tool::tool();
         let mut system = prompt::compose(model.system.as_deref(), &sections, (!model.tools).then_some(&tool));
@@ -248,7 +254,8 @@ impl From<JournalError> for ErrorBody {
 
 impl From<Failed> for ErrorBody {
     fn from(failed: Failed) -> Self {
-        Self::new(Code::ModelFailed, failed.message).hint("what the provider said is in the log: agent-magic-tool doctor")
+        Self::new(Code::ModelFailed, failed.message)
+            .hint("what the provider said is in the log: agent-magic-tool doctor")
     }
 }
 

@@ -1,0 +1,103 @@
+//! `agent`: our own loop, for one question or for a talk.
+//!
+//! Here are its words and what it prints; the loop itself is `executor/src/agent/`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use executor::agent::journal::Sessions;
+use executor::agent::session::{Opening, Session};
+use executor::code::Exit;
+use executor::config::Config;
+use executor::log::{self, To};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::in_process::InProcess;
+
+mod audience;
+mod one_shot;
+mod report;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The question; `-` reads it from standard input
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// The model that answers: a name in `[models]`
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Go on with this session: its number, or its id
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Go on with the newest session
+    #[arg(long = "continue", conflicts_with = "session")]
+    go_on: bool,
+    /// Keep to this; without a question, analyse it
+    #[arg(long, value_name = "TEXT")]
+    focus: Option<String>,
+    /// Write the answer and how it came about into this file, as Markdown
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// How many requests a question may take
+    #[arg(long, value_name = "N")]
+    steps: Option<u32>,
+    /// Print one JSON document: the answer, how it ended, what it cost, what is still open
+    #[arg(long)]
+    json: bool,
+    /// Take each answer whole, not piece by piece
+    #[arg(long)]
+    no_stream: bool,
+    /// List the sessions
+    #[arg(long, conflicts_with_all = ["prompt", "session", "go_on"])]
+    sessions: bool,
+    /// Delete a session
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["prompt", "session", "go_on"])]
+    delete: Option<String>,
+}
+
+pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+    let sessions = Sessions::in_state(&context.places.state);
+    if args.sessions {
+        context.output.json(&sessions.list()?)?;
+        return Ok(Exit::Ok);
+    }
+    if let Some(word) = &args.delete {
+        let id = sessions.delete(word)?;
+        context.output.json(&serde_json::json!({ "deleted": id }))?;
+        return Ok(Exit::Ok);
+    }
+    let config = context.places.read_config()?;
+    start_log(&config, context)?;
+    let question = one_shot::question(&args, context)?;
+    one_shot::run(question, args, config, &sessions, context)
+}
+
+/// Opens the session that the words name.
+fn open(
+    args: &Args,
+    config: Config,
+    sessions: &Sessions,
+    audience: Arc<dyn executor::agent::driver::Audience>,
+    context: &Context,
+) -> Result<Session, Error> {
+    let newest = if args.go_on { sessions.last()?.map(|number| number.to_string()) } else { None };
+    let opening = Opening {
+        model: args.model.clone(),
+        session: args.session.clone().or(newest),
+        steps: args.steps,
+        stream: args.no_stream.then_some(false),
+        focus: args.focus.clone(),
+        caller: context.caller.clone(),
+    };
+    let shell = Arc::new(InProcess::new(context.places.clone()));
+    Ok(Session::open(opening, &context.places, config, shell, audience)?)
+}
+
+/// What a person need not read goes into a file.
+fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
+    let io = |error| Error::io("the state folder cannot be written", &error);
+    context.places.make_state().map_err(io)?;
+    log::start(To::File(&context.places.state.join("agent.log")), &config.executor)
+        .map_err(|error| Error::new(executor::code::Code::Io, log::chain(&error)))
+}

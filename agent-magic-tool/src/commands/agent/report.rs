@@ -1,0 +1,51 @@
+//! The report of a question: the answer, and how it came about, as Markdown.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use executor::agent::conversation::Entry;
+
+use super::one_shot::Outcome;
+use crate::error::Error;
+
+/// Writes it whole, or not at all.
+pub(super) fn write(file: &Path, question: Option<&str>, outcome: &Outcome, entries: &[Entry]) -> Result<(), Error> {
+    let failed =
+        |error: std::io::Error| Error::io(&format!("the report `{}` cannot be written", file.display()), &error);
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    std::io::Write::write_all(&mut written, text(question, outcome, entries).as_bytes()).map_err(failed)?;
+    written.persist(file).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+fn text(question: Option<&str>, outcome: &Outcome, entries: &[Entry]) -> String {
+    let mut text = format!("{}\n", outcome.answer.trim());
+    let mut add = |line: String| {
+        // A text takes whatever is written.
+        if writeln!(text, "{line}").is_ok() {}
+    };
+    add("\n---\n".to_owned());
+    if let Some(question) = question {
+        add(format!("- question: {}", question.trim().replace('\n', " ")));
+    }
+    let usage = &outcome.usage;
+    add(format!(
+        "- ended: {}{}",
+        outcome.termination,
+        if outcome.truncated { ", the answer is not whole" } else { "" }
+    ));
+    add(format!("- model: {}; session: {}", outcome.model, outcome.session));
+    add(format!(
+        "- requests: {}; tokens: {} in, {} out; cost: {}",
+        usage["requests"], usage["input_tokens"], usage["output_tokens"], usage["cost"]
+    ));
+    let ran = entries.iter().flat_map(|entry| match entry {
+        Entry::Called { results } => results.iter().flat_map(|result| &result.opened).collect(),
+        _ => Vec::new(),
+    });
+    for task in ran {
+        add(format!("- ran {}: `{}`", task.tool, task.result_file.display()));
+    }
+    text
+}
