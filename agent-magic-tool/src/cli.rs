@@ -168,7 +168,7 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
-        Command::Agent(args) => agent::run(args, context),
+        Command::Agent(args) => agent::run(&args, context),
         Command::CommandExecutor(args) => command_executor::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     delete: Option<String>,
 }
 
-pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let sessions = Sessions::in_state(&context.places.state);
     if args.sessions {
         context.output.json(&sessions.list()?)?;
@@ -69,8 +69,8 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = context.places.read_config()?;
     start_log(&config, context)?;
-    let question = one_shot::question(&args, context)?;
-    one_shot::run(question, args, config, &sessions, context)
+    let question = one_shot::question(args, context)?;
+    one_shot::run(question.as_deref(), args, config, &sessions, context)
 }
 
 /// Opens the session that the words name.
