@@ -10,8 +10,8 @@ use executor::code::{Code, Exit};
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve,
-    run, secret, tasks, wait,
+    cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, jq, lint, list, man, read,
+    resolve, run, secret, tasks, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -75,7 +75,11 @@ enum Command {
     #[command(subcommand)]
     Executor(daemon::Command),
     /// The one tool of an agent of your own: JSON lines in, JSON lines out
-    CommandExecutor(command_executor::Args),
+    #[command(name = "command-executor")]
+    OneTool(command_executor::Args),
+    /// For the one tool itself: evaluates an expression over standard input
+    #[command(hide = true)]
+    Jq(jq::Args),
     /// Show the whole story on this machine, without any account
     Demo(demo::Args),
     /// Print a shell's completion script
@@ -143,7 +147,8 @@ impl Command {
             Self::Doctor(args) => !args.changes_something(),
             Self::Secret(_)
             | Self::Executor(_)
-            | Self::CommandExecutor(_)
+            | Self::OneTool(_)
+            | Self::Jq(_)
             | Self::Demo(_)
             | Self::Completions(_)
             | Self::Man(_) => false,
@@ -165,7 +170,8 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
-        Command::CommandExecutor(args) => command_executor::run(&args, context),
+        Command::OneTool(args) => command_executor::run(&args, context),
+        Command::Jq(args) => jq::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),
