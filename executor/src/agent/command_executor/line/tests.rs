@@ -113,12 +113,26 @@ fn what_a_shell_would_do_by_itself_is_refused_by_name() {
         ("time a", "time"),
         ("a ;; b", ";;"),
         ("a |& b", "|&"),
+        ("a $'\\\u{1}'", "\\\u{1}"),
     ] {
         assert_eq!(refused(text), construct, "{text}");
     }
-    for broken in
-        ["a '", "a \"b", "a | ", "a &&", "; a", "a && ; b", "| a", "a \\", "> /dev/null", "a >", "a $'\\xff'", "\0"]
-    {
+    for broken in [
+        "a '",
+        "a \"b",
+        "a | ",
+        "a &&",
+        "; a",
+        "a && ; b",
+        "| a",
+        "a \\",
+        "> /dev/null",
+        "a <<<2>&1",
+        "a <<<# b",
+        "a >",
+        "a $'\\xff'",
+        "\0",
+    ] {
         assert!(matches!(parse(broken), Err(Refusal::Broken { .. })), "{broken:?}");
     }
     assert_eq!(parse(" \n# nothing\n"), Ok(Line::default()));
