@@ -85,9 +85,9 @@ fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
     assert_eq!(tool.output(&format!("agent-magic-tool read {id} --jq length")), "24\n");
     let at_once = tool.command("agent-magic-tool run say text='年 度' --wait | jq -c '[.status, .data]'");
     assert_eq!((&at_once["output"], &at_once["tasks"]), (&json!("[\"succeeded\",\"年 度\"]\n"), &json!([])));
-    let failed = tool.command("agent-magic-tool run sy text=x");
+    let failed = tool.command("agent-magic-tool run git_statu");
     assert_eq!((&failed["exit"], &failed["tasks"]), (&json!(3), &json!([])));
-    assert!(failed["output"].as_str().is_some_and(|text| text.contains("did you mean `say`?")), "{failed}");
+    assert!(failed["output"].as_str().is_some_and(|text| text.contains("did you mean `git_status`?")), "{failed}");
 }
 
 #[test]

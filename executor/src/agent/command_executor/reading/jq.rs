@@ -68,19 +68,20 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<Printed, Failed> {
     let mut stdout = String::new();
     for input in &inputs {
         for output in select::outputs(&expression, input).map_err(failed)? {
-            match output {
-                Value::String(text) if options.has('r') => stdout.push_str(&text),
-                value if options.has('c') => stdout.push_str(&value.to_string()),
-                value => stdout += &format!("{value:#}"),
-            }
-            stdout.push('\n');
+            let text = match output {
+                Value::String(text) if options.has('r') => text,
+                value if options.has('c') => value.to_string(),
+                value => format!("{value:#}"),
+            };
+            stdout.extend([text.as_str(), "\n"]);
         }
     }
     Ok(Printed { stdout, ..Printed::default() })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
 fn failed(error: SelectError) -> Failed {
-    match &error {
+    match error {
         SelectError::Syntax { .. } => Failed(3, error.to_string()),
         SelectError::Failed { .. } => Failed(5, error.to_string()),
     }

@@ -154,7 +154,7 @@ pub(super) fn wc(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran,
     let mut line = |counts: &[usize], name: &str| {
         let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
         let name = if name == "-" { String::new() } else { format!(" {name}") };
-        stdout += &format!("{}{name}\n", counts.join(" "));
+        stdout.extend([counts.join(" "), name, "\n".to_owned()]);
     };
     for file in &files {
         let bytes = reading.read(file)?;
