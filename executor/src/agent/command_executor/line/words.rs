@@ -29,6 +29,10 @@ impl Word {
         (is_plain && is_name).then_some(name)
     }
 
+    pub(super) fn is_number(&self) -> bool {
+        !self.is_quoted && self.text.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     fn quoted(&mut self) {
         self.is_quoted = true;
         self.plain.get_or_insert(self.text.len());
@@ -262,6 +266,7 @@ impl Reader {
                 return Ok(());
             }
             'c' => return Err(unclear(c)),
+            _ if c.is_ascii_control() => return Err(unclear(c)),
             _ => {
                 bytes.push(b'\\');
                 bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());
