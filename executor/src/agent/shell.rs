@@ -101,3 +101,30 @@ impl Shell for Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_given_the_caller_and_all_of_its_input() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let caller = Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3 };
+        let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
+        let program = Program::new("sh").env("OWN", "x");
+        // More than any pipe holds, both ways.
+        let stdin = "年".repeat(1 << 18);
+        let printed = program.call(&["-c".to_owned(), script.to_owned()], &stdin, &caller);
+        let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("a path").display());
+        assert_eq!(printed, Printed { status: 4, stdout, stderr: "end\n".to_owned() });
+        let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
+        assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_to_act_on() {
+        let printed = Program::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
+        assert_eq!(printed.status, 1);
+        assert!(printed.stderr.contains("\"code\":\"cannot-start\""), "{}", printed.stderr);
+    }
+}

@@ -134,7 +134,7 @@ impl<'a> Reading<'a> {
     }
 
     fn list(&mut self, arguments: &[String]) -> Result<Ran, Failed> {
-        let options = options::read("ls", "-1, -l, -r, -t", "1lrt", "", &[], arguments)?;
+        let options = options::read("ls", "-1, -a, -h, -l, -r, -t", "1ahlrt", "", &[], arguments)?;
         let results = self.mailbox.results();
         let mut named = Vec::new();
         for operand in &options.operands {

@@ -5,7 +5,8 @@ use super::Refusal;
 const SINGLE_QUOTES: &str =
     "in single quotes it is plain text; a text with quotes in it goes in a here-document: <<'EOF'";
 const CLOSE_IT: &str = "close it; a text with quotes in it is best given as a here-document: --input=- <<'EOF'";
-const RUN_IT_FIRST: &str = "run that command by itself and use its output";
+const RUN_IT_FIRST: &str =
+    "run that command by itself and use its output; a long text goes in a here-document: --input=- <<'EOF'";
 
 /// A word, and what of it was written plainly.
 #[derive(Debug, Default)]
