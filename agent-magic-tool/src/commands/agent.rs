@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use executor::agent::journal::Sessions;
 use executor::agent::session::{Opening, Session};
+use executor::agent::shell::Caller;
 use executor::code::Exit;
 use executor::config::Config;
 use executor::log::{self, To};
 
+use crate::commands::run::NoApprover;
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
@@ -20,6 +22,7 @@ mod one_shot;
 mod report;
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
 pub(crate) struct Args {
     /// The question; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
@@ -42,6 +45,10 @@ pub(crate) struct Args {
     /// How many requests a question may take
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
+    /// If a task needs a yes and no human has the page open: `fail` refuses it at once, `wait` waits for one;
+    /// by default it waits where a person looks on
+    #[arg(long, value_name = "WHAT")]
+    if_no_approver: Option<NoApprover>,
     /// Print one JSON document: the answer, how it ended, what it cost, what is still open
     #[arg(long)]
     json: bool,
@@ -82,13 +89,17 @@ fn open(
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.go_on { sessions.last()?.map(|number| number.to_string()) } else { None };
+    let alone = match args.if_no_approver {
+        Some(given) => given == NoApprover::Fail,
+        None => !context.output.is_watched(),
+    };
     let opening = Opening {
         model: args.model.clone(),
         session: args.session.clone().or(newest),
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
-        caller: context.caller.clone(),
+        caller: Caller { alone, ..context.caller.clone() },
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)

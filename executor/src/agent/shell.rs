@@ -27,6 +27,9 @@ pub struct Caller {
     pub folder: Option<PathBuf>,
     /// How deep the caller is nested in agents that were called by agents.
     pub depth: u8,
+    /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
+    /// words say.
+    pub alone: bool,
 }
 
 /// What a call printed, and its exit status.
@@ -67,7 +70,12 @@ impl Program {
 
     fn run(&self, words: &[String], stdin: &str, caller: &Caller) -> io::Result<Output> {
         let mut command = Command::new(&self.path);
-        command.args(words).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
+        command.args(verb);
+        if caller.alone && verb == ["run"] {
+            command.arg("--if-no-approver=fail");
+        }
+        command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env(DEPTH, caller.depth.to_string());
         match &caller.session {
             Some(session) => command.env(SESSION, session),
@@ -75,6 +83,9 @@ impl Program {
         };
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
+        }
+        if caller.alone && words.first().is_some_and(|word| word == "run") {
+            command.arg("--if-no-approver=fail");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pipe = child.stdin.take();
@@ -109,7 +120,8 @@ mod tests {
     #[test]
     fn a_program_is_given_the_caller_and_all_of_its_input() {
         let folder = tempfile::tempdir().expect("a folder");
-        let caller = Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3 };
+        let caller =
+            Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3, alone: false };
         let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
         let program = Program::new("sh").env("OWN", "x");
         // More than any pipe holds, both ways.

@@ -72,7 +72,7 @@ pub(super) fn run(
     let streams = context.output.is_terminal() && !args.json;
     let audience = Arc::new(Lines::new(Output::new(), streams));
     let mut session = super::open(args, config, sessions, Arc::clone(&audience) as _, context)?;
-    session.cancel_on_interrupt();
+    session.end_on_interrupt();
     let wishes = session.wishes();
     if let (Some(wishes), Some(text)) = (&wishes, question) {
         // There is room: nobody else has wished anything yet.
