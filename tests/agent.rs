@@ -1,6 +1,8 @@
 //! Our own loop: through the binary, against servers that speak the providers' protocols.
 
 mod aimock;
+mod approval;
+mod cost;
 mod ends;
 mod limits;
 mod sessions;

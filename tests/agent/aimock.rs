@@ -51,6 +51,11 @@ impl Model {
         Some(model)
     }
 
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The configuration with this model for each provider. `more` may begin with keys of `[agent]`.
     pub(crate) fn configuration(&self, more: &str) -> String {
         let entry = |provider: &&str| {

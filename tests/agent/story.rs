@@ -143,7 +143,7 @@ fn a_result_is_data_whatever_it_says() {
         {"seen": "humans-only", "last": "", "says": "I could not."},
     ]);
     let Some(_model) = Model::start(&world, &rules, "[confirm]\nwait = \"1s\"\n") else { return };
-    let ran = world.run(&["agent", "--json", "What does the note say?"]);
+    let ran = world.run(&["agent", "--json", "--if-no-approver", "wait", "What does the note say?"]);
     assert_eq!(ran.exit, 5, "{ran}");
     assert_eq!(ran.json()["termination"], "approval_denied", "{ran}");
     assert!(!world.folder().join("wiped").exists());
@@ -157,7 +157,7 @@ fn a_result_is_data_whatever_it_says() {
 }
 
 /// Starts a command whose output is kept.
-fn spawn(mut command: std::process::Command) -> std::process::Child {
+pub(super) fn spawn(mut command: std::process::Command) -> std::process::Child {
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     command.spawn().expect("the program starts")
 }
@@ -179,4 +179,37 @@ pub(super) fn entries_of(world: &World, number: u32, kind: &str) -> Vec<Value> {
     let journal = journal(world, number);
     let entries = journal.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("an entry"));
     entries.filter_map(|entry| entry.get(kind).cloned()).collect()
+}
+
+#[test]
+fn an_interrupt_ends_it_at_once_and_its_tasks_go_on() {
+    use nix::sys::signal::{Signal, kill};
+    let world = World::new();
+    world.define("count.json", &counting());
+    fs::write(world.folder().join("hold"), "").expect("held");
+    // Once asleep, once in the middle of a call that waits.
+    let asleep = story();
+    let waiting = json!([
+        {"last": "^How many", "runs": ["agent-magic-tool run count_words text=a --wait"]},
+        {"says": "never asked"},
+    ]);
+    for (rules, asked) in [(asleep, 3), (waiting, 1)] {
+        let Some(model) = Model::start(&world, &rules, "") else { return };
+        let before = world.run(&["tasks", "--state", "pending"]).json().as_array().expect("a list").len();
+        let asking = spawn(world.command(&["agent", "--json", QUESTION]));
+        until("it has asked", || model.asked().len() == asked);
+        until("a task is open", || {
+            world.run(&["tasks", "--state", "pending"]).json().as_array().expect("a list").len() > before
+        });
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(asking.id()).expect("a process id"));
+        kill(pid, Signal::SIGINT).expect("interrupted");
+        let ran = world.ran(&asking.wait_with_output().expect("it ends"));
+        assert_eq!(ran.exit, 1, "{ran}");
+        assert_eq!(ran.json()["termination"], "cancelled", "{ran}");
+        assert_eq!(model.asked().len(), asked, "{ran}");
+    }
+    fs::remove_file(world.folder().join("hold")).expect("let go");
+    until("the tasks ended", || {
+        world.run(&["tasks", "--state", "succeeded"]).json().as_array().expect("a list").len() == 2
+    });
 }
