@@ -11,6 +11,7 @@ use executor::task::TaskId;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::patience::Patience;
+use crate::waking::Waking;
 
 /// An executor that has not taken a request by then is none.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -34,12 +35,20 @@ pub(crate) enum Reply {
 /// On an error nothing is left behind, but for the one that says that the request was taken.
 pub(crate) fn ask(places: &Places, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
     let id = TaskId::new();
-    let request = Request { v: VERSION, ask, session: places.session(), folder: std::env::current_dir().ok() };
+    let waking = match &ask {
+        Ask::Run(run) if !run.dry_run => Waking::of(places, mailbox),
+        Ask::Run(_) | Ask::Cancel { .. } | Ask::Resolve { .. } | Ask::Status => Waking::Nobody,
+    };
+    let wakes = waking.is_promised();
+    let request = Request { v: VERSION, ask, session: places.session(), folder: std::env::current_dir().ok(), wakes };
+    waking.owe(mailbox, id);
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")
     })?;
-    wait_for(id, places, mailbox)
+    let reply = wait_for(id, places, mailbox)?;
+    waking.answered(mailbox, id, &reply);
+    Ok(reply)
 }
 
 fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {

@@ -14,6 +14,7 @@ mod output;
 mod patience;
 mod result;
 mod sandbox;
+mod waking;
 
 fn main() -> ExitCode {
     cli::main()

@@ -36,6 +36,7 @@ pub struct Config {
     pub page: Page,
     /// Who is told when a task is final.
     pub hooks: BTreeMap<String, Hook>,
+    pub wake: Wake,
     pub telemetry: Telemetry,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
@@ -195,6 +196,16 @@ pub struct Http {
     /// The largest body that is taken.
     pub max_bytes: u64,
     pub user_agent: String,
+}
+
+/// How agents of other makers are woken.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wake {
+    /// How long a hook waits that its client waits for.
+    pub wait: Span,
+    /// How long one waits that its client lets run beside the conversation.
+    pub wait_beside: Span,
 }
 
 /// The human's page.

@@ -141,7 +141,7 @@ impl Desk {
             Ok(request) => request,
             Err(error) => return Wish::Answered(Answer::Refused(error)),
         };
-        let caller = Caller { uid: taken.uid, session: request.session, folder: request.folder };
+        let caller = Caller { uid: taken.uid, session: request.session, folder: request.folder, wakes: request.wakes };
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, *run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
@@ -349,7 +349,7 @@ mod tests {
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
             definition_hash: task.definition_hash.clone(),
             effect: EffectClass::Read,
-            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()) },
+            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), wakes: false },
             idempotency_key: Some("k".to_owned()),
             created_at: now(),
             state: State::Accepted,

@@ -216,6 +216,9 @@ pub struct Caller {
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
+    /// Whether it is woken when its task is final.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wakes: bool,
 }
 
 /// One `run`.

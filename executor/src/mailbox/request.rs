@@ -23,6 +23,9 @@ pub struct Request {
     pub session: Option<String>,
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// Whether somebody wakes the caller when the task is final.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wakes: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

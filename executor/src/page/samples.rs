@@ -182,7 +182,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let task = |tool: &str, input: Value, state: State| {
         let subtool = catalog.get(tool).expect("it ships");
         let Value::Object(input) = input else { unreachable!("an object") };
-        let caller = Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()) };
+        let caller = Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), wakes: false };
         let mut task = Task {
             id: TaskId::new(),
             tool: subtool.name.clone(),

@@ -88,6 +88,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
         ask: ask(),
         session: None,
         folder: Some(world.home()),
+        wakes: false,
     };
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);
