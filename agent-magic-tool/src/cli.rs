@@ -9,7 +9,7 @@ use executor::code::Exit;
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read, resolve, run, secret, tasks,
+    cancel, completions, demo, doctor, executor as daemon, hook, inspect, lint, list, man, read, resolve, run, secret, setup, tasks,
     wait,
 };
 use crate::context::Context;
@@ -73,6 +73,10 @@ enum Command {
     /// The process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::Command),
+    /// Connect an agent of another maker: its instruction, and the hook that wakes it
+    Setup(setup::Args),
+    /// Called by such an agent: wakes it when results are ready
+    Hook(hook::Args),
     /// Show the whole story on this machine, without any account
     Demo(demo::Args),
     /// Print a shell's completion script
@@ -89,6 +93,8 @@ pub(crate) fn main() -> ExitCode {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), &output),
+            // Whoever called would take a word, and this exit status, for a wake.
+            _ if is_hook() => Exit::Ok,
             _ => failed(&usage(&error), &output),
         },
     };
@@ -101,6 +107,7 @@ fn act(cli: Cli, output: Output) -> Exit {
     };
     let context = match Places::from_env() {
         Ok(places) => Context { places, output },
+        Err(_) if is_hook() => return Exit::Ok,
         Err(error) => return failed(&error.into(), &output),
     };
     let done = match command {
@@ -116,6 +123,8 @@ fn act(cli: Cli, output: Output) -> Exit {
         Command::Doctor(args) => doctor::run(&args, &context),
         Command::Secret(command) => secret::run(&command, &context),
         Command::Executor(command) => daemon::run(&command, &context),
+        Command::Setup(args) => setup::run(&args, &context),
+        Command::Hook(args) => Ok(hook::run(&args, &context)),
         Command::Demo(args) => demo::run(&args, &context),
         Command::Completions(args) => completions::run(&args, Cli::command(), &context),
         Command::Man(args) => man::run(&args, Cli::command(), &context),
@@ -162,6 +171,11 @@ fn usage(error: &clap::Error) -> Error {
         }
     };
     Error::usage(format!("{message}{missing}")).hint(hint)
+}
+
+/// Whether a client calls its hook: it must go on whatever is wrong.
+fn is_hook() -> bool {
+    std::env::args_os().nth(1).is_some_and(|command| command == "hook")
 }
 
 /// Whether the arguments look like JSON that a shell cut into pieces.

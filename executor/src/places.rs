@@ -90,6 +90,26 @@ impl Places {
         word("AGENT_MAGIC_TOOL_WAKES").is_some_and(|value| value == "1")
     }
 
+    /// The user's home folder.
+    pub fn home(&self) -> Result<PathBuf, Homeless> {
+        word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(Homeless("HOME"))
+    }
+
+    /// The folder that a variable names.
+    pub fn folder_in(&self, variable: &str) -> Option<PathBuf> {
+        Some(variable).filter(|variable| !variable.is_empty()).and_then(word).map(PathBuf::from)
+    }
+
+    /// Where another program keeps its configuration, by the XDG base directories.
+    pub fn config_of(&self, program: &str) -> PathBuf {
+        self.config.with_file_name(program)
+    }
+
+    /// The mailbox, if it is not where it is looked for without being told.
+    pub fn own_mailbox(&self) -> Option<PathBuf> {
+        word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
+    }
+
     /// The first of these environment variables that is set to something.
     pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
         variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
