@@ -9,8 +9,8 @@ use executor::code::Exit;
 use executor::places::Places;
 
 use crate::commands::{
-    cancel, completions, demo, doctor, executor as daemon, hook, inspect, lint, list, man, read, resolve, run, secret, setup, tasks,
-    wait,
+    cancel, completions, demo, doctor, executor as daemon, hook, inspect, lint, list, man, read, resolve, run, secret,
+    setup, tasks, wait,
 };
 use crate::context::Context;
 use crate::error::Error;

@@ -113,7 +113,8 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
         Some(wait) => wait,
         None => args.client.wait(&places.read_config()?.wake),
     };
-    let waiter = Waiter { call, mailbox, places, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
+    let waiter =
+        Waiter { call, mailbox, places, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
     waiter.mailbox.take_over(&waiter.call.listener, &waiter.name).map_err(unwritten)?;
     waiter.wait(&context.output, args.client)
 }

@@ -74,7 +74,8 @@ fn confirmation(
     }
     let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
     let folder = std::env::current_dir().ok();
-    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session: context.places.session(), folder, wakes: false };
+    let caller =
+        Caller { uid: nix::unistd::geteuid().as_raw(), session: context.places.session(), folder, wakes: false };
     let definition = &*subtool.definition;
     let Ruling { decision, why, rule } =
         policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });

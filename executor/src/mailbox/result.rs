@@ -62,10 +62,7 @@ pub fn render(task: &Task, inline_bytes: usize, approver: Approver, name: impl F
         let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
         match scheduled {
             Some(at) => {
-                file.insert(
-                    "message".into(),
-                    scheduled_message(task, &at.to_string()).into(),
-                );
+                file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
                 file.insert("run_at".into(), at.to_string().into());
             }
             None => {

@@ -1,6 +1,6 @@
 //! The dialect of Claude Code.
 //!
-//! Follows 2.1.330: the `Stop` hook is installed with `asyncRewake`, so it runs beside the conversation;
+//! Follows 2.1.197: the `Stop` hook is installed with `asyncRewake`, so it runs beside the conversation;
 //! exit status 2 wakes the model, idle or not, with what stands on standard error. A version that does not
 //! know `asyncRewake`, and `claude -p`, wait for the hook, and go on with the same words. The session's id
 //! is that of `CLAUDE_CODE_SESSION_ID` in its shell (since 2.1.132).

@@ -14,11 +14,7 @@ const LOOPS: u32 = 20;
 pub(super) fn plan(site: &Site) -> Plan {
     let folder = site.folder(".cursor", "", ".cursor");
     let mut plan = Plan::default();
-    let rule = format!(
-        "---\ndescription: {}\nalwaysApply: true\n---\n{}",
-        instruction::DESCRIPTION,
-        instruction::TEXT
-    );
+    let rule = format!("---\ndescription: {}\nalwaysApply: true\n---\n{}", instruction::DESCRIPTION, instruction::TEXT);
     plan.file(folder.join("rules/agent-magic-tool.mdc"), Edit::Own(rule));
     let start = json!({"command": site.command()});
     let end = json!({"command": site.command(), "timeout": site.timeout_seconds(), "loop_limit": LOOPS});

@@ -37,7 +37,7 @@ impl Edit {
             Self::TomlList { table, key, word } => Some(toml_without(file, table, key, word)),
             Self::AiderRead { .. } => Some(Marks::Hash.without(file)),
         };
-        left.filter(|left| !left.trim().is_empty())
+        left.filter(|left| left == file || !left.trim().is_empty())
     }
 }
 

@@ -60,8 +60,10 @@ pub(super) fn without(file: &str, edits: &[JsonEdit]) -> Option<String> {
         }
     }
     let is_ours = |key: &str| edits.iter().any(|edit| matches!(edit, JsonEdit::Field { key: own, .. } if *own == key));
-    let is_empty = object.properties().iter().all(|property| property.decoded_name().is_some_and(|name| is_ours(&name)));
-    if is_empty { None } else { Some(root.to_string()) }
+    let is_empty =
+        object.properties().iter().all(|property| property.decoded_name().is_some_and(|name| is_ours(&name)));
+    let left = root.to_string();
+    if is_empty && left != file { None } else { Some(left) }
 }
 
 fn list_at(object: &CstObject, path: &[&str]) -> Option<CstArray> {
@@ -167,7 +169,13 @@ mod tests {
             let read = |text: &str| {
                 CstRootNode::parse(text, &ParseOptions::default()).expect("JSON").to_serde_value().expect("a value")
             };
-            assert!(read(&once)["hooks"]["Stop"].as_array().expect("a list").iter().any(|hook| calls_us(hook, Client::Codex)));
+            assert!(
+                read(&once)["hooks"]["Stop"]
+                    .as_array()
+                    .expect("a list")
+                    .iter()
+                    .any(|hook| calls_us(hook, Client::Codex))
+            );
             assert!(!file.contains("// mine") || once.contains("// mine") && once.contains("[1,2,\n\t3]"));
             let back = without(&once, &edits()).unwrap_or_else(|| "{}\n".to_owned());
             assert_eq!(read(&back), read(file), "{back}");

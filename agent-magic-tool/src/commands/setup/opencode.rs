@@ -19,7 +19,8 @@ pub(super) fn plan(site: &Site) -> Plan {
     plan.file(instructions, Edit::Section { marks: Marks::Markdown, text: instruction::TEXT.to_owned() });
     let hook = serde_json::Value::from(site.command()).to_string();
     plan.file(folder.join("plugins/agent-magic-tool.js"), Edit::Own(PLUGIN.replace("\"HOOK\"", &hook)));
-    plan.next.push("start OpenCode anew; `opencode run` ends with its first turn, so there `run` says `wait`".to_owned());
+    plan.next
+        .push("start OpenCode anew; `opencode run` ends with its first turn, so there `run` says `wait`".to_owned());
     plan.next.push(format!(
         "for the model to open result files itself, allow \"permission\": {{\"external_directory\": {{\"{}/**\": \"allow\"}}}} in opencode.json",
         site.places.mailbox.display()

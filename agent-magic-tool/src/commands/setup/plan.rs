@@ -47,12 +47,21 @@ pub(super) enum Edit {
     /// The whole file.
     Own(String),
     /// A part of a text that others write too.
-    Section { marks: Marks, text: String },
+    Section {
+        marks: Marks,
+        text: String,
+    },
     Json(Vec<JsonEdit>),
     /// One more word in a list of a table.
-    TomlList { table: &'static str, key: &'static str, word: String },
+    TomlList {
+        table: &'static str,
+        key: &'static str,
+        word: String,
+    },
     /// Aider's list of files that it reads, unless there is one already.
-    AiderRead { word: String },
+    AiderRead {
+        word: String,
+    },
 }
 
 impl Site {
@@ -66,7 +75,8 @@ impl Site {
 
     /// The hook as a shell runs it.
     pub(super) fn command(&self) -> String {
-        let mailbox = self.places.own_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
+        let mailbox =
+            self.places.own_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
         // What is shared with others of a project names no folder of this machine.
         let mailbox = mailbox.filter(|_| self.project.is_none()).unwrap_or_default();
         format!("{} hook {} --wait {}{mailbox}", self.program, self.client, self.wait)
