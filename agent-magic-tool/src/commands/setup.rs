@@ -40,6 +40,7 @@ use client::Client;
 use plan::{Plan, Site};
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
 pub(crate) struct Args {
     /// The agent to connect
     #[arg(value_name = "CLIENT")]

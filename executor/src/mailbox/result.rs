@@ -296,6 +296,25 @@ mod tests {
     }
 
     #[test]
+    fn a_wake_is_promised_to_who_is_woken_and_waiting_is_advised_to_the_others() {
+        for (state, run_at) in [
+            (State::Running, None),
+            (State::AwaitingConfirmation, None),
+            (State::Queued, Some("2099-01-01T00:00:00Z".parse().expect("a time"))),
+        ] {
+            let mut task = Task { state, run_at, ..task() };
+            for wakes in [false, true] {
+                task.caller.wakes = wakes;
+                let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
+                let message = text["message"].as_str().expect("words");
+                assert_eq!((message.ends_with(WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
+            }
+        }
+        let old: crate::task::Caller = serde_json::from_str("{\"uid\": 1}").expect("a record of before");
+        assert!(!old.wakes);
+    }
+
+    #[test]
     fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
         let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
         let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));

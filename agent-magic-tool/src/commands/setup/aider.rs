@@ -7,18 +7,14 @@ use super::section::Marks;
 pub(super) fn plan(site: &Site) -> Plan {
     let mut plan = Plan::default();
     let text = instruction::TEXT.to_owned();
-    let (folder, word) = match &site.project {
-        Some(project) => {
-            let path = project.join("CONVENTIONS.md");
-            plan.file(path, Edit::Section { marks: Marks::Markdown, text });
-            (project, "CONVENTIONS.md".to_owned())
-        }
-        None => {
-            let path = site.places.config.join("aider.md");
-            let word = path.display().to_string();
-            plan.file(path, Edit::Own(text));
-            (&site.home, word)
-        }
+    let (folder, word) = if let Some(project) = &site.project {
+        plan.file(project.join("CONVENTIONS.md"), Edit::Section { marks: Marks::Markdown, text });
+        (project, "CONVENTIONS.md".to_owned())
+    } else {
+        let path = site.places.config.join("aider.md");
+        let word = path.display().to_string();
+        plan.file(path, Edit::Own(text));
+        (&site.home, word)
     };
     plan.file(folder.join(".aider.conf.yml"), Edit::AiderRead { word });
     plan.next.push("Aider asks before it runs a command: say yes to agent-magic-tool".to_owned());

@@ -39,10 +39,10 @@ impl Change {
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
         let made: Vec<_> = missing.map(Path::to_owned).collect();
         fs::create_dir_all(folder)?;
-        let mode = fs::metadata(&path).map_or(0o644, |found| found.permissions().mode());
+        let permissions = fs::metadata(&path).map_or(fs::Permissions::from_mode(0o644), |found| found.permissions());
         let mut file = tempfile::Builder::new().prefix(".agent-magic-tool-").tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+        file.as_file().set_permissions(permissions)?;
         file.persist(&path)?;
         Ok(made)
     }

@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(once, expected);
             assert_eq!(edit.with(Some(&once)).expect("TOML"), once);
             let back = edit.without(&once).unwrap_or_default();
-            assert_eq!(back.parse::<toml_edit::DocumentMut>().expect("TOML").to_string().trim_end(), back.trim_end());
+            assert_eq!(back.parse::<DocumentMut>().expect("TOML").to_string().trim_end(), back.trim_end());
             assert!(!back.contains("/box") && (file.is_empty() || back.contains("mine")));
         }
         assert!(edit.with(Some("[sandbox]\nroots = 1\n")).is_err() && edit.with(Some("]")).is_err());
