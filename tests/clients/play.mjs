@@ -56,7 +56,7 @@ class World {
     const child = spawn(command, words, {
       env: { ...this.env, ...env },
       cwd: path.join(this.root, "project"),
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: [command === "script" ? "pipe" : "ignore", "pipe", "pipe"],
     })
     const said = { out: "", err: "" }
     child.stdout.on("data", (bytes) => (said.out += bytes))
@@ -134,6 +134,39 @@ const CLIENTS = {
       return world.start(bin("claude"), ["--dangerously-skip-permissions", "-p", QUESTION], env)
     },
   },
+  // As a human has it, in a terminal: there the hook waits beside the conversation.
+  "claude-code-terminal": {
+    setup: "claude-code",
+    version: () => bin("claude"),
+    async ask(world, url, seen) {
+      const project = fs.realpathSync(path.join(world.root, "project"))
+      world.write(".claude.json", {
+        hasCompletedOnboarding: true,
+        customApiKeyResponses: { approved: ["x"], rejected: [] },
+        projects: { [project]: { hasTrustDialogAccepted: true, hasCompletedProjectOnboarding: true } },
+      })
+      const settings = path.join(world.env.HOME, ".claude/settings.json")
+      const ours = JSON.parse(fs.readFileSync(settings, "utf8"))
+      fs.writeFileSync(settings, JSON.stringify({ skipDangerousModePermissionPrompt: true, ...ours }))
+      const env = {
+        ANTHROPIC_API_KEY: "x",
+        ANTHROPIC_BASE_URL: url,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+        IS_SANDBOX: "1",
+        TERM: "xterm-256color",
+      }
+      const run = world.start("script", ["-qefc", `${bin("claude")} --dangerously-skip-permissions`, "/dev/null"], env)
+      await until("it asks what to do", () => run.said.out.includes("❯"))
+      await pause(2_000)
+      run.child.stdin.write(QUESTION)
+      await pause(1_000)
+      run.child.stdin.write("\r")
+      run.ended = until("the model has answered", () => seen.at(-1)?.answer.content === ANSWER)
+        .then(() => pause(2_000))
+        .then(() => 0)
+      return run
+    },
+  },
   opencode: {
     version: () => bin("opencode"),
     // `opencode run` ends with its first turn; the server is what the terminal interface runs on.
@@ -191,8 +224,9 @@ async function play(name) {
     // As a human would, outside of any sandbox.
     world.tool("executor", "start")
     if (name === "gemini-cli") world.write(".gemini/settings.json", { security: { auth: { selectedType: "gemini-api-key" } } })
-    check("setup is applied", world.tool("setup", name, "--user", "--yes").applied)
-    run = await client.ask(world, url)
+    const known = client.setup ?? name
+    check("setup is applied", world.tool("setup", known, "--user", "--yes").applied)
+    run = await client.ask(world, url, seen)
     await until("the turn has ended", () => seen.some((request) => request.answer.content === "It is under way."))
     // While the hook waits, nothing is asked of the model.
     await pause(2_000)
@@ -208,11 +242,13 @@ async function play(name) {
     check("the wake names the task and its file, and nothing of its content", /result-[0-9a-f]{32}\.json/.test(woken) && !woken.includes(CONTENT))
     check("it was woken once, and answered in 5 requests", seen.length === 5)
     check("the model read the result", seen.at(-1).last.includes(CONTENT))
-    check("the user has the answer", run.said.out.includes(ANSWER))
+    // A terminal is drawn with more than words.
+    const letters = (text) => text.replace(/\x1b\[[0-9;?]*[a-zA-Z]/g, "").replace(/\W/g, "")
+    check("the user has the answer", letters(run.said.out).includes(letters(ANSWER)))
     const owed = path.join(world.env.AGENT_MAGIC_TOOL_DIR, "owed")
     const marks = fs.readdirSync(owed).flatMap((session) => fs.readdirSync(path.join(owed, session))).filter((mark) => /^[0-9a-f]{32}$/.test(mark))
     check("nothing is owed any more", marks.length === 0)
-    const undone = world.tool("setup", name, "--user", "--undo", "--yes")
+    const undone = world.tool("setup", known, "--user", "--undo", "--yes")
     check("setup is undone", undone.applied)
     return true
   } catch (error) {

@@ -3,8 +3,8 @@
 //! It is in the model's context all the time, or as soon as it is needed, so every word is paid for.
 
 /// For a file that the client loads when its description fits.
-pub(super) const DESCRIPTION: &str = "Use services, APIs, mail, files and other tools through the shell command \
-agent-magic-tool: find them, run them, read their results.";
+pub(super) const DESCRIPTION: &str = "Find and run tools for services, APIs, mail and files with the shell command \
+agent-magic-tool.";
 
 pub(super) const TEXT: &str = r#"## agent-magic-tool
 The shell command `agent-magic-tool` gives you more tools; it holds keys that you need not know.
@@ -23,8 +23,7 @@ mod tests {
     fn a_model_pays_at_most_200_tokens_for_it() {
         for text in [TEXT.to_owned(), format!("{DESCRIPTION}\n{TEXT}")] {
             let (bytes, words) = (text.len(), text.split_whitespace().count());
-            assert!(bytes.div_ceil(4) <= 250 && words <= 150, "{bytes} bytes, {words} words");
+            assert!(bytes.div_ceil(4) <= 200 && words <= 140, "{bytes} bytes, {words} words");
         }
-        assert!(TEXT.len().div_ceil(4) <= 200, "{} bytes", TEXT.len());
     }
 }
