@@ -62,11 +62,11 @@ class World {
     child.stdout.on("data", (bytes) => (said.out += bytes))
     child.stderr.on("data", (bytes) => (said.err += bytes))
     const ended = new Promise((resolve) => child.on("close", resolve))
-    return { child, said, ended }
+    return { child, said, ended, closed: ended }
   }
   end() {
     spawnSync(program, ["executor", "stop"], { env: this.env })
-    if (!process.env.KEEP) fs.rmSync(this.root, { recursive: true, force: true })
+    if (!process.env.KEEP) fs.rmSync(this.root, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 })
     else console.log(`kept: ${this.root}`)
   }
 }
@@ -258,6 +258,8 @@ async function play(name) {
     return false
   } finally {
     run?.child.kill()
+    // Some go on writing for a moment.
+    await Promise.race([run?.closed, pause(5_000)])
     await mock.stop()
     world.end()
   }
