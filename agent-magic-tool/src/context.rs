@@ -40,7 +40,13 @@ impl Context {
     /// Of a command that somebody called as a process.
     pub(crate) fn of_process(places: Places, output: Output) -> Self {
         let folder = std::env::current_dir().ok();
-        let caller = Caller { session: places.session(), folder, depth: places.depth(), alone: false };
+        let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
+        let caller = Caller { session, folder, depth, alone: false, wakes };
         Self { places, output, stdin: Stdin::Process, caller }
+    }
+
+    /// Whether the command was called as a process of its own.
+    pub(crate) fn is_process(&self) -> bool {
+        matches!(self.stdin, Stdin::Process)
     }
 }
