@@ -5,7 +5,6 @@
 //! Anything else is refused or asked about, as the human's configuration says. Decides nothing
 //! about tasks, and takes no word of a result for anything but text.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -25,6 +24,7 @@ mod definition;
 mod line;
 mod reading;
 
+pub use super::conversation::Opened;
 pub use definition::{Dialect, NAME, definition};
 pub use reading::filter;
 
@@ -53,14 +53,6 @@ pub struct Answer {
     pub collected: Vec<TaskId>,
     /// Every command was one that only waits or reads.
     pub only_reads: bool,
-}
-
-/// A task that was delegated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
-    pub id: TaskId,
-    pub tool: String,
-    pub result_file: PathBuf,
 }
 
 impl CommandExecutor {

@@ -115,7 +115,7 @@ pub struct CallResult {
 }
 
 /// A task that a call delegated.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
     pub id: TaskId,

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use super::command_executor::{self, CommandExecutor, NAME};
-use super::conversation::{Call, CallResult, Opened};
+use super::conversation::{Call, CallResult};
 use super::driver::Tools;
 use super::provider::Tool;
 use crate::code::Code;
@@ -42,16 +42,13 @@ impl Tools for OneTool {
                 Err(error) => return refused(call, &error),
             };
             let answer = self.executor.answer(command, key).await;
-            let opened = answer.opened.into_iter();
             CallResult {
                 call: call.id.clone(),
                 name: call.name.clone(),
                 // Some providers refuse a result without words.
                 text: if answer.text.is_empty() { NOTHING.to_owned() } else { answer.text },
                 status: answer.status,
-                opened: opened
-                    .map(|task| Opened { id: task.id, tool: task.tool, result_file: task.result_file })
-                    .collect(),
+                opened: answer.opened,
                 collected: answer.collected,
                 only_reads: answer.only_reads,
             }

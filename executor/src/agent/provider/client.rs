@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use genai::adapter::AdapterKind;
 use genai::chat::{
-    ChatMessage, ChatOptions, ChatRequest, ChatStream, ChatStreamEvent, ContentPart, MessageContent, ToolCall,
-    ToolResponse, Usage as Counted,
+    CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStream, ChatStreamEvent, ContentPart, MessageContent,
+    ToolCall, ToolResponse, Usage as Counted,
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
@@ -133,7 +133,13 @@ impl Client {
     }
 
     fn chat(&self, request: Request) -> ChatRequest {
-        let messages: Vec<_> = request.messages.into_iter().flat_map(|message| self.message(message)).collect();
+        let mut messages: Vec<_> = request.messages.into_iter().flat_map(|message| self.message(message)).collect();
+        // The next request begins with all of this. The other providers keep it without being asked.
+        if self.chosen.model.provider == config::Provider::Anthropic
+            && let Some(last) = messages.last_mut()
+        {
+            last.options = Some(CacheControl::Ephemeral.into());
+        }
         let chat = ChatRequest::new(messages);
         let chat = if request.system.is_empty() { chat } else { chat.with_system(request.system) };
         if request.tools.is_empty() { chat } else { chat.with_tools(request.tools.into_iter().map(tool)) }
@@ -322,5 +328,22 @@ mod tests {
         assert_eq!(base("http://127.0.0.1:11434/", config::Provider::Ollama), "http://127.0.0.1:11434/");
         assert_eq!(base("http://h", config::Provider::Gemini), "http://h/v1beta/");
         assert_eq!(super::base(None, config::Provider::Anthropic).as_str(), "https://api.anthropic.com/v1/");
+    }
+
+    #[tokio::test]
+    async fn anthropic_is_asked_to_keep_the_conversation_so_far() {
+        let marked = async |provider: &str| {
+            let text = format!("[models]\n[models.m]\nprovider = \"{provider}\"\n");
+            let config: config::Config =
+                toml::from_str(&config::DEFAULTS.replace("[models]\n", &text)).expect("a configuration");
+            let chosen = model::Models::new(&config).choose(Some("m")).expect("it is there");
+            let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
+            let client = Client::new(chosen, true, &Clients::default(), &secrets).await.expect("a client");
+            let messages = vec![Message::User("a".to_owned()), Message::User("b".to_owned())];
+            let chat = client.chat(Request { system: "s".to_owned(), messages, tools: Vec::new() });
+            chat.messages.iter().map(|message| message.options.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(marked("anthropic").await, [false, true]);
+        assert_eq!(marked("openai").await, [false, false]);
     }
 }
