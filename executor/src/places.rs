@@ -20,6 +20,8 @@ use crate::secret::{self, Secrets};
 pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
 /// The variable that says how deep the caller is nested in agents.
 pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
+/// The variable that says that the caller's session only reads.
+pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
 
 /// Where a human can be shown something.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
@@ -79,6 +81,11 @@ impl Places {
             Ok(depth) if !depth.is_empty() => depth.parse().unwrap_or(u8::MAX),
             _ => 0,
         }
+    }
+
+    /// Whether the caller's session only reads, from `AGENT_MAGIC_TOOL_READ_ONLY`: anything but `0` says so.
+    pub fn read_only(&self) -> bool {
+        std::env::var_os(READ_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
     }
 
     /// The first of these environment variables that is set to something.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use executor::agent::journal::Sessions;
 use executor::agent::session::{Opening, Session};
+use executor::agent::shell::Caller;
 use executor::code::Exit;
 use executor::config::Config;
 use executor::log::{self, To};
@@ -18,8 +19,10 @@ use crate::in_process::InProcess;
 mod audience;
 mod one_shot;
 mod report;
+mod talk;
 
-#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own to the person")]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// The question; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
@@ -30,7 +33,7 @@ pub(crate) struct Args {
     /// Go on with this session: its number, or its id
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Go on with the newest session
+    /// Go on with the newest session that began in this folder
     #[arg(long = "continue", conflicts_with = "session")]
     go_on: bool,
     /// Keep to this; without a question, analyse it
@@ -42,6 +45,9 @@ pub(crate) struct Args {
     /// How many requests a question may take
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
+    /// Refuse every subtool that is not declared to only read, whatever is allowed otherwise
+    #[arg(long)]
+    read_only: bool,
     /// Print one JSON document: the answer, how it ended, what it cost, what is still open
     #[arg(long)]
     json: bool,
@@ -69,6 +75,9 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = context.places.read_config()?;
     start_log(&config, context)?;
+    if talk::is_wanted(&args, context) {
+        return talk::run(&args, &config, &sessions, context);
+    }
     let question = one_shot::question(&args, context)?;
     one_shot::run(question, args, config, &sessions, context)
 }
@@ -81,14 +90,14 @@ fn open(
     audience: Arc<dyn executor::agent::driver::Audience>,
     context: &Context,
 ) -> Result<Session, Error> {
-    let newest = if args.go_on { sessions.last()?.map(|number| number.to_string()) } else { None };
+    let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
     let opening = Opening {
         model: args.model.clone(),
-        session: args.session.clone().or(newest),
+        session: args.session.clone().or(newest.map(|number| number.to_string())),
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
-        caller: context.caller.clone(),
+        caller: Caller { read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)

@@ -223,6 +223,12 @@ impl Seats {
         Ok(Seat { name, provider: Arc::new(client), system, native, bounds })
     }
 
+    /// The same for whoever is in no runtime; blocks while the key is looked up.
+    pub fn take_here(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?.block_on(self.take(name))
+    }
+
     /// What is configured about the loop.
     pub fn config(&self) -> &Config {
         &self.config
