@@ -150,7 +150,8 @@ impl Board {
         stopped && self.wish(Wish::Model(Box::new(seat)))
     }
 
-    fn give_back(&self) {
+    /// Whoever answered before a question was put to another model answers again.
+    pub(super) fn give_back(&self) {
         let mut known = self.known();
         let (Some(back), Some(wishes)) = (known.back.take(), self.wishes.get()) else { return };
         // Called by the session itself too, which must not wait for itself; there is room for many.

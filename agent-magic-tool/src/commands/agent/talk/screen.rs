@@ -65,11 +65,11 @@ impl Screen {
     }
 
     fn result(&self, result: &CallResult) {
-        self.board.opened(&result.opened);
         self.board.closed(&result.collected);
         for task in &result.opened {
             self.say(&format!("  {} ({}) is under way", task.tool, short(task.id)));
         }
+        self.board.opened(&result.opened);
         if result.opened.is_empty() {
             let failed = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
             self.say(&format!("{failed}{}", behind("  | ", &cut(&plain(&result.text), self.preview))));
@@ -108,6 +108,8 @@ impl Audience for Screen {
                 }
             }
             News::Asleep(open) => {
+                // The turn of a model that was asked once is over, though its tasks are not.
+                self.board.give_back();
                 self.board.does(Doing::Sleeps);
                 self.say(&asleep(open));
             }
@@ -117,7 +119,8 @@ impl Audience for Screen {
             }
             News::Done { reason, .. } => {
                 self.end_row();
-                if let Some(words) = ended(reason) {
+                let only_slept = reason == Termination::Cancelled && self.board.doing() == Doing::Sleeps;
+                if let Some(words) = ended(reason).filter(|_| !only_slept) {
                     self.print(words);
                 }
                 self.board.done();

@@ -146,7 +146,7 @@ fn waits(id: TaskId, tool: &str, board: &Board, screen: &Screen, doorkeeper: &Do
 }
 
 fn events(mailbox: &Mailbox, nudge: Sender<Look>) -> Option<RecommendedWatcher> {
-    let config = notify::Config::default().with_event_kinds(EventKindMask::MODIFY_NAME);
+    let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
     let tell = move |_| drop(nudge.send(Look::Now));
     let mut watcher = RecommendedWatcher::new(tell, config).ok()?;
     watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive).ok()?;
