@@ -1,5 +1,6 @@
 //! The commands as their callers see them: standard output, standard error, exit status.
 
+mod command_executor;
 mod cost;
 mod doctor;
 mod executor;
@@ -7,6 +8,7 @@ mod help;
 mod inspect;
 mod lint;
 mod list;
+mod own_agent;
 mod read;
 mod resolve;
 mod run;

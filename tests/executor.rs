@@ -1,6 +1,6 @@
 //! What the executor promises, one file for each promise.
 
-mod bounds;
+pub(crate) mod bounds;
 pub(crate) mod faults;
 mod github;
 mod gmail;

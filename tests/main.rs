@@ -2,6 +2,7 @@
 //!
 //! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs` keeps the house.
 
+mod agent;
 mod browser;
 mod cli;
 mod executor;

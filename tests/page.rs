@@ -2,7 +2,7 @@
 
 mod ann;
 mod crowd;
-mod decide;
+pub(crate) mod decide;
 mod hostile;
 mod human;
 mod threats;

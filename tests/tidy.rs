@@ -26,7 +26,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("executor/src/runner/process/invocation.rs", "what every program is given"),
 ];
 
-/// What would make the dispatcher more than a function of its events.
+/// What would make the dispatcher, or the loop's machine, more than a function of its events.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -98,6 +98,13 @@ fn only_the_listed_files_read_the_environment() {
 #[test]
 fn the_dispatcher_touches_nothing() {
     let files = sources("executor/src/dispatcher");
+    none(files.flat_map(|file| file.having(IMPURE)));
+}
+
+#[test]
+fn the_loops_machine_touches_nothing() {
+    let files = ["machine", "view", "fallback", "conversation"];
+    let files = files.iter().flat_map(|name| sources(&format!("executor/src/agent/{name}")));
     none(files.flat_map(|file| file.having(IMPURE)));
 }
 

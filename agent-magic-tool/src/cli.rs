@@ -10,7 +10,7 @@ use executor::code::{Code, Exit};
 use executor::places::Places;
 
 use crate::commands::{
-    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, lint, list, man, read,
+    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, jq, lint, list, man, read,
     resolve, run, secret, tasks, wait,
 };
 use crate::context::Context;
@@ -77,7 +77,11 @@ enum Command {
     /// Ask a language model that uses the subtools; without a question, talk with it
     Agent(agent::Args),
     /// The one tool of an agent of your own: JSON lines in, JSON lines out
-    CommandExecutor(command_executor::Args),
+    #[command(name = "command-executor")]
+    OneTool(command_executor::Args),
+    /// For the one tool itself: evaluates an expression over standard input
+    #[command(hide = true)]
+    Jq(jq::Args),
     /// Show the whole story on this machine, without any account
     Demo(demo::Args),
     /// Print a shell's completion script
@@ -146,7 +150,8 @@ impl Command {
             Self::Secret(_)
             | Self::Executor(_)
             | Self::Agent(_)
-            | Self::CommandExecutor(_)
+            | Self::OneTool(_)
+            | Self::Jq(_)
             | Self::Demo(_)
             | Self::Completions(_)
             | Self::Man(_) => false,
@@ -168,8 +173,9 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
-        Command::Agent(args) => agent::run(args, context),
-        Command::CommandExecutor(args) => command_executor::run(&args, context),
+        Command::Agent(args) => agent::run(&args, context),
+        Command::OneTool(args) => command_executor::run(&args, context),
+        Command::Jq(args) => jq::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),

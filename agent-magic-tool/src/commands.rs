@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod executor;
 pub(crate) mod inspect;
+pub(crate) mod jq;
 pub(crate) mod lint;
 pub(crate) mod list;
 pub(crate) mod man;

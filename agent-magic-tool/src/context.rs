@@ -40,7 +40,8 @@ impl Context {
     /// Of a command that somebody called as a process.
     pub(crate) fn of_process(places: Places, output: Output) -> Self {
         let folder = std::env::current_dir().ok();
-        let caller = Caller { session: places.session(), folder, depth: places.depth(), read_only: places.read_only() };
+        let (session, depth, read_only) = (places.session(), places.depth(), places.read_only());
+        let caller = Caller { session, folder, depth, read_only, alone: false };
         Self { places, output, stdin: Stdin::Process, caller }
     }
 }

@@ -101,6 +101,11 @@ impl Output {
         self.people_read
     }
 
+    /// Whether a person reads the notes, if not the answer.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.people_read_errors
+    }
+
     /// Says something that is not part of the answer.
     pub(crate) fn note(&self, text: &str) {
         self.aside(&format!("note: {text}\n"));

@@ -222,7 +222,10 @@ impl Rule {
 }
 
 fn holds(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
-    let caller = serde_json::to_value(caller).expect("a caller is plain JSON");
+    let depth = caller.depth;
+    let mut caller = serde_json::to_value(caller).expect("a caller is plain JSON");
+    // A record leaves it out where it is nothing; a condition may always name it.
+    caller["depth"] = depth.into();
     Scope::of_condition(input, &caller).holds(condition)
 }
 

@@ -212,7 +212,7 @@ pub(crate) mod contract {
             input,
             definition_hash: "abc".to_owned(),
             effect: EffectClass::Once,
-            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), depth: 0 },
+            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), depth: 2 },
             idempotency_key: key.map(str::to_owned),
             created_at: Timestamp::from_second(1_700_000_000).expect("a time"),
             state: State::Accepted,

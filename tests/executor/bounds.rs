@@ -43,7 +43,7 @@ fn the_questions_of_an_hour_are_counted_on_by_the_next_executor() {
 fn what_a_human_denied_is_not_asked_again_by_the_next_executor() {
     let world = world("cool_down = \"10m\"");
     let id = world.start("send_it", &json!({"n": 7}));
-    deny(&world, &id);
+    decide(&world, &id, "deny");
     until("it is denied", || world.result_file(&id)["status"] == "denied");
     let before = refusal(&world, 7);
     world.kill_executor().expect("it was there");
@@ -52,9 +52,9 @@ fn what_a_human_denied_is_not_asked_again_by_the_next_executor() {
     world.start("send_it", &json!({"n": 8}));
 }
 
-/// What a human does on the page, without a browser.
+/// What a human does on the page, without a browser: to approve they type what is asked of them.
 #[tokio::main(flavor = "current_thread")]
-async fn deny(world: &World, id: &str) {
+pub(crate) async fn decide(world: &World, id: &str, verdict: &str) {
     let folders = std::fs::read_dir(world.state().join("executors")).expect("an executor was here");
     let folder = folders.flatten().next().expect("an executor was here").path();
     let site = Site::of(&folder).expect("the page listens");
@@ -79,7 +79,9 @@ async fn deny(world: &World, id: &str) {
     let card = client.get(format!("{address}/card/{id}")).headers(headers.clone()).send().await.expect("it answers");
     let card = card.text().await.expect("a card");
     let digest = card.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a digest");
-    let no = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "deny"}).to_string();
-    let said = client.post(format!("{address}/decide")).headers(headers).body(no).send().await.expect("it answers");
+    let tool = world.result_file(id)["tool"].take();
+    let typed = if verdict == "approve" { tool } else { Value::Null };
+    let said = json!({"decisions": [{"id": id, "digest": digest}], "verdict": verdict, "typed": typed}).to_string();
+    let said = client.post(format!("{address}/decide")).headers(headers).body(said).send().await.expect("it answers");
     assert!(said.status().is_success(), "{}", said.text().await.expect("a body"));
 }

@@ -25,7 +25,7 @@ fn happened(world: &World) -> String {
     fs::read_to_string(world.folder().join("marks")).unwrap_or_default()
 }
 
-pub(super) fn approve(id: &str) -> String {
+pub(crate) fn approve(id: &str) -> String {
     format!("[data-card='{id}'] [data-actions] [data-approve]")
 }
 

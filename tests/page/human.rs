@@ -37,7 +37,7 @@ impl World {
     }
 
     /// A tab in which a human is logged in; `None` where there is no browser.
-    pub(super) async fn human(&self) -> Option<Tab> {
+    pub(crate) async fn human(&self) -> Option<Tab> {
         assert_eq!(self.run(&["executor", "start"]).exit, 0);
         let mut tab = Tab::open().await?;
         tab.go(&self.link()).await;
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// The end of a task.
-    pub(super) fn end_of(&self, id: &str) -> Value {
+    pub(crate) fn end_of(&self, id: &str) -> Value {
         until("the task has ended", || self.result_file(id)["status"] != "pending");
         self.result_file(id)
     }

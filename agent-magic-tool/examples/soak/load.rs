@@ -73,7 +73,7 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             continue;
         };
         if expected == "cancelled" {
-            let cancel = Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None };
+            let cancel = Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None, depth: 0 };
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
         let status = end_of(mailbox, id);

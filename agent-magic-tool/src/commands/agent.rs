@@ -12,6 +12,7 @@ use executor::code::Exit;
 use executor::config::Config;
 use executor::log::{self, To};
 
+use crate::commands::run::NoApprover;
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
@@ -21,8 +22,8 @@ mod one_shot;
 mod report;
 mod talk;
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own to the person")]
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
 pub(crate) struct Args {
     /// The question; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
@@ -48,6 +49,10 @@ pub(crate) struct Args {
     /// Refuse every subtool that is not declared to only read, whatever is allowed otherwise
     #[arg(long)]
     read_only: bool,
+    /// If a task needs a yes and no human has the page open: `fail` refuses it at once, `wait` waits for one;
+    /// by default it waits where a person looks on
+    #[arg(long, value_name = "WHAT")]
+    if_no_approver: Option<NoApprover>,
     /// Print one JSON document: the answer, how it ended, what it cost, what is still open
     #[arg(long)]
     json: bool,
@@ -62,7 +67,7 @@ pub(crate) struct Args {
     delete: Option<String>,
 }
 
-pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let sessions = Sessions::in_state(&context.places.state);
     if args.sessions {
         context.output.json(&sessions.list()?)?;
@@ -75,11 +80,11 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = context.places.read_config()?;
     start_log(&config, context)?;
-    if talk::is_wanted(&args, context) {
-        return talk::run(&args, &config, &sessions, context);
+    if talk::is_wanted(args, context) {
+        return talk::run(args, &config, &sessions, context);
     }
-    let question = one_shot::question(&args, context)?;
-    one_shot::run(question, args, config, &sessions, context)
+    let question = one_shot::question(args, context)?;
+    one_shot::run(question.as_deref(), args, config, &sessions, context)
 }
 
 /// Opens the session that the words name.
@@ -91,13 +96,17 @@ fn open(
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
+    let alone = match args.if_no_approver {
+        Some(given) => given == NoApprover::Fail,
+        None => !context.output.is_watched(),
+    };
     let opening = Opening {
         model: args.model.clone(),
         session: args.session.clone().or(newest.map(|number| number.to_string())),
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
-        caller: Caller { read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
+        caller: Caller { alone, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)

@@ -96,12 +96,12 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
     let value = match json::parse(line) {
         _ if line.len() as u64 > LARGEST_REQUEST => {
             let error = Error::new(Code::RequestTooLarge, format!("the line is larger than {LARGEST_REQUEST} bytes"));
-            return wrong(Value::Null, &error);
+            return wrong(&Value::Null, &error);
         }
         Ok(value) => value,
         Err(error) => {
             let error = Error::new(Code::InvalidJson, format!("the line is not valid JSON: {error}"));
-            return wrong(Value::Null, &error);
+            return wrong(&Value::Null, &error);
         }
     };
     let shown_id = id(&value);
@@ -121,11 +121,11 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
             };
             match words {
                 Ok(words) => json!({"id": id, "definition": words.definition()}),
-                Err(_) => wrong(id, &usage("`definition` is true, \"openai\", \"anthropic\" or \"gemini\"")),
+                Err(_) => wrong(&id, &usage("`definition` is true, \"openai\", \"anthropic\" or \"gemini\"")),
             }
         }
-        Ok(_) => wrong(shown_id, &usage("a line has either a `command` or a `definition`")),
-        Err(error) => wrong(shown_id, &usage(&format!("the line cannot be understood: {error}"))),
+        Ok(_) => wrong(&shown_id, &usage("a line has either a `command` or a `definition`")),
+        Err(error) => wrong(&shown_id, &usage(&format!("the line cannot be understood: {error}"))),
     }
 }
 
@@ -133,6 +133,6 @@ fn usage(message: &str) -> Error {
     Error::usage(message).hint(r#"{"id": 1, "command": "agent-magic-tool list tools"}"#)
 }
 
-fn wrong(id: Value, error: &Error) -> Value {
+fn wrong(id: &Value, error: &Error) -> Value {
     json!({"id": id, "error": error.body()})
 }

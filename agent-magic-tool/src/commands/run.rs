@@ -55,8 +55,8 @@ pub(crate) struct Args {
     if_no_approver: NoApprover,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum NoApprover {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum NoApprover {
     Wait,
     Fail,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         idempotency_key: args.idempotency_key,
         dry_run: args.dry_run,
         reason: args.reason,
-        if_no_approver: args.if_no_approver.into(),
+        if_no_approver: if context.caller.alone { IfNoApprover::Fail } else { args.if_no_approver.into() },
         at,
         read_only: context.caller.read_only,
     };

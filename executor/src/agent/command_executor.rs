@@ -26,6 +26,7 @@ mod line;
 mod reading;
 
 pub use definition::{Dialect, NAME, definition};
+pub use reading::filter;
 
 /// The subtool that carries out a whole line in a real shell, once a human has allowed it.
 pub const SHELL_SUBTOOL: &str = "run_shell_command";
@@ -159,7 +160,7 @@ impl CommandExecutor {
 
     fn call(&self, words: &[String], stdin: Vec<u8>, answering: &mut Answering) -> Ran {
         let Some(arguments) = allowed::arguments(words) else {
-            let mut reading = Reading::new(&self.mailbox);
+            let mut reading = Reading::new(&self.mailbox, &*self.shell, &self.caller);
             let ran = reading.run(words, stdin);
             answering.collect(reading.collected);
             return ran;

@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::conversation::{Call, CallResult, Ended, Entry, Opened, Termination};
 use super::journal::Journal;
@@ -160,8 +160,14 @@ impl Driver {
         self.last
     }
 
-    /// Works until somebody leaves, or nobody is there to wish anything and nothing is open.
-    pub async fn run(&mut self, effects: Vec<Effect>, wishes: &mut mpsc::Receiver<Wish>) -> std::io::Result<()> {
+    /// Works until somebody leaves, or nobody is there to wish anything and nothing is open. Interrupted, it
+    /// leaves at once what is under way; open tasks go on.
+    pub async fn run(
+        &mut self,
+        effects: Vec<Effect>,
+        wishes: &mut mpsc::Receiver<Wish>,
+        interrupted: &Notify,
+    ) -> std::io::Result<()> {
         let mut work: Option<Work> = None;
         let mut is_leaving = false;
         self.carry_out(effects, &mut work)?;
@@ -174,6 +180,10 @@ impl Driver {
             let tools = Arc::clone(&self.tools);
             let event = tokio::select! {
                 biased;
+                () = interrupted.notified() => {
+                    is_leaving = true;
+                    Event::Cancelled
+                }
                 wish = wishes.recv(), if !is_leaving => match wish {
                     Some(Wish::Leave) | None => {
                         is_leaving = true;

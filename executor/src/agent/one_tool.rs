@@ -19,6 +19,8 @@ pub struct OneTool {
     executor: CommandExecutor,
 }
 
+const NOTHING: &str = "(no output)";
+
 /// Any command revives an executor that went away and left open tasks.
 const NUDGE: &str = "agent-magic-tool tasks --state pending --limit 1";
 
@@ -44,7 +46,8 @@ impl Tools for OneTool {
             CallResult {
                 call: call.id.clone(),
                 name: call.name.clone(),
-                text: answer.text,
+                // Some providers refuse a result without words.
+                text: if answer.text.is_empty() { NOTHING.to_owned() } else { answer.text },
                 status: answer.status,
                 opened: opened
                     .map(|task| Opened { id: task.id, tool: task.tool, result_file: task.result_file })

@@ -4,11 +4,13 @@
 //! to it through [`Wishes`].
 
 use std::io;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
 
 use super::command_executor::CommandExecutor;
 use super::conversation::{Entry, Termination};
@@ -69,12 +71,25 @@ pub type Wishes = mpsc::Sender<Wish>;
 /// An open session.
 #[derive(Debug)]
 pub struct Session {
-    runtime: Runtime,
+    runtime: Held,
     driver: Driver,
     effects: Vec<Effect>,
     wishes: mpsc::Receiver<Wish>,
     sender: Option<Wishes>,
+    interrupted: Arc<Notify>,
     seats: Arc<Seats>,
+}
+
+/// A runtime until the session is dropped.
+#[derive(Debug)]
+struct Held(Option<Runtime>);
+
+impl Deref for Held {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("the runtime is there until the session is dropped")
+    }
 }
 
 impl Session {
@@ -114,7 +129,8 @@ impl Session {
         };
         let (driver, effects) = Driver::new(Parts { settings, journal, entries, seat, tools, trigger, audience });
         let (sender, wishes) = mpsc::channel(WISHES);
-        Ok(Self { runtime, driver, effects, wishes, sender: Some(sender), seats })
+        let interrupted = Arc::new(Notify::new());
+        Ok(Self { runtime: Held(Some(runtime)), driver, effects, wishes, sender: Some(sender), interrupted, seats })
     }
 
     /// The way to speak to it. The last one that is dropped makes it end when nothing is open any more.
@@ -143,7 +159,7 @@ impl Session {
     pub fn run(&mut self) -> Result<(), ErrorBody> {
         let effects = std::mem::take(&mut self.effects);
         self.runtime
-            .block_on(self.driver.run(effects, &mut self.wishes))
+            .block_on(self.driver.run(effects, &mut self.wishes, &self.interrupted))
             .map_err(|error| io_error("the session's journal cannot be written", &error))
     }
 
@@ -162,23 +178,34 @@ impl Session {
         self.driver.model()
     }
 
-    /// Sends [`Wish::Cancel`] when this process is interrupted; the second time it is left to the kernel.
-    pub fn cancel_on_interrupt(&self) {
-        let Some(sender) = self.sender.clone() else { return };
+    /// From now on an interrupt of this process does nothing: whoever reads the keys says what it means.
+    pub fn hold_interrupts(&self) {
         let _entered = self.runtime.enter();
-        let Ok(mut interrupts) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()) else {
-            return;
-        };
-        #[expect(clippy::disallowed_methods, reason = "ends with the process, or with the session's runtime")]
+        // Once there is a handler, the kernel's own never comes back.
+        drop(signal(SignalKind::interrupt()));
+    }
+
+    /// From now on an interrupt of this process ends what is under way, and with it [`Session::run`].
+    pub fn end_on_interrupt(&self) {
+        let _entered = self.runtime.enter();
+        let interrupted = Arc::clone(&self.interrupted);
+        // Without it an interrupt ends the process, which is as good: the journal has everything.
+        let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
+        #[expect(clippy::disallowed_methods, reason = "ends with the session's runtime")]
         drop(tokio::spawn(async move {
-            let weak = sender.downgrade();
-            drop(sender);
             while interrupts.recv().await.is_some() {
-                let Some(sender) = weak.upgrade() else { return };
-                drop(sender.send(Wish::Cancel).await);
-                drop(sender.send(Wish::Leave).await);
+                interrupted.notify_one();
             }
         }));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A call that still waits for something is waited for by nobody.
+        if let Some(runtime) = self.runtime.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

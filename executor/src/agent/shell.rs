@@ -29,6 +29,9 @@ pub struct Caller {
     pub depth: u8,
     /// What it runs may only read.
     pub read_only: bool,
+    /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
+    /// words say.
+    pub alone: bool,
 }
 
 /// What a call printed, and its exit status.
@@ -69,7 +72,12 @@ impl Program {
 
     fn run(&self, words: &[String], stdin: &str, caller: &Caller) -> io::Result<Output> {
         let mut command = Command::new(&self.path);
-        command.args(words).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
+        command.args(verb);
+        if caller.alone && verb == ["run"] {
+            command.arg("--if-no-approver=fail");
+        }
+        command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env(DEPTH, caller.depth.to_string());
         match &caller.session {
             Some(session) => command.env(SESSION, session),
@@ -80,6 +88,9 @@ impl Program {
         }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
+        }
+        if caller.alone && words.first().is_some_and(|word| word == "run") {
+            command.arg("--if-no-approver=fail");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pipe = child.stdin.take();
@@ -104,5 +115,33 @@ impl Shell for Program {
                 Printed::refused(&ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_given_the_caller_and_all_of_its_input() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let caller =
+            Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3, alone: false };
+        let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
+        let program = Program::new("sh").env("OWN", "x");
+        // More than any pipe holds, both ways.
+        let stdin = "年".repeat(1 << 18);
+        let printed = program.call(&["-c".to_owned(), script.to_owned()], &stdin, &caller);
+        let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("a path").display());
+        assert_eq!(printed, Printed { status: 4, stdout, stderr: "end\n".to_owned() });
+        let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
+        assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_to_act_on() {
+        let printed = Program::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
+        assert_eq!(printed.status, 1);
+        assert!(printed.stderr.contains("\"code\":\"cannot-start\""), "{}", printed.stderr);
     }
 }

@@ -138,7 +138,7 @@ fn prune(exchanges: &mut Vec<Exchange>, bounds: Bounds) -> usize {
     let mut left_out = 0;
     loop {
         let messages: usize = exchanges.iter().map(|exchange| exchange.messages.len()).sum();
-        let tokens: u64 = exchanges.iter().flat_map(|exchange| &exchange.messages).map(tokens).sum();
+        let tokens: u64 = exchanges.iter().map(|exchange| size(&exchange.messages)).sum();
         if messages <= bounds.messages && tokens <= bounds.tokens {
             return left_out;
         }
@@ -175,19 +175,27 @@ fn merge_users(messages: Vec<Message>) -> Vec<Message> {
     merged
 }
 
-/// About how many tokens a message has: four letters of ASCII each, or one of another script.
+/// About how many tokens these messages have.
+pub fn size(messages: &[Message]) -> u64 {
+    messages.iter().map(tokens).sum()
+}
+
+/// About how many tokens a text has: four letters of ASCII each, or one of another script.
+pub fn words(text: &str) -> u64 {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().count() - ascii;
+    (ascii / 4 + others) as u64
+}
+
 fn tokens(message: &Message) -> u64 {
-    let of = |text: &str| {
-        let ascii = text.bytes().filter(u8::is_ascii).count();
-        let others = text.chars().count() - ascii;
-        (ascii / 4 + others) as u64 + 4
-    };
+    // What a provider writes around each.
+    const FRAME: u64 = 4;
     match message {
-        Message::User(text) => of(text),
+        Message::User(text) => words(text) + FRAME,
         Message::Assistant { text, calls, .. } => {
-            of(text) + calls.iter().map(|call| of(&call.arguments.to_string())).sum::<u64>()
+            words(text) + FRAME + calls.iter().map(|call| words(&call.arguments.to_string()) + FRAME).sum::<u64>()
         }
-        Message::Results(results) => results.iter().map(|result| of(&result.text)).sum(),
+        Message::Results(results) => results.iter().map(|result| words(&result.text) + FRAME).sum(),
     }
 }
 

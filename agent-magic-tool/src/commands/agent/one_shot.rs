@@ -62,8 +62,8 @@ pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>,
 }
 
 pub(super) fn run(
-    question: Option<String>,
-    args: Args,
+    question: Option<&str>,
+    args: &Args,
     config: Config,
     sessions: &Sessions,
     context: &Context,
@@ -71,12 +71,12 @@ pub(super) fn run(
     // A program wants the answer alone.
     let streams = context.output.is_terminal() && !args.json;
     let audience = Arc::new(Lines::new(Output::new(), streams));
-    let mut session = super::open(&args, config, sessions, Arc::clone(&audience) as _, context)?;
-    session.cancel_on_interrupt();
+    let mut session = super::open(args, config, sessions, Arc::clone(&audience) as _, context)?;
+    session.end_on_interrupt();
     let wishes = session.wishes();
-    if let (Some(wishes), Some(text)) = (&wishes, &question) {
+    if let (Some(wishes), Some(text)) = (&wishes, question) {
         // There is room: nobody else has wished anything yet.
-        if wishes.try_send(Wish::Ask(text.clone())).is_err() {
+        if wishes.try_send(Wish::Ask(text.to_owned())).is_err() {
             return Err(Error::internal("a new session took no question"));
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn run(
     let failed = audience.heard().failed.take();
     let outcome = outcome(&session);
     if let Some(file) = &args.report {
-        report::write(file, question.as_deref(), &outcome, session.machine().entries())?;
+        report::write(file, question, &outcome, session.machine().entries())?;
     }
     let termination = session.termination().unwrap_or(Termination::Completed);
     if let (Termination::ProviderFailed, Some(failed)) = (termination, failed) {

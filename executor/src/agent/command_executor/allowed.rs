@@ -2,6 +2,7 @@
 
 use super::reading::PROGRAMS;
 use crate::code::Code;
+use crate::nearest::nearest;
 use crate::task::ErrorBody;
 
 /// Its commands that are for agents; what is not named here is not.
@@ -56,10 +57,13 @@ pub(super) fn barred(arguments: &[String]) -> Option<ErrorBody> {
     let (command, rest) = arguments.split_first()?;
     if !FOR_AGENTS.contains(&command.as_str()) {
         let message = format!("`agent-magic-tool {command}` is no command for agents");
-        let hint = format!(
-            "for agents are {}; what is for humans tell the user to run in a terminal, if it is needed",
-            FOR_AGENTS[..8].join(", ")
-        );
+        let hint = match nearest(command, FOR_AGENTS.into_iter(), 1).first() {
+            Some(nearest) => format!("did you mean `agent-magic-tool {nearest}`?"),
+            None => format!(
+                "for agents are {}; what is for humans tell the user to run in a terminal, if it is needed",
+                FOR_AGENTS[..8].join(", ")
+            ),
+        };
         return Some(ErrorBody::new(Code::HumansOnly, message).hint(hint));
     }
     let is_file = |word: &&String| ["", "--input=", "-i", "-i="].iter().any(|option| is_file_of(word, option));

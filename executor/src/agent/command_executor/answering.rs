@@ -89,7 +89,7 @@ impl Answering {
         let mut after = String::new();
         push_lines(&mut after, &shortened(&self.stderr, MOST_ASIDE));
         if status != 0 {
-            after.push_str(&format!("exit status: {status}\n"));
+            push_lines(&mut after, &format!("exit status: {status}"));
         }
         let mut text = String::new();
         let room = MOST - ROOM - after.len();

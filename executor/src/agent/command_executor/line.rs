@@ -255,18 +255,22 @@ impl Parser {
 
     fn operand(&mut self, operator: &str) -> Result<Word, Refusal> {
         self.reader.skip_blanks();
-        if self.reader.is_at_word_end() {
+        if self.reader.is_at_word_end() || self.reader.peek() == Some('#') {
             return Err(Refusal::broken(format!("nothing follows `{operator}`"), ONE_BY_ONE));
         }
-        self.reader.word()
+        let word = self.reader.word()?;
+        if word.is_number() && matches!(self.reader.peek(), Some('<' | '>')) {
+            // To a shell the number belongs to what follows.
+            return Err(Refusal::broken(format!("nothing follows `{operator}`"), ONE_BY_ONE));
+        }
+        Ok(word)
     }
 
     fn word(&mut self) -> Result<(), Refusal> {
         let word = self.reader.word()?;
-        let is_number = !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit());
         match self.reader.peek() {
-            Some('>') if is_number => return self.output(&word.text),
-            Some('<') if is_number => return Err(Refusal::shell(format!("{}<", word.text), GIVE_FILES)),
+            Some('>') if word.is_number() => return self.output(&word.text),
+            Some('<') if word.is_number() => return Err(Refusal::shell(format!("{}<", word.text), GIVE_FILES)),
             _ => {}
         }
         if self.command.words.is_empty() {

@@ -1,4 +1,4 @@
-//! The programs that a model may read results with: our own, in this process, and nothing is started.
+//! The programs that a model may read results with: our own, whatever is installed.
 //!
 //! `cat`, `head`, `tail`, `grep`, `jq`, `wc`, `ls`, `echo` and `true`, with the options that are used most,
 //! over standard input and the files of the mailbox's results alone. What is asked of them beyond
@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
 
+use crate::agent::shell::{Caller, Shell};
 use crate::mailbox::Mailbox;
 use crate::task::TaskId;
 
@@ -16,6 +17,8 @@ mod grep;
 mod jq;
 mod options;
 mod text;
+
+pub use jq::filter;
 
 /// The programs there are.
 pub(super) const PROGRAMS: [&str; 9] = ["cat", "echo", "grep", "head", "jq", "ls", "tail", "true", "wc"];
@@ -45,14 +48,16 @@ impl From<String> for Failed {
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     mailbox: &'a Mailbox,
+    shell: &'a dyn Shell,
+    caller: &'a Caller,
     stdin: Vec<u8>,
     /// The tasks whose final results were opened.
     pub collected: Vec<TaskId>,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(mailbox: &'a Mailbox) -> Self {
-        Self { mailbox, stdin: Vec::new(), collected: Vec::new() }
+    pub(super) fn new(mailbox: &'a Mailbox, shell: &'a dyn Shell, caller: &'a Caller) -> Self {
+        Self { mailbox, shell, caller, stdin: Vec::new(), collected: Vec::new() }
     }
 
     /// Runs one of [`PROGRAMS`].
@@ -129,7 +134,7 @@ impl<'a> Reading<'a> {
     }
 
     fn list(&mut self, arguments: &[String]) -> Result<Ran, Failed> {
-        let options = options::read("ls", "-1, -l, -r, -t", "1lrt", "", &[], arguments)?;
+        let options = options::read("ls", "-1, -a, -h, -l, -r, -t", "1ahlrt", "", &[], arguments)?;
         let results = self.mailbox.results();
         let mut named = Vec::new();
         for operand in &options.operands {

@@ -13,12 +13,13 @@ use genai::chat::{
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::{Answering, Failed, FailureClass, Listener, Message, Provider, Request, Tool};
 use crate::agent::conversation::{Call, Raw, Turn, Usage};
 use crate::agent::model::{self, Chosen};
+use crate::agent::view;
 use crate::config;
 use crate::runner::http::Clients;
 use crate::secret::Secrets;
@@ -60,6 +61,7 @@ impl Client {
     async fn answer(&self, request: Request, heard: Listener<'_>) -> Result<Turn, Failed> {
         let timeout = self.chosen.model.timeout.get();
         let options = self.options();
+        let asked = view::size(&request.messages) + view::words(&request.system);
         let chat = self.chat(request);
         let (content, usage) = if self.streams {
             let answer = self.genai.exec_chat_stream(self.target.clone(), chat, Some(&options));
@@ -68,13 +70,24 @@ impl Client {
         } else {
             let answer = self.genai.exec_chat(self.target.clone(), chat, Some(&options));
             let answer = tokio::time::timeout(timeout, answer).await.map_err(|_| self.too_slow(timeout))?;
-            let answer = answer.map_err(|error| self.failure(&error))?;
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    return salvaged(&error).map(|turn| self.priced(turn)).ok_or_else(|| self.failure(&error));
+                }
+            };
             if let Some(text) = answer.content.joined_texts() {
                 heard(&text);
             }
             (answer.content, answer.usage)
         };
-        Ok(self.turn(&content, &usage))
+        let turn = self.turn(&content, &usage);
+        if turn.usage != Usage::default() {
+            return Ok(turn);
+        }
+        // Not every server counts; a budget must hold all the same.
+        let usage = Usage { input: asked, output: view::words(&turn.text), cached: 0 };
+        Ok(self.priced(Turn { usage, ..turn }))
     }
 
     /// Hears a stream to its end; each of its pieces may take as long as `timeout`.
@@ -87,15 +100,16 @@ impl Client {
         loop {
             match tokio::time::timeout(timeout, stream.next()).await.map_err(|_| self.too_slow(timeout))? {
                 Some(Ok(ChatStreamEvent::Chunk(chunk))) => heard(&chunk.content),
-                Some(Ok(ChatStreamEvent::End(end))) => {
+                // Without a reason the far side did not end it: the connection did.
+                Some(Ok(ChatStreamEvent::End(end))) if end.captured_stop_reason.is_some() => {
                     return Ok((end.captured_content.unwrap_or_default(), end.captured_usage.unwrap_or_default()));
                 }
-                Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(self.failure(&error)),
-                None => {
+                None | Some(Ok(ChatStreamEvent::End(_))) => {
                     let message = format!("the answer of the model `{}` broke off", self.chosen.name);
                     return Err(Failed { class: FailureClass::Connection, message, retry_after: None });
                 }
+                Some(Ok(_)) => {}
             }
         }
     }
@@ -111,7 +125,8 @@ impl Client {
             .with_capture_usage(true)
             .with_capture_content(true)
             .with_capture_tool_calls(true)
-            .with_capture_reasoning_content(true);
+            .with_capture_reasoning_content(true)
+            .with_capture_raw_body(true);
         options.temperature = model.temperature;
         options.max_tokens = model.max_tokens;
         options
@@ -157,15 +172,18 @@ impl Client {
         let is_sound = calls.iter().all(|call| call.arguments.is_object())
             && content.tool_calls().iter().all(|call| !call.call_id.is_empty());
         let message = is_sound.then(|| serde_json::to_value(ChatMessage::assistant(content.clone())).ok()).flatten();
-        Turn {
+        self.priced(Turn {
             text: content.joined_texts().unwrap_or_default(),
             calls,
-            in_text: false,
             raw: message.map(|message| Raw { provider: self.chosen.model.provider, message }),
-            cost: model::cost(self.chosen.model.price, usage),
             usage,
-            model: self.chosen.name.clone(),
-        }
+            ..Turn::default()
+        })
+    }
+
+    fn priced(&self, turn: Turn) -> Turn {
+        let cost = model::cost(self.chosen.model.price, turn.usage);
+        Turn { cost, model: self.chosen.name.clone(), ..turn }
     }
 
     /// For the person; what the provider wrote goes to the log, since it may repeat what we sent.
@@ -173,7 +191,8 @@ impl Client {
         let said: String = error.to_string().chars().take(2000).collect();
         tracing::warn!(model = self.chosen.name, error = %said, "the model gave no answer");
         let name = &self.chosen.name;
-        let (class, message) = match error.status().map(|status| status.as_u16()) {
+        let at_heart = heart(error);
+        let (class, message) = match at_heart.status().map(|status| status.as_u16()) {
             Some(401 | 403) => (FailureClass::Auth, format!("the model `{name}` refused our key")),
             Some(404) => {
                 let id = self.chosen.id();
@@ -192,7 +211,7 @@ impl Client {
             }
             None => (FailureClass::BadAnswer, format!("the answer of the model `{name}` cannot be understood")),
         };
-        let wanted = error.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok()?.parse().ok());
+        let wanted = at_heart.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok()?.parse().ok());
         Failed { class, message, retry_after: wanted.map(Duration::from_secs) }
     }
 }
@@ -248,6 +267,35 @@ fn tokens(usage: &Counted) -> Usage {
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
     let cached = usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
     Usage { input: count(usage.prompt_tokens), output: count(usage.completion_tokens), cached: count(cached) }
+}
+
+/// A stream wraps what its request met with.
+fn heart(error: &genai::Error) -> &genai::Error {
+    match error {
+        genai::Error::WebStream { error: inner, .. } => inner.downcast_ref().unwrap_or(error),
+        _ => error,
+    }
+}
+
+/// An answer in `OpenAI`'s form whose calls have arguments that are no JSON. `genai` takes none of it; the model
+/// is to hear of its mistake.
+fn salvaged(error: &genai::Error) -> Option<Turn> {
+    let genai::Error::ChatResponseGeneration { response_body, .. } = error else { return None };
+    let message = response_body.pointer("/choices/0/message")?;
+    let call = |call: &Value| {
+        let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str);
+        let arguments = text("/function/arguments")?;
+        Some(Call {
+            id: text("/id")?.to_owned(),
+            name: text("/function/name")?.to_owned(),
+            arguments: serde_json::from_str(arguments).unwrap_or_else(|_| arguments.into()),
+        })
+    };
+    let calls = message.get("tool_calls")?.as_array()?.iter().map(call).collect::<Option<Vec<_>>>()?;
+    let count = |pointer: &str| response_body.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let usage = Usage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
+    let text = message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(Turn { text, calls, usage, ..Turn::default() })
 }
 
 fn is_connection(error: &genai::Error) -> bool {

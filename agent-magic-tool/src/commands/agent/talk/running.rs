@@ -54,6 +54,7 @@ impl Running {
         let screen = Arc::new(Screen::new(to, Arc::clone(&board), mailbox.clone(), config.agent.preview, log));
         let audience: Arc<dyn Audience> = Arc::<Screen>::clone(&screen);
         let mut session = open(args, config.clone(), sessions, audience, context)?;
+        session.hold_interrupts();
         let wishes = session.wishes().ok_or_else(|| Error::internal("a new session cannot be spoken to"))?;
         let (looks, look) = mpsc::channel();
         board.connect(wishes, looks.clone(), session.spent());

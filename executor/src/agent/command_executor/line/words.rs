@@ -5,7 +5,8 @@ use super::Refusal;
 const SINGLE_QUOTES: &str =
     "in single quotes it is plain text; a text with quotes in it goes in a here-document: <<'EOF'";
 const CLOSE_IT: &str = "close it; a text with quotes in it is best given as a here-document: --input=- <<'EOF'";
-const RUN_IT_FIRST: &str = "run that command by itself and use its output";
+const RUN_IT_FIRST: &str =
+    "run that command by itself and use its output; a long text goes in a here-document: --input=- <<'EOF'";
 
 /// A word, and what of it was written plainly.
 #[derive(Debug, Default)]
@@ -27,6 +28,10 @@ impl Word {
             && !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         (is_plain && is_name).then_some(name)
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        !self.is_quoted && self.text.bytes().all(|byte| byte.is_ascii_digit())
     }
 
     fn quoted(&mut self) {
@@ -262,6 +267,7 @@ impl Reader {
                 return Ok(());
             }
             'c' => return Err(unclear(c)),
+            _ if c.is_ascii_control() => return Err(unclear(c)),
             _ => {
                 bytes.push(b'\\');
                 bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());

@@ -1,33 +1,29 @@
-//! `jq`: expressions over JSON texts, bounded in time.
-
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+//! `jq`: expressions over JSON texts.
+//!
+//! What an expression takes in time and memory nobody can tell beforehand, so it is evaluated in a
+//! process of its own, by [`filter`]; here its files are read.
 
 use serde_json::Value;
 
-use super::options;
+use super::options::{self, Options};
 use super::{Failed, Ran, Reading};
+use crate::agent::shell::Printed;
+use crate::code::Exit;
 use crate::select::{self, SelectError};
 
 /// An expression takes some ten times as much memory as its data.
 const MOST_BYTES: usize = 32 << 20;
-/// Longer ones are no question about a result.
-const LONGEST_EXPRESSION: usize = 8_000;
-/// Far more than an honest expression takes.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Deeply nested expressions and data need a deep stack.
-const STACK: usize = 64 << 20;
 
 const LONG: [(&str, char); 4] = [("raw-output", 'r'), ("compact-output", 'c'), ("slurp", 's'), ("null-input", 'n')];
 
-pub(super) fn jq(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+fn options(arguments: &[String]) -> Result<(Options, String), Failed> {
     let mut options = options::read("jq", "-r, -c, -s, -n", "rcsnM", "", &LONG, arguments)?;
     let expression = if options.operands.is_empty() { ".".to_owned() } else { options.operands.remove(0) };
-    if expression.len() > LONGEST_EXPRESSION || defines(&expression) {
-        let message = format!("an expression has at most {LONGEST_EXPRESSION} bytes here, and defines no functions");
-        return Err(Failed(3, message));
-    }
+    Ok((options, expression))
+}
+
+pub(super) fn jq(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+    let (options, expression) = options(arguments)?;
     let mut text = Vec::new();
     if !options.has('n') {
         for file in options.files() {
@@ -38,70 +34,55 @@ pub(super) fn jq(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran,
     if text.len() > MOST_BYTES {
         return Err(Failed(2, format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR")));
     }
-    let (slurp, null) = (options.has('s'), options.has('n'));
-    let outputs = bounded(move || {
-        let mut inputs = Vec::new();
-        for input in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
-            inputs.push(input.map_err(|error| Failed(2, format!("the input is not JSON: {error}")))?);
-        }
-        match (null, slurp) {
-            (true, _) => inputs = vec![Value::Null],
-            (false, true) => inputs = vec![Value::Array(inputs)],
-            (false, false) => {}
-        }
-        let mut outputs = Vec::new();
-        for input in &inputs {
-            outputs.extend(select::outputs(&expression, input).map_err(failed)?);
-        }
-        Ok(outputs)
-    })?;
-    let mut stdout = String::new();
-    for output in &outputs {
-        match output {
-            Value::String(text) if options.has('r') => stdout.push_str(text),
-            value if options.has('c') => stdout.push_str(&value.to_string()),
-            value => stdout.push_str(&format!("{value:#}")),
-        }
-        stdout.push('\n');
+    let flags = "rcsn".chars().filter(|letter| options.has(*letter)).map(|letter| format!("-{letter}"));
+    let words: Vec<_> =
+        std::iter::once("jq".to_owned()).chain(flags).chain(["--".to_owned(), expression.clone()]).collect();
+    let printed = reading.shell.call(&words, &String::from_utf8_lossy(&text), reading.caller);
+    if printed.status == Exit::Bug as u8 {
+        return Err(Failed(5, format!("`{expression}` takes too much time or memory; ask for less")));
     }
-    Ok(Ran { stdout: stdout.into_bytes(), ..Ran::default() })
+    Ok(Ran { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr })
 }
 
+/// What `jq` prints for these arguments, which name no files, and this input.
+pub fn filter(arguments: &[String], input: &[u8]) -> Printed {
+    evaluate(arguments, input).unwrap_or_else(|Failed(status, message)| Printed {
+        status,
+        stdout: String::new(),
+        stderr: format!("jq: {message}\n"),
+    })
+}
+
+fn evaluate(arguments: &[String], input: &[u8]) -> Result<Printed, Failed> {
+    let (options, expression) = options(arguments)?;
+    let mut inputs = Vec::new();
+    for input in serde_json::Deserializer::from_slice(input).into_iter::<Value>() {
+        inputs.push(input.map_err(|error| Failed(2, format!("the input is not JSON: {error}")))?);
+    }
+    if options.has('n') {
+        inputs = vec![Value::Null];
+    } else if options.has('s') {
+        inputs = vec![Value::Array(inputs)];
+    }
+    select::check(&expression).map_err(failed)?;
+    let mut stdout = String::new();
+    for input in &inputs {
+        for output in select::outputs(&expression, input).map_err(failed)? {
+            let text = match output {
+                Value::String(text) if options.has('r') => text,
+                value if options.has('c') => value.to_string(),
+                value => format!("{value:#}"),
+            };
+            stdout.extend([text.as_str(), "\n"]);
+        }
+    }
+    Ok(Printed { stdout, ..Printed::default() })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
 fn failed(error: SelectError) -> Failed {
     match error {
         SelectError::Syntax { .. } => Failed(3, error.to_string()),
         SelectError::Failed { .. } => Failed(5, error.to_string()),
-    }
-}
-
-/// Whether it could call itself for ever.
-fn defines(expression: &str) -> bool {
-    let is_part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$' | '"' | ':');
-    expression.match_indices("def").any(|(at, word)| {
-        let after = &expression[at + word.len()..];
-        !expression[..at].ends_with(is_part_of_name) && after.starts_with(char::is_whitespace)
-    })
-}
-
-/// What `work` gives, unless it takes too long: then it is left to itself.
-fn bounded<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failed> + Send + 'static) -> Result<T, Failed> {
-    let (sender, done) = mpsc::sync_channel(1);
-    let run = move || drop(sender.send(work()));
-    thread::Builder::new()
-        .name("jq".to_owned())
-        .stack_size(STACK)
-        .spawn(run)
-        .map_err(|error| Failed(2, format!("it cannot be started: {error}")))?;
-    done.recv_timeout(LONGEST).map_err(|_| Failed(5, format!("it took longer than {LONGEST:?}; ask for less")))?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::defines;
-
-    #[test]
-    fn a_definition_is_seen_and_a_name_is_not_taken_for_one() {
-        assert!(defines("def f: f; f") && defines(". | def  g(x): x; g(1)"));
-        assert!(!defines(".def | .default") && !defines("\"def \""));
     }
 }

@@ -1,6 +1,6 @@
 //! `cat`, `head`, `tail`, `wc` and `echo`.
 
-use std::io::{BufRead, Read as _};
+use std::io::{BufRead as _, Read as _};
 
 use super::options::{self, Options};
 use super::{Failed, MOST, Ran, Reading};
@@ -154,7 +154,7 @@ pub(super) fn wc(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran,
     let mut line = |counts: &[usize], name: &str| {
         let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
         let name = if name == "-" { String::new() } else { format!(" {name}") };
-        stdout.push_str(&format!("{}{name}\n", counts.join(" ")));
+        stdout.extend([counts.join(" "), name, "\n".to_owned()]);
     };
     for file in &files {
         let bytes = reading.read(file)?;

@@ -1,0 +1,11 @@
+//! Our own loop: through the binary, against servers that speak the providers' protocols.
+
+mod aimock;
+mod approval;
+mod cost;
+mod ends;
+mod limits;
+mod sessions;
+mod story;
+mod talk;
+mod terminal;

@@ -1,0 +1,101 @@
+//! What a whole task costs in tokens: our one tool against a definition for each, by the model's own counter.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::aimock::Model;
+use crate::world::World;
+
+/// The whole task, ours: find, run, be woken, read, answer.
+fn rules() -> Value {
+    json!([
+        {"last": "^Call item 7", "tools": true, "seen": "command_executor", "runs": ["agent-magic-tool list tools --query='number 7' --limit 3"]},
+        {"last": "\"status\":\\s*\"pending\"", "says": "It is under way."},
+        {"last": "result is final", "runs": ["agent-magic-tool read $ID"]},
+        {"last": "\"data\":", "says": "Seven."},
+        {"last": "item_7", "runs": ["agent-magic-tool run item_7 --input='{\"text\": \"a\"}'"]},
+        {"last": "^seven$", "says": "Seven."},
+        {"last": "^Call item 7", "calls": [{"name": "item_7", "arguments": {"text": "a"}}]},
+    ])
+}
+
+/// Subtools as an API has them: about as large as those that ship.
+fn catalog(count: usize) -> Value {
+    let item = |number: usize| {
+        let properties = json!({
+            "text": {"type": "string", "description": "What the item is called with; any text will do."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "The most that is given back."},
+            "label": {"type": "string", "description": "Only those that have this label."},
+        });
+        (
+            format!("item_{number}"),
+            json!({
+                "description": format!("Calls the item number {number} and gives back what it has to say about the text."),
+                "annotations": {"readOnlyHint": true},
+                "input": {"type": "object", "properties": properties, "required": ["text"]},
+                "run": {"process": {"argv": ["echo", "seven"]}}
+            }),
+        )
+    };
+    (1..=count).map(item).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the numbers of the README come from here")]
+fn one_tool_costs_the_same_however_many_subtools_there_are() {
+    let mut ours = Vec::new();
+    for count in [10, 100, 1000] {
+        let world = World::new();
+        world.define("items.json", &catalog(count));
+        let Some(model) = Model::start(&world, &rules(), "") else { return };
+        let ran = world.run(&["agent", "--json", "Call item 7"]);
+        assert_eq!(ran.json()["answer"], "Seven.", "{ran}");
+        let own = ran.json()["usage"]["input_tokens"].as_u64().expect("counted");
+        let listed = world.run(&["list", "tools", "--query=item", "--limit", "2000", "--format", "openai"]);
+        let tools: Vec<Value> = listed.json().as_array().expect("a list").clone();
+        assert_eq!(tools.len(), count);
+        let native = native(&model, &tools);
+        eprintln!("{count} subtools: {own} input tokens with one tool, {native} with a definition for each");
+        ours.push((own, native));
+    }
+    let (least, most) = (ours.iter().map(|(own, _)| own).min(), ours.iter().map(|(own, _)| own).max());
+    let (least, most) = (*least.expect("three"), *most.expect("three"));
+    assert!(most - least < least / 20, "{ours:?}");
+    assert!(ours[1].0 < ours[1].1 && ours[2].0 * 10 < ours[2].1, "{ours:?}");
+}
+
+/// The same task with every definition in each request: one call, its result, the answer.
+fn native(model: &Model, tools: &[Value]) -> u64 {
+    let mut messages = vec![json!({"role": "user", "content": "Call item 7"})];
+    let mut tokens = 0;
+    loop {
+        let answer = model.post(&json!({"model": "m", "messages": messages, "tools": tools}));
+        tokens += answer["usage"]["prompt_tokens"].as_u64().expect("counted");
+        let message = answer["choices"][0]["message"].clone();
+        let Some(call) = message["tool_calls"].as_array().and_then(|calls| calls.first()) else {
+            assert_eq!(message["content"], "Seven.", "{answer}");
+            return tokens;
+        };
+        let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "seven"});
+        messages.extend([message, result]);
+    }
+}
+
+impl Model {
+    fn post(&self, request: &Value) -> Value {
+        let body = request.to_string();
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        write!(
+            stream,
+            "POST /v1/chat/completions HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+}

@@ -1,0 +1,256 @@
+//! `command-executor`: what a model asks of its one tool, line by line.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Map, Value, json};
+
+use crate::executor::bounds::decide;
+use crate::world::{World, until};
+
+/// The tool, with somebody who asks.
+struct Tool {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Tool {
+    fn of(world: &World) -> Self {
+        let mut command = world.command(&["command-executor"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, stdin, stdout }
+    }
+
+    fn ask(&mut self, line: &str) -> Value {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("written");
+        let mut answer = String::new();
+        self.stdout.read_line(&mut answer).expect("an answer");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} in {answer:?}"))
+    }
+
+    fn command(&mut self, command: &str) -> Value {
+        self.ask(&json!({"command": command}).to_string())
+    }
+
+    /// What a command prints that succeeds.
+    #[track_caller]
+    fn output(&mut self, command: &str) -> String {
+        let answer = self.command(command);
+        assert_eq!(answer["exit"], 0, "{command}: {answer}");
+        answer["output"].as_str().expect("a text").to_owned()
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        self.stdin = None;
+        let ended = self.child.wait().expect("it ends with its input");
+        assert!(ended.success() || std::thread::panicking(), "{ended}");
+    }
+}
+
+fn say(world: &World) {
+    world.define(
+        "say.json",
+        &json!({"say": {"description": "Says a text again.", "annotations": {"readOnlyHint": true},
+            "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+            "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}}}),
+    );
+}
+
+#[test]
+fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
+    let world = World::new();
+    say(&world);
+    let mut tool = Tool::of(&world);
+    let found = tool.output("agent-magic-tool list tools --query=\"say a text\" --limit 1 2>/dev/null");
+    let found: Value = serde_json::from_str(&found).expect("discovery JSON");
+    assert_eq!(found["say"]["description"], "Says a text again.");
+    let text = "it's \"年度报告\" & $HOME; `x`";
+    let run = format!("agent-magic-tool run say --input=- <<'EOF'\n{}\nEOF", json!({ "text": text }));
+    let answer = tool.ask(&json!({"id": {"any": [1]}, "command": run}).to_string());
+    assert_eq!((&answer["id"], &answer["exit"]), (&json!({"any": [1]}), &json!(0)), "{answer}");
+    let task = &answer["tasks"][0];
+    let (id, file) = (task["id"].as_str().expect("an id"), task["result_file"].as_str().expect("a file"));
+    assert_eq!((&task["tool"], answer["tasks"].as_array().map(Vec::len)), (&json!("say"), Some(1)));
+    let waited: Value = serde_json::from_str(&tool.output(&format!("agent-magic-tool wait {id}"))).expect("JSON");
+    assert_eq!(waited["data"], text);
+    assert_eq!(tool.output(&format!("cat {file}")), fs::read_to_string(file).expect("the file"));
+    assert_eq!(tool.output(&format!("jq -r .data {file} | grep -c 年度")), "1\n");
+    assert_eq!(tool.output(&format!("agent-magic-tool read {id} --jq length")), "24\n");
+    let at_once = tool.command("agent-magic-tool run say text='年 度' --wait | jq -c '[.status, .data]'");
+    assert_eq!((&at_once["output"], &at_once["tasks"]), (&json!("[\"succeeded\",\"年 度\"]\n"), &json!([])));
+    let failed = tool.command("agent-magic-tool run git_statu");
+    assert_eq!((&failed["exit"], &failed["tasks"]), (&json!(3), &json!([])));
+    assert!(failed["output"].as_str().is_some_and(|text| text.contains("did you mean `git_status`?")), "{failed}");
+}
+
+#[test]
+fn no_trick_of_a_shell_runs_anything() {
+    let world = World::new();
+    say(&world);
+    let canary = world.folder().join("canary");
+    fs::write(&canary, "alive").expect("written");
+    let mut tool = Tool::of(&world);
+    for trick in [
+        "agent-magic-tool list tools; rm -rf CANARY",
+        "agent-magic-tool list tools && rm -rf CANARY",
+        "agent-magic-tool xyz || rm -rf CANARY",
+        "agent-magic-tool list tools\nrm -rf CANARY",
+        "agent-magic-tool list tools & rm -rf CANARY",
+        "agent-magic-tool list tools | sh -c 'rm -rf CANARY'",
+        "agent-magic-tool run say text=\"$(rm -rf CANARY)\"",
+        "agent-magic-tool run say text=`rm -rf CANARY`",
+        "agent-magic-tool run say text=x > CANARY",
+        "agent-magic-tool run say text=x >> written",
+        "agent-magic-tool run say text=x 2> CANARY",
+        "agent-magic-tool run say text=x &> CANARY",
+        "cat < CANARY",
+        "cat CANARY",
+        "cat ../work/canary",
+        "jq -n '[inputs]' CANARY",
+        "grep -r alive .",
+        "agent-magic-tool run say --input=@CANARY",
+        "agent-magic-tool run say text=x <(rm CANARY)",
+        "agent-magic-tool executor stop",
+        "agent-magic-tool secret list",
+        "agent-magic-tool command-executor",
+        "agent-magic-tool demo",
+        "X=1 agent-magic-tool run say text=x",
+        "sh -c 'rm -rf CANARY'",
+        "/bin/rm CANARY",
+        "eval rm CANARY",
+        "xargs rm <<< CANARY",
+        "echo '",
+    ] {
+        let answer = tool.command(&trick.replace("CANARY", &canary.display().to_string()));
+        assert!(answer["exit"].as_u64().is_some_and(|exit| exit > 0), "{trick}: {answer}");
+        assert_eq!(answer["tasks"], json!([]), "{trick}");
+        assert!(!answer["output"].as_str().is_some_and(|text| text.contains("alive")), "{trick}: {answer}");
+    }
+    assert_eq!(fs::read_to_string(&canary).expect("it is still there"), "alive");
+    assert_eq!(fs::read_dir(world.folder()).expect("a folder").count(), 1, "and nothing beside it");
+    assert_eq!(tool.output("agent-magic-tool tasks"), "[]\n");
+    // In quotes it is all plain text.
+    let tricks = "$(rm -rf x); `rm x` > y | sh & *";
+    let said = tool.output(&format!("agent-magic-tool run say text='{tricks}' --wait | jq -r .data"));
+    assert_eq!(said, format!("{tricks}\n"));
+}
+
+#[test]
+fn its_definition_is_the_same_however_many_subtools_there_are() {
+    let dialects = ["--definition", "--definition=anthropic", "--definition=gemini"];
+    let definitions = [10, 2_000].map(|subtools| {
+        let world = World::new();
+        let many: Map<_, _> = (0..subtools)
+            .map(|number| {
+                let description = format!("Does the thing number {number}.");
+                let run = json!({"process": {"argv": ["true"]}});
+                let subtool =
+                    json!({"description": description, "input": {}, "annotations": {"readOnlyHint": true}, "run": run});
+                (format!("thing_{number}"), subtool)
+            })
+            .collect();
+        world.define("many.json", &many.into());
+        let listed = world.run(&["list", "--format=names", "--limit=5000"]).json();
+        assert!(listed.as_array().is_some_and(|names| names.len() > subtools), "{listed}");
+        let printed = dialects.map(|dialect| world.run(&["command-executor", dialect]).stdout);
+        let told = Tool::of(&world).ask(r#"{"definition": true}"#)["definition"].to_string() + "\n";
+        assert_eq!(told, printed[0]);
+        printed
+    });
+    assert_eq!(definitions[0], definitions[1]);
+    let [openai, anthropic, gemini] = definitions[0].clone();
+    assert!(
+        openai.starts_with(r#"{"type":"function","function":{"name":"command_executor","description":""#),
+        "{openai}"
+    );
+    assert!(
+        anthropic.contains(r#""input_schema":{"type":"object""#) && gemini.contains(r#""parameters":{"type":"object""#)
+    );
+}
+
+#[test]
+fn a_bad_line_is_answered_and_the_next_one_too() {
+    let world = World::new();
+    let mut tool = Tool::of(&world);
+    let too_long = json!({"command": "x".repeat(2 << 20)}).to_string();
+    for (line, id, code) in [
+        ("nonsense", json!(null), "invalid-json"),
+        (r#"{"id": 7, "comand": "ls"}"#, json!(7), "usage"),
+        (r#"{"id": 7}"#, json!(7), "usage"),
+        (r#"{"id": 7, "definition": "klingon"}"#, json!(7), "usage"),
+        ("[]", json!(null), "usage"),
+        (&too_long, json!(null), "request-too-large"),
+    ] {
+        let answer = tool.ask(line);
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{answer}");
+    }
+    assert_eq!(
+        tool.ask(r#"{"id": 8, "command": "echo on"}"#),
+        json!({"id": 8, "output": "on\n", "exit": 0, "tasks": []})
+    );
+}
+
+#[test]
+fn an_expression_that_wants_everything_ends_alone() {
+    let world = World::new();
+    let mut tool = Tool::of(&world);
+    for expression in ["def f: 1 + f; f", "[range(1e12)] | length"] {
+        let answer = tool.command(&format!("jq -n '{expression}'"));
+        assert_eq!(answer["exit"], 5, "{answer}");
+        assert!(answer["output"].as_str().is_some_and(|text| text.contains("too much time or memory")), "{answer}");
+    }
+    assert_eq!(tool.output("jq -n '1 + 1'"), "2\n");
+}
+
+#[test]
+fn the_same_line_under_the_same_key_delegates_once() {
+    let world = World::new();
+    say(&world);
+    let line = json!({"key": "turn-1", "command": "agent-magic-tool run say text=a; agent-magic-tool run say text=b"});
+    let [first, again] = [(); 2].map(|()| Tool::of(&world).ask(&line.to_string()));
+    assert_eq!(first["tasks"].as_array().map(Vec::len), Some(2), "{first}");
+    let listed = world.run(&["tasks"]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{again}");
+}
+
+#[test]
+fn where_a_human_is_asked_the_whole_line_is_theirs_to_allow() {
+    let world = World::new();
+    assert_eq!(world.run(&["run", "run_shell_command", "command=true"]).exit, 3, "it is off by default");
+    world.kill_executor();
+    world.configure("[shell]\nothers = \"ask\"\n");
+    let mut tool = Tool::of(&world);
+    let line = "echo 年 > made && cat made | tr -d '\\n'";
+    let answer = tool.command(line);
+    let task = &answer["tasks"][0];
+    assert_eq!((&answer["exit"], &task["tool"]), (&json!(0), &json!("run_shell_command")), "{answer}");
+    let id = task["id"].as_str().expect("an id").to_owned();
+    let file = world.result_file(&id);
+    assert_eq!((&file["state"], &file["input"]["command"]), (&json!("awaiting_confirmation"), &json!(line)));
+    assert!(!world.folder().join("made").exists());
+    decide(&world, &id, "approve");
+    until("it has run", || world.result_file(&id)["status"] == "succeeded");
+    assert_eq!(world.result_file(&id)["data"], "年");
+    assert_eq!(fs::read_to_string(world.folder().join("made")).expect("it ran in the caller's folder"), "年\n");
+    assert_eq!(tool.output("echo still here"), "still here\n");
+}
+
+#[test]
+fn how_deep_an_agent_is_nested_goes_with_its_calls() {
+    let world = World::new();
+    say(&world);
+    world.configure("[[confirm.rules]]\nwhen = \"caller.depth >= 2\"\nthen = \"refuse\"\n");
+    for (depth, exit) in [(None, 0), (Some("1"), 0), (Some("2"), 5), (Some("999"), 5)] {
+        let mut command = world.command(&["run", "say", "text=x"]);
+        depth.map(|depth| command.env("AGENT_MAGIC_TOOL_DEPTH", depth));
+        let ran = world.ran(&command.output().expect("it starts"));
+        assert_eq!(ran.exit, exit, "{depth:?}: {ran}");
+    }
+}
