@@ -40,6 +40,7 @@ fn an_answer_comes_by_rows_and_commands_never_reach_the_model() {
     terminal.expect("/usage");
     terminal.press("\r");
     terminal.expect("this session:");
+    terminal.expect("\n> ");
     terminal.press(END);
     terminal.expect("agent-magic-tool agent --session 101");
     assert!(terminal.ended().success());
@@ -112,7 +113,7 @@ fn a_question_is_taken_back_and_stands_there_to_be_changed() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Yes."}]), "") else { return };
     let mut terminal = talk(&world, &[]);
-    terminal.line("first");
+    terminal.line("blue elephant");
     terminal.expect("Yes.");
     terminal.line("secret plan");
     terminal.expect("Yes.");
@@ -122,13 +123,13 @@ fn a_question_is_taken_back_and_stands_there_to_be_changed() {
     terminal.line(" B");
     terminal.expect("Yes.");
     let asked = model.asked().last().expect("asked")["messages"].to_string();
-    assert!(asked.contains("first") && asked.contains("secret plan B"), "{asked}");
+    assert!(asked.contains("blue elephant") && asked.contains("secret plan B"), "{asked}");
     assert_eq!(asked.matches("secret plan").count(), 1, "{asked}");
     terminal.line("/clear");
     terminal.expect("begins anew");
     terminal.line("alone");
     terminal.expect("Yes.");
-    assert!(!model.asked().last().expect("asked").to_string().contains("first"));
+    assert!(!model.asked().last().expect("asked").to_string().contains("blue elephant"));
 }
 
 #[test]
@@ -177,6 +178,7 @@ fn a_task_goes_on_when_its_talk_is_left_and_is_told_in_the_next_one() {
     terminal.expect("succeeded after");
     terminal.expect("characters more; the model gets all of it");
     terminal.expect("There are 3 words.");
+    terminal.expect("\n> ");
     terminal.press(END);
     assert!(terminal.ended().success());
     let numbers: Vec<_> = world
@@ -203,17 +205,14 @@ fn a_question_of_a_task_is_answered_where_it_is_asked() {
     let Some(model) = Model::start(&world, &rules, "") else { return };
     let mut terminal = talk(&world, &[]);
     terminal.line("Ask");
-    terminal.expect("ask_user asks you: Which year?");
-    terminal.expect("2. 2025");
-    terminal.expect("waiting for ask_user");
+    terminal.sees(&["ask_user asks you: Which year?", "2. 2025", "waiting for ask_user"]);
     terminal.line("3");
     terminal.expect("none of the options");
     terminal.line("2");
     terminal.expect("answered: 2025");
     terminal.expect("It is 2025.");
     terminal.line("Ask again");
-    terminal.expect("asks you: Which year?");
-    terminal.expect("waiting for ask_user");
+    terminal.sees(&["asks you: Which year?", "waiting for ask_user"]);
     terminal.line("/decline");
     terminal.expect("declined");
     terminal.expect("No answer then.");
@@ -233,8 +232,7 @@ fn neither_another_model_nor_anything_typed_gives_a_yes() {
     let Some(_model) = Model::start(&world, &rules, "") else { return };
     let mut terminal = talk(&world, &[]);
     terminal.line("@anthropic Send");
-    terminal.expect("needs your yes: http://amt-");
-    terminal.expect("waiting for send");
+    terminal.sees(&["needs your yes: http://amt-", "waiting for send"]);
     terminal.line("yes");
     terminal.expect("Well.");
     terminal.line("/page");

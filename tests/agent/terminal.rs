@@ -79,6 +79,19 @@ impl Terminal {
         came
     }
 
+    /// Waits until all of these stand on the screen, whichever comes first.
+    #[track_caller]
+    pub(crate) fn sees(&mut self, all: &[&str]) {
+        let start = self.seen;
+        let mut end = start;
+        for words in all {
+            self.seen = start;
+            self.expect(words);
+            end = end.max(self.seen);
+        }
+        self.seen = end;
+    }
+
     /// Waits until the program has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
@@ -92,7 +105,11 @@ impl Terminal {
 }
 
 impl Drop for Terminal {
+    #[expect(clippy::print_stderr, reason = "what was shown is what a failing test is understood by")]
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the terminal\n{}", self.shown());
+        }
         // Gone by itself is gone as well.
         self.child.kill().ok();
         self.child.wait().ok();
