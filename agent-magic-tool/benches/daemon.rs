@@ -77,7 +77,14 @@ fn queue(world: &World, tasks: usize) {
             words: serde_json::Map::new(),
             ..Run::default()
         };
-        let request = Request { v: VERSION, ask: Ask::run(run), session: None, folder: Some(world.folder()), depth: 0 };
+        let request = Request {
+            v: VERSION,
+            ask: Ask::run(run),
+            session: None,
+            folder: Some(world.folder()),
+            depth: 0,
+            wakes: false,
+        };
         mailbox.post(TaskId::new(), &request).expect("posted");
     }
     until("all are queued", || {

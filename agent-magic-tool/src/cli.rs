@@ -10,8 +10,8 @@ use executor::code::{Code, Exit};
 use executor::places::Places;
 
 use crate::commands::{
-    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, inspect, jq, lint, list, man, read,
-    resolve, run, secret, tasks, wait,
+    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, lint, list, man,
+    read, resolve, run, secret, setup, tasks, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -79,6 +79,10 @@ enum Command {
     /// The one tool of an agent of your own: JSON lines in, JSON lines out
     #[command(name = "command-executor")]
     OneTool(command_executor::Args),
+    /// Connect an agent of another maker: its instruction, and the hook that wakes it
+    Setup(setup::Args),
+    /// Called by such an agent: wakes it when results are ready
+    Hook(hook::Args),
     /// For the one tool itself: evaluates an expression over standard input
     #[command(hide = true)]
     Jq(jq::Args),
@@ -96,6 +100,7 @@ pub(crate) fn main() -> ExitCode {
     let exit = match parse(&words, &output) {
         Ok(command) => match Places::from_env() {
             Ok(places) => act(command, &Context::of_process(places, output)),
+            Err(_) if is_hook(&words) => Exit::Ok,
             Err(error) => failed(&error.into(), &output),
         },
         Err(exit) => exit,
@@ -127,6 +132,8 @@ fn parse(words: &[OsString], output: &Output) -> Result<Command, Exit> {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), output),
+            // Whoever called would take a word, and this exit status, for a wake.
+            _ if is_hook(words) => Exit::Ok,
             _ => failed(&usage(&error, words), output),
         }),
     }
@@ -149,6 +156,8 @@ impl Command {
             Self::Doctor(args) => !args.changes_something(),
             Self::Secret(_)
             | Self::Executor(_)
+            | Self::Setup(_)
+            | Self::Hook(_)
             | Self::Agent(_)
             | Self::OneTool(_)
             | Self::Jq(_)
@@ -173,6 +182,8 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
+        Command::Setup(args) => setup::run(&args, context),
+        Command::Hook(args) => Ok(hook::run(&args, context)),
         Command::Agent(args) => agent::run(&args, context),
         Command::OneTool(args) => command_executor::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
@@ -222,6 +233,11 @@ fn usage(error: &clap::Error, words: &[OsString]) -> Error {
         }
     };
     Error::usage(format!("{message}{missing}")).hint(hint)
+}
+
+/// Whether a client calls its hook: it must go on whatever is wrong.
+fn is_hook(words: &[OsString]) -> bool {
+    words.get(1).is_some_and(|command| command == "hook")
 }
 
 /// Whether the arguments look like JSON that a shell cut into pieces.

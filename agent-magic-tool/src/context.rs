@@ -40,8 +40,14 @@ impl Context {
     /// Of a command that somebody called as a process.
     pub(crate) fn of_process(places: Places, output: Output) -> Self {
         let folder = std::env::current_dir().ok();
-        let (session, depth, read_only) = (places.session(), places.depth(), places.read_only());
-        let caller = Caller { session, folder, depth, read_only, alone: false };
+        let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
+        let read_only = places.read_only();
+        let caller = Caller { session, folder, depth, read_only, alone: false, wakes };
         Self { places, output, stdin: Stdin::Process, caller }
+    }
+
+    /// Whether the command was called as a process of its own.
+    pub(crate) fn is_process(&self) -> bool {
+        matches!(self.stdin, Stdin::Process)
     }
 }

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::patience::Patience;
+use crate::waking::Waking;
 
 /// An executor that has not taken a request by then is none.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -36,13 +37,20 @@ pub(crate) enum Reply {
 /// On an error nothing is left behind, but for the one that says that the request was taken.
 pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
     let id = TaskId::new();
+    let waking = match &ask {
+        Ask::Run(run) if !run.dry_run => Waking::of(context, mailbox),
+        Ask::Run(_) | Ask::Cancel { .. } | Ask::Resolve { .. } | Ask::Status => Waking::Nobody,
+    };
     let Caller { session, folder, depth, .. } = context.caller.clone();
-    let request = Request { v: VERSION, ask, session, folder, depth };
+    let request = Request { v: VERSION, ask, session, folder, depth, wakes: waking.is_promised() };
+    waking.owe(mailbox, id);
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")
     })?;
-    wait_for(id, &context.places, mailbox)
+    let reply = wait_for(id, &context.places, mailbox)?;
+    waking.answered(mailbox, id, &reply);
+    Ok(reply)
 }
 
 fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {

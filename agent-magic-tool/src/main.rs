@@ -15,6 +15,7 @@ mod output;
 mod patience;
 mod result;
 mod sandbox;
+mod waking;
 
 fn main() -> ExitCode {
     cli::main()

@@ -9,8 +9,10 @@ use executor::task::{State, TaskId};
 use notify::{EventKindMask, RecursiveMode, Watcher as _};
 use serde_json::{Map, Value};
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::patience::Patience;
+use crate::waking::Waking;
 
 /// What ends soon is awaited without a file watch.
 const WITHOUT_WATCH: Duration = Duration::from_millis(50);
@@ -74,6 +76,25 @@ impl ResultFile {
             State::Failed | State::Cancelled | State::TimedOut | State::Unknown => Exit::Failed,
             State::Denied | State::Expired => Exit::Refused,
         }
+    }
+}
+
+/// Prints what the files say now: one as itself, several as a list.
+pub(crate) fn print(files: &[ResultFile], mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
+    let answers: Vec<_> = files.iter().map(|file| file.answer(mailbox)).collect();
+    match <[Value; 1]>::try_from(answers) {
+        Ok([answer]) => context.output.json(&answer)?,
+        Err(answers) => context.output.json(&answers)?,
+    }
+    collected(files, mailbox, context);
+    Ok(())
+}
+
+/// The caller has seen these: what is final of them it need not be woken for.
+pub(crate) fn collected(files: &[ResultFile], mailbox: &Mailbox, context: &Context) {
+    let waking = Waking::of(context, mailbox);
+    for file in files.iter().filter(|file| file.is_final()) {
+        waking.collected(mailbox, file.id);
     }
 }
 

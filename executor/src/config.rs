@@ -42,6 +42,7 @@ pub struct Config {
     pub shell: Shell,
     /// Who is told when a task is final.
     pub hooks: BTreeMap<String, Hook>,
+    pub wake: Wake,
     pub telemetry: Telemetry,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
@@ -217,6 +218,16 @@ pub enum Others {
     Refuse,
     /// It becomes a task that a human must allow, each time.
     Ask,
+}
+
+/// How agents of other makers are woken.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wake {
+    /// How long a hook waits that its client waits for.
+    pub wait: Span,
+    /// How long one waits that its client lets run beside the conversation.
+    pub wait_beside: Span,
 }
 
 /// The human's page.

@@ -141,8 +141,8 @@ impl Desk {
             Ok(request) => request,
             Err(error) => return Wish::Answered(Answer::Refused(error)),
         };
-        let Request { session, folder, depth, .. } = request;
-        let caller = Caller { uid: taken.uid, session, folder, depth };
+        let Request { session, folder, depth, wakes, .. } = request;
+        let caller = Caller { uid: taken.uid, session, folder, depth, wakes };
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, *run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
@@ -361,7 +361,13 @@ mod tests {
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
             definition_hash: task.definition_hash.clone(),
             effect: EffectClass::Read,
-            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), depth: 0 },
+            caller: Caller {
+                uid: 1000,
+                session: Some("s".to_owned()),
+                folder: Some("/home/a".into()),
+                depth: 0,
+                wakes: false,
+            },
             idempotency_key: Some("k".to_owned()),
             created_at: now(),
             state: State::Accepted,

@@ -5,6 +5,7 @@
 //! taken/     requests that the executor is about to answer
 //! answers/   what is no result file: refusals, plans, the state of the executor
 //! results/   one file for each task, replaced atomically until it is final
+//! owed/      the sessions that are woken, and for what: `mailbox/owed.rs`
 //! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
 //! ```
 //!
@@ -24,6 +25,7 @@ use serde::Serialize;
 use crate::fault;
 use crate::task::TaskId;
 
+pub mod owed;
 pub mod presence;
 mod reading;
 pub mod request;

@@ -22,9 +22,19 @@ pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
 pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
 /// The variable that says that the caller's session only reads.
 pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
+/// The variable by which the caller's own loop says, with 1, that it wakes it.
+pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 
 /// Where a human can be shown something.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
+
+/// The variables in which clients name their session to the commands they run. The name is that of
+/// `setup` and `hook`; seen with Claude Code 2.1, Codex 0.169 and, by our plugin, OpenCode 1.18.
+const SESSIONS: [(&str, &str); 3] =
+    [("claude-code", "CLAUDE_CODE_SESSION_ID"), ("codex", "CODEX_THREAD_ID"), ("opencode", "OPENCODE_SESSION_ID")];
+
+/// Variables of clients that say who they are, but not which session it is: it is known by its folder.
+const MARKS: [(&str, &str); 2] = [("gemini-cli", "GEMINI_CLI"), ("cursor", "CURSOR_AGENT")];
 
 /// With what a program finds the human's desktop, and nothing that could hold a key.
 const DESKTOP: [&str; 8] =
@@ -69,9 +79,24 @@ impl Places {
         environment
     }
 
-    /// What the caller calls itself, from `AGENT_MAGIC_TOOL_SESSION`: tasks of one session wait in one line.
+    /// What the caller calls itself, from `AGENT_MAGIC_TOOL_SESSION`, or what its client calls the session,
+    /// like `codex:UUID`: tasks of one session wait in one line.
     pub fn session(&self) -> Option<String> {
-        std::env::var(SESSION).ok().filter(|session| !session.is_empty())
+        let own = word(SESSION);
+        own.or_else(|| self.clients().find_map(|(client, session)| Some(format!("{client}:{}", session?))))
+    }
+
+    /// The clients in whose shell this runs, with their session where they tell it. One that was
+    /// started within another inherits the other's variables.
+    pub fn clients(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
+        let sessions = SESSIONS.iter().filter_map(|(client, variable)| Some((*client, Some(word(variable)?))));
+        let marks = MARKS.iter().filter_map(|(client, variable)| word(variable).map(|_| (*client, None)));
+        sessions.chain(marks)
+    }
+
+    /// Whether the caller's own loop says, by `AGENT_MAGIC_TOOL_WAKES`, that it wakes it.
+    pub fn loop_wakes(&self) -> bool {
+        word(WAKES).is_some_and(|value| value == "1")
     }
 
     /// How deep the caller is nested in agents that were called by agents, from `AGENT_MAGIC_TOOL_DEPTH`;
@@ -86,6 +111,26 @@ impl Places {
     /// Whether the caller's session only reads, from `AGENT_MAGIC_TOOL_READ_ONLY`: anything but `0` says so.
     pub fn read_only(&self) -> bool {
         std::env::var_os(READ_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
+    }
+
+    /// The user's home folder.
+    pub fn home(&self) -> Result<PathBuf, Homeless> {
+        word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(Homeless("HOME"))
+    }
+
+    /// The folder that a variable names.
+    pub fn folder_in(&self, variable: &str) -> Option<PathBuf> {
+        Some(variable).filter(|variable| !variable.is_empty()).and_then(word).map(PathBuf::from)
+    }
+
+    /// Where another program keeps its configuration, by the XDG base directories.
+    pub fn config_of(&self, program: &str) -> PathBuf {
+        self.config.with_file_name(program)
+    }
+
+    /// The mailbox, if it is not where it is looked for without being told.
+    pub fn own_mailbox(&self) -> Option<PathBuf> {
+        word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
     }
 
     /// The first of these environment variables that is set to something.
@@ -155,6 +200,11 @@ impl Places {
     pub fn data(&self) -> PathBuf {
         self.executor().join("data")
     }
+}
+
+/// A variable that is set to something.
+fn word(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 
 /// Each of the paths joined by `:`, from the root.

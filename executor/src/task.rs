@@ -219,6 +219,9 @@ pub struct Caller {
     /// How many agents stand above it that were themselves called by an agent; 0 is nobody's.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
+    /// Whether it is woken when its task is final.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wakes: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

@@ -172,7 +172,7 @@ fn ended(data: Value) -> Task {
         input: Map::new(),
         definition_hash: String::new(),
         effect: EffectClass::Read,
-        caller: Caller { uid: 1000, session: None, folder: None, depth: 0 },
+        caller: Caller { uid: 1000, session: None, folder: None, depth: 0, wakes: false },
         idempotency_key: None,
         created_at: at(),
         state: State::Succeeded,

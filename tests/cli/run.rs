@@ -69,7 +69,9 @@ fn the_first_state_of_the_file_is_the_placeholder() {
     let id = world.start("slow", &json!({}));
     let file = world.result_file(&id);
     assert_eq!(file["status"], "pending");
-    assert_eq!(file["message"], "The tool execution has been delegated to the agent.");
+    let message =
+        format!("The tool execution has been delegated to the agent. Run `agent-magic-tool wait {id}` for its result.");
+    assert_eq!(file["message"], message);
     assert_eq!(file["next"], format!("agent-magic-tool wait {id}"));
 }
 

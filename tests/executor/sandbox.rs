@@ -49,6 +49,34 @@ fn is_available(command: &mut Command) -> bool {
 }
 
 #[test]
+fn doctor_says_what_a_client_must_allow() {
+    let world = World::new();
+    let mailbox = world.mailbox().display().to_string();
+    fs::create_dir_all(&mailbox).expect("made");
+    // Makes the mailbox whole before it is out of reach.
+    world.run(&["doctor"]);
+    let words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--"];
+    if !is_available(&mut world.within("bwrap", &[&words[..], &["true"]].concat())) {
+        return;
+    }
+    let hint = |variable: &str| {
+        let mut command = world.within("bwrap", &[&words[..], &[PROGRAM, "doctor"]].concat());
+        let ran = world.ran(&command.env(variable, "1").output().expect("bwrap"));
+        let checks = ran.json()["checks"].as_array().expect("checks").clone();
+        let check = checks.into_iter().find(|check| check["name"] == "client").expect("it is looked at");
+        assert_eq!(check["ok"], false, "{ran}");
+        check["hint"].as_str().expect("a hint").replace(&mailbox, "MAILBOX")
+    };
+    let hints = ["CODEX_THREAD_ID", "CLAUDE_CODE_SESSION_ID", "GEMINI_CLI", "NONE"].map(hint).join("\n");
+    insta::assert_snapshot!(hints, @r#"
+    in ~/.codex/config.toml: [sandbox_workspace_write] writable_roots = ["MAILBOX"]; or: codex --add-dir MAILBOX
+    in ~/.claude/settings.json: "sandbox": {"filesystem": {"allowWrite": ["MAILBOX"]}}
+    start it with: SANDBOX_MOUNTS=MAILBOX:MAILBOX:rw
+    allow this folder to be written in the client's sandbox: MAILBOX
+    "#);
+}
+
+#[test]
 fn everything_that_an_agent_needs_works_against_an_executor_outside() {
     let world = World::new();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);

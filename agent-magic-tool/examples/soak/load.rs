@@ -73,7 +73,8 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             continue;
         };
         if expected == "cancelled" {
-            let cancel = Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None, depth: 0 };
+            let cancel =
+                Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None, depth: 0, wakes: false };
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
         let status = end_of(mailbox, id);
@@ -98,7 +99,8 @@ fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Val
     let input = input.as_object().expect("an object").clone();
     let run = Run { tool: tool.to_owned(), input, ..Run::default() };
     let session = Some(format!("caller {caller}"));
-    let request = Request { v: VERSION, ask: Ask::run(run), session, folder: Some(place.work()), depth: 0 };
+    let request =
+        Request { v: VERSION, ask: Ask::run(run), session, folder: Some(place.work()), depth: 0, wakes: false };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id

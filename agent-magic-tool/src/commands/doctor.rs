@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::sandbox;
 
+mod client;
 mod health;
 mod hooks;
 mod page;
@@ -95,6 +96,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     checks.push(health::modes(places));
     checks.extend(executor(mailbox.as_ref(), context));
+    checks.push(client::reached(context, mailbox.as_ref()));
     checks.push(rules(&config));
     checks.push(page::reached(&config, mailbox.as_ref(), context));
     let catalog = Catalog::load(&places.sources(&config));

@@ -7,6 +7,7 @@ use executor::code::{Code, Exit};
 use executor::duration::Span;
 use executor::json;
 use executor::mailbox::request::{Answer, Ask, IfNoApprover, Run};
+use executor::mailbox::result::WOKEN;
 use executor::mailbox::{LARGEST_REQUEST, Mailbox};
 use executor::schedule;
 use executor::task::{State, TaskId};
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::handover::{self, Reply};
 use crate::launch::Launch;
 use crate::result::{self, ResultFile, Until};
+use crate::waking::Waking;
 
 /// How JSON passes a shell unharmed.
 pub(crate) const PIPE_IT: &str = "the shell took quotes away; pass the JSON on standard input, where it is left alone: \
@@ -104,7 +106,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             if args.wait.is_some() {
                 return accepted(id, args.wait, &mailbox, context);
             }
-            context.output.json(&ResultFile::read(&mailbox, id)?.answer(&mailbox))?;
+            result::print(&[ResultFile::read(&mailbox, id)?], &mailbox, context)?;
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Plan(plan)) => {
@@ -120,20 +122,21 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
 
 fn accepted(id: TaskId, wait: Option<Span>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = wait else {
-        context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox))?;
+        let wakes = Waking::of(context, mailbox).is_promised();
+        context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
         return Ok(Exit::Ok);
     };
     let mut launch = Launch::new(&context.places, mailbox);
     let deadline = Instant::now() + wait.get();
     let files = result::wait_for(&[id], mailbox, Until::All, Some(deadline), || launch.ensure().map(drop))?;
     let file = files.first().ok_or_else(|| Error::internal("one task was awaited, and none came back"))?;
-    context.output.json(&file.answer(mailbox))?;
+    result::print(&files, mailbox, context)?;
     Ok(file.exit())
 }
 
 /// What was accepted, and where its result will be: the placeholder, though a quick task may have
 /// ended by now. The same words every time are easier to rely on.
-fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
+fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
     let mut receipt = Map::new();
     receipt.insert("tool".to_owned(), file.field("tool").clone());
     receipt.insert("input".to_owned(), file.field("input").clone());
@@ -149,7 +152,11 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox) -> Value {
             receipt.insert(key.to_owned(), file.field(key).clone());
         }
     }
-    receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
+    if wakes {
+        receipt.entry("message").or_insert_with(|| WOKEN.into());
+    } else {
+        receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
+    }
     Value::Object(receipt)
 }
 

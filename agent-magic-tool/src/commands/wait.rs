@@ -5,7 +5,6 @@ use std::time::Instant;
 use executor::code::Exit;
 use executor::duration::Span;
 use executor::mailbox::Mailbox;
-use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -37,11 +36,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     {
         files = vec![files.swap_remove(first)];
     }
-    let answers: Vec<_> = files.iter().map(|file| file.answer(&mailbox)).collect();
-    match <[Value; 1]>::try_from(answers) {
-        Ok([answer]) => context.output.json(&answer)?,
-        Err(answers) => context.output.json(&answers)?,
-    }
+    result::print(&files, &mailbox, context)?;
     Ok(worst(&files))
 }
 

@@ -120,7 +120,7 @@ impl Session {
         });
         let name = opening.model.as_deref().or(used_before.filter(|name| seats.models.choose(Some(name)).is_ok()));
         let seat = runtime.block_on(seats.take(name))?;
-        let caller = Caller { session: Some(journal.label()), ..opening.caller };
+        let caller = Caller { session: Some(journal.label()), wakes: true, ..opening.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = {

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use crate::code::{Code, Exit};
-use crate::places::{DEPTH, READ_ONLY, SESSION};
+use crate::places::{DEPTH, READ_ONLY, SESSION, WAKES};
 use crate::task::ErrorBody;
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
@@ -32,6 +32,8 @@ pub struct Caller {
     /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
     /// words say.
     pub alone: bool,
+    /// Whether somebody wakes the caller when a task is final.
+    pub wakes: bool,
 }
 
 /// What a call printed, and its exit status.
@@ -78,7 +80,7 @@ impl Program {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env(DEPTH, caller.depth.to_string());
+        command.env(DEPTH, caller.depth.to_string()).env(WAKES, if caller.wakes { "1" } else { "" });
         match &caller.session {
             Some(session) => command.env(SESSION, session),
             None => command.env_remove(SESSION),
@@ -125,8 +127,12 @@ mod tests {
     #[test]
     fn a_program_is_given_the_caller_and_all_of_its_input() {
         let folder = tempfile::tempdir().expect("a folder");
-        let caller =
-            Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3, alone: false };
+        let caller = Caller {
+            session: Some("s".to_owned()),
+            folder: Some(folder.path().to_owned()),
+            depth: 3,
+            ..Caller::default()
+        };
         let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
         let program = Program::new("sh").env("OWN", "x");
         // More than any pipe holds, both ways.

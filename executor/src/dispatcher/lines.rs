@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn caller(session: &str) -> Caller {
-        Caller { uid: 1, session: Some(session.to_owned()), folder: None, depth: 0 }
+        Caller { uid: 1, session: Some(session.to_owned()), folder: None, depth: 0, wakes: false }
     }
 
     fn tool(name: &str) -> SubtoolName {

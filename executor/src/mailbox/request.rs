@@ -25,6 +25,9 @@ pub struct Request {
     pub folder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
+    /// Whether somebody wakes the caller when the task is final.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wakes: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

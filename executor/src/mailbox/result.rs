@@ -16,6 +16,9 @@ pub const LARGE: usize = 20_000;
 /// How much of data that lies beside the file is shown in it.
 const PREVIEW_CHARS: usize = 2_000;
 
+/// What a caller is told that is woken; never said where nobody would.
+pub const WOKEN: &str = "You will be woken when it is final: end your turn or go on with other work.";
+
 /// The text of a result file, and the data that must lie beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultFile {
@@ -59,17 +62,16 @@ pub fn render(task: &Task, inline_bytes: usize, approver: Approver, name: impl F
         let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
         match scheduled {
             Some(at) => {
-                file.insert(
-                    "message".into(),
-                    format!("The tool execution is scheduled: it does not start before {at}.").into(),
-                );
+                file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
                 file.insert("run_at".into(), at.to_string().into());
             }
             None => {
-                file.insert("message".into(), message(task.state, approver).into());
+                file.insert("message".into(), message(task, approver).into());
             }
         }
-        file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
+        if !task.caller.wakes {
+            file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
+        }
         if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
             file.insert("confirmation".into(), waiting(asked, approver));
         }
@@ -138,8 +140,8 @@ pub fn is_final(text: &[u8]) -> bool {
 }
 
 /// What a model reads while the task is open.
-fn message(state: State, approver: Approver) -> &'static str {
-    match state {
+fn message(task: &Task, approver: Approver) -> String {
+    let what = match task.state {
         State::AwaitingConfirmation if approver.is_there => {
             "The tool execution waits for a human to confirm it; they have the page open."
         }
@@ -148,7 +150,19 @@ fn message(state: State, approver: Approver) -> &'static str {
              `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again."
         }
         _ => "The tool execution has been delegated to the agent.",
+    };
+    if task.caller.wakes {
+        return format!("{what} {WOKEN}");
     }
+    match task.state {
+        State::AwaitingConfirmation => what.to_owned(),
+        _ => format!("{what} Run `agent-magic-tool wait {}` for its result.", task.id),
+    }
+}
+
+fn scheduled_message(task: &Task, at: &str) -> String {
+    let what = format!("The tool execution is scheduled: it does not start before {at}.");
+    if task.caller.wakes { format!("{what} {WOKEN}") } else { what }
 }
 
 fn waiting(asked: &Confirmation, approver: Approver) -> Value {
@@ -279,6 +293,25 @@ mod tests {
             assert!(!is_final(rendered(&Task { state, ..task() }).text.as_bytes()), "{state}");
         }
         assert!(!is_final(b"") && !is_final(&done.as_bytes()[..done.len() - 2]), "half a file is none");
+    }
+
+    #[test]
+    fn a_wake_is_promised_to_who_is_woken_and_waiting_is_advised_to_the_others() {
+        for (state, run_at) in [
+            (State::Running, None),
+            (State::AwaitingConfirmation, None),
+            (State::Queued, Some("2099-01-01T00:00:00Z".parse().expect("a time"))),
+        ] {
+            let mut task = Task { state, run_at, ..task() };
+            for wakes in [false, true] {
+                task.caller.wakes = wakes;
+                let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
+                let message = text["message"].as_str().expect("words");
+                assert_eq!((message.ends_with(WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
+            }
+        }
+        let old: crate::task::Caller = serde_json::from_str("{\"uid\": 1}").expect("a record of before");
+        assert!(!old.wakes);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Mailbox {
                 }
             }
         }
-        Ok(swept)
+        Ok(swept + self.sweep_owed(now)?)
     }
 
     /// The tasks that have a result file or data here.

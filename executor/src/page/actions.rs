@@ -502,7 +502,7 @@ pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
     let Try { tool, input } = read(&body)?;
     let id = TaskId::new();
     let ask = Ask::run(Run { tool, input, ..Run::default() });
-    let request = Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None, depth: 0 };
+    let request = Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None, depth: 0, wakes: false };
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };

@@ -183,7 +183,8 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let task = |tool: &str, input: Value, state: State| {
         let subtool = catalog.get(tool).expect("it ships");
         let Value::Object(input) = input else { unreachable!("an object") };
-        let caller = Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), depth: 0 };
+        let caller =
+            Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), depth: 0, wakes: false };
         let mut task = Task {
             tool: subtool.name.clone(),
             input,

@@ -157,7 +157,7 @@ impl World {
 
     fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
         let id = TaskId::new();
-        let request = Request { v: VERSION, ask, session, folder: Some(self.home()), depth: 0 };
+        let request = Request { v: VERSION, ask, session, folder: Some(self.home()), depth: 0, wakes: false };
         self.mailbox.post(id, &request).expect("posted");
         id
     }

@@ -1,0 +1,20 @@
+//! The dialect of Gemini CLI.
+//!
+//! Follows 0.61: `AfterAgent` is called with `{"session_id", "cwd", "prompt", ...}` when the model has
+//! answered; `{"decision": "deny", "reason"}` sends the reason to it as a new prompt. Its shell says
+//! `GEMINI_CLI=1` but not which session it is, so sessions of one folder are one here.
+
+use serde_json::Value;
+
+use super::{Call, Moment};
+use crate::waking;
+
+pub(super) fn call(given: &Value) -> Option<Call> {
+    let moment = match given["hook_event_name"].as_str()? {
+        "SessionStart" => Moment::Start,
+        "AfterAgent" => Moment::TurnEnds,
+        _ => return None,
+    };
+    let folder = given["cwd"].as_str()?;
+    Some(Call { moment, listener: waking::by_folder("gemini-cli", folder.as_ref()) })
+}

@@ -1,0 +1,21 @@
+//! The dialect of OpenCode: that of our own plugin, which `setup` installs.
+//!
+//! Follows 1.18: the plugin names the session to the shell (`shell.env`), calls us when the session is idle,
+//! and hands our text to `session.promptAsync`. `opencode run` ends with its first turn, so there the plugin
+//! announces nothing, and the model is told to wait.
+
+use executor::code::Exit;
+use serde_json::{Value, json};
+
+use super::{Call, blocking};
+use crate::error::Error;
+use crate::output::Output;
+
+pub(super) fn call(given: &Value) -> Option<Call> {
+    blocking::call("opencode", given)
+}
+
+pub(super) fn say(text: &str, output: &Output) -> Result<Exit, Error> {
+    output.json(&json!({"wake": text}))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,85 @@
+//! A change of one file: shown before it is made, made in one step, and remembered so that it can be undone.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// From one text of a file to another; no text is no file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    pub(super) path: PathBuf,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+impl Change {
+    pub(super) fn show(&self) -> Value {
+        let action = match (&self.before, &self.after) {
+            (None, _) => "create",
+            (_, None) => "remove",
+            _ => "edit",
+        };
+        let (before, after) = (self.before.as_deref().unwrap_or_default(), self.after.as_deref().unwrap_or_default());
+        json!({"file": self.path, "action": action, "diff": diff(before, after)})
+    }
+
+    /// Makes it; a link is followed, and the file keeps its mode. Returns the folders that were made.
+    pub(super) fn make(&self) -> io::Result<Vec<PathBuf>> {
+        let Some(text) = &self.after else {
+            fs::remove_file(&self.path)?;
+            return Ok(Vec::new());
+        };
+        let path = if self.path.exists() { self.path.canonicalize()? } else { self.path.clone() };
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let missing = folder.ancestors().take_while(|folder| !folder.exists());
+        let made: Vec<_> = missing.map(Path::to_owned).collect();
+        fs::create_dir_all(folder)?;
+        let permissions = fs::metadata(&path).map_or(fs::Permissions::from_mode(0o644), |found| found.permissions());
+        let mut file = tempfile::Builder::new().prefix(".agent-magic-tool-").tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().set_permissions(permissions)?;
+        file.persist(&path)?;
+        Ok(made)
+    }
+}
+
+/// The text of a file, if it is there.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lines that go and come, with one around them: our changes stand in one place of a file.
+fn diff(before: &str, after: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
+    let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
+    let left = old.len().min(new.len()) - same;
+    let end = old.iter().rev().zip(new.iter().rev()).take(left).take_while(|(one, other)| one == other).count();
+    let mut lines = vec![format!("@@ line {} @@", same + 1)];
+    lines.extend(same.checked_sub(1).map(|place| format!(" {}", old[place])));
+    lines.extend(old[same..old.len() - end].iter().map(|line| format!("-{line}")));
+    lines.extend(new[same..new.len() - end].iter().map(|line| format!("+{line}")));
+    lines.extend((end > 0).then(|| format!(" {}", old[old.len() - end])));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_shows_what_comes_and_goes_and_where() {
+        assert_eq!(diff("a\nb\nc\n", "a\nx\nc\n"), "@@ line 2 @@\n a\n-b\n+x\n c");
+        assert_eq!(diff("", "a\n"), "@@ line 1 @@\n+a");
+        assert_eq!(diff("a\n", ""), "@@ line 1 @@\n-a");
+        assert_eq!(diff("a\n", "a\na\n"), "@@ line 2 @@\n a\n+a");
+    }
+}

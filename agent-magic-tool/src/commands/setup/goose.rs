@@ -1,0 +1,14 @@
+//! Goose: a section of its hints. It cannot be woken, so `run` says `wait`.
+
+use super::instruction;
+use super::plan::{Edit, Plan, Site};
+use super::section::Marks;
+
+pub(super) fn plan(site: &Site) -> Plan {
+    let folder = site.project.clone().unwrap_or_else(|| site.places.config_of("goose"));
+    let mut plan = Plan::default();
+    let text = instruction::TEXT.to_owned();
+    plan.file(folder.join(".goosehints"), Edit::Section { marks: Marks::Markdown, text });
+    plan.next.push("start a new session of Goose".to_owned());
+    plan
+}

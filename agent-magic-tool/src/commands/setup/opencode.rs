@@ -1,0 +1,29 @@
+//! OpenCode: a section of AGENTS.md and a plugin, which is loaded from its folder; no configuration is edited.
+//!
+//! Follows 1.18: `~/.config/opencode/` and a project's `.opencode/`, each with `plugins/`.
+
+use super::instruction;
+use super::plan::{Edit, Plan, Site};
+use super::section::Marks;
+
+/// With the program's words in the place of `HOOK`.
+const PLUGIN: &str = include_str!("opencode.js");
+
+pub(super) fn plan(site: &Site) -> Plan {
+    let folder = match &site.project {
+        Some(project) => project.join(".opencode"),
+        None => site.places.config_of("opencode"),
+    };
+    let mut plan = Plan::default();
+    let instructions = site.project.as_ref().unwrap_or(&folder).join("AGENTS.md");
+    plan.file(instructions, Edit::Section { marks: Marks::Markdown, text: instruction::TEXT.to_owned() });
+    let hook = serde_json::Value::from(site.command()).to_string();
+    plan.file(folder.join("plugins/agent-magic-tool.js"), Edit::Own(PLUGIN.replace("\"HOOK\"", &hook)));
+    plan.next
+        .push("start OpenCode anew; `opencode run` ends with its first turn, so there `run` says `wait`".to_owned());
+    plan.next.push(format!(
+        "for the model to open result files itself, allow \"permission\": {{\"external_directory\": {{\"{}/**\": \"allow\"}}}} in opencode.json",
+        site.places.mailbox.display()
+    ));
+    plan
+}

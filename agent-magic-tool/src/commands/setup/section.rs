@@ -1,0 +1,69 @@
+//! Our section in a text that others write too: between two lines that name us, and nothing outside them
+//! is touched.
+
+/// How the text's format hides a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marks {
+    Markdown,
+    Hash,
+}
+
+impl Marks {
+    const fn lines(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Markdown => ("<!-- agent-magic-tool: begin -->\n", "<!-- agent-magic-tool: end -->\n"),
+            Self::Hash => ("# agent-magic-tool: begin\n", "# agent-magic-tool: end\n"),
+        }
+    }
+
+    /// `file` with `text` as our section: in its old place, else at the end.
+    pub(super) fn with(self, file: &str, text: &str) -> String {
+        let (begin, end) = self.lines();
+        let section = format!("{begin}{text}{end}");
+        if let Some((from, to)) = self.place(file) {
+            return format!("{}{section}{}", &file[..from], &file[to..]);
+        }
+        let gap = if file.is_empty() || file.ends_with("\n\n") {
+            ""
+        } else if file.ends_with('\n') {
+            "\n"
+        } else {
+            "\n\n"
+        };
+        format!("{file}{gap}{section}")
+    }
+
+    /// `file` without it, and without the blank line that set it off.
+    pub(super) fn without(self, file: &str) -> String {
+        let Some((from, to)) = self.place(file) else { return file.to_owned() };
+        let before = &file[..from];
+        let before = if before.ends_with("\n\n") { &before[..before.len() - 1] } else { before };
+        format!("{before}{}", &file[to..])
+    }
+
+    fn place(self, file: &str) -> Option<(usize, usize)> {
+        let (begin, end) = self.lines();
+        let from = file.find(begin)?;
+        let to = from + file[from..].find(end)? + end.len();
+        Some((from, to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_put_replaced_and_taken_away_between_what_others_write() {
+        for file in ["", "# Mine\n", "# Mine", "# Mine\n\n"] {
+            let once = Marks::Markdown.with(file, "old\n");
+            assert_eq!(Marks::Markdown.with(&once, "old\n"), once);
+            let later = format!("{once}\nmore of mine\n");
+            let renewed = Marks::Markdown.with(&later, "new\n");
+            assert!(renewed.starts_with(file) && renewed.ends_with("\nmore of mine\n") && !renewed.contains("old"));
+            assert!(!Marks::Markdown.without(&renewed).contains("agent-magic-tool"));
+        }
+        assert_eq!(Marks::Hash.without(&Marks::Hash.with("a: 1\n", "b: 2\n")), "a: 1\n");
+        assert_eq!(Marks::Hash.without("a: 1\n"), "a: 1\n");
+    }
+}
