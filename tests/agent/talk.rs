@@ -142,6 +142,11 @@ fn what_is_asked_meanwhile_stops_the_answer() {
     terminal.expect("slow slow");
     terminal.line("another question");
     terminal.expect("Quick.");
+    // Whichever of the two finds it at work, the second does not.
+    terminal.line("/cancel");
+    terminal.line("/cancel");
+    terminal.expect("nothing is under way");
+    terminal.expect("\n> ");
     terminal.press(INTERRUPT);
     terminal.expect("/exit or Ctrl-D leaves");
     assert_eq!(model.asked().len(), 2);

@@ -124,6 +124,10 @@ impl Board {
     }
 
     pub(super) fn ask(&self, text: String) -> bool {
+        // What comes of an answer that is stopped is told before the next one begins.
+        if self.doing() == Doing::Works && !self.stop() {
+            return false;
+        }
         self.give_back();
         self.does(Doing::Works);
         self.wish(Wish::Ask(text))

@@ -7,6 +7,7 @@ use executor::task::State;
 use serde_json::Value;
 
 use super::super::Args;
+use super::board::Doing;
 use super::input::{self, Command};
 use super::running::Running;
 use super::words::{line, plain, short, span};
@@ -23,9 +24,10 @@ impl Talk<'_> {
             Command::Model(Some(name)) => self.model(&name)?,
             Command::Models => self.say(&self.models()),
             Command::Tasks => self.say(&self.tasks()),
-            Command::Cancel(None) => {
-                is_there(self.running.board.stop())?;
+            Command::Cancel(None) if self.running.board.doing() == Doing::Nothing => {
+                self.say("nothing is under way");
             }
+            Command::Cancel(None) => is_there(self.running.board.stop())?,
             Command::Cancel(Some(id)) => self.cancel(&id),
             Command::Page => self.say(&self.doors.way()),
             Command::Decline => self.decline(),

@@ -149,24 +149,24 @@ pub(super) fn help() -> String {
 mod tests {
     use super::*;
 
-    fn asks(text: &str) -> Option<Question> {
-        Some(Question { model: None, text: text.to_owned() })
+    fn asks(text: &str) -> Question {
+        Question { model: None, text: text.to_owned() }
     }
 
     #[test]
     fn commands_are_taken_out_in_their_order_and_the_rest_is_asked() {
         let input = understand("/model b\nfirst\n!usage\nsecond \\\nthird").expect("understood");
         assert_eq!(input.commands, [Command::Model(Some("b".to_owned())), Command::Usage]);
-        assert_eq!(input.question, asks("first\nsecond \nthird"));
+        assert_eq!(input.question, Some(asks("first\nsecond \nthird")));
         assert_eq!(understand("  ").expect("nothing"), Input::default());
     }
 
     #[test]
     fn what_is_no_command_is_text_and_an_unknown_one_is_neither() {
         for text in ["/etc/passwd: whose is it?", "#!/bin/sh", "/", "!= is what?", "1/2"] {
-            assert_eq!(understand(text).expect("text").question, asks(text));
+            assert_eq!(understand(text).expect("text").question, Some(asks(text)));
         }
-        assert_eq!(understand(" /models are dear").expect("text").question, asks("/models are dear"));
+        assert_eq!(understand(" /models are dear").expect("text").question, Some(asks("/models are dear")));
         let told = understand("ask this\n!modle b").expect_err("unknown");
         assert!(told.starts_with("there is no command `/modle`: did you mean `/model`?"), "{told}");
         for wrong in ["/resume", "/exit now", "/zzzz"] {

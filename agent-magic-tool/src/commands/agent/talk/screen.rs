@@ -93,8 +93,9 @@ impl Audience for Screen {
                 self.stream(text);
             }
             News::Turn { spent, total } => {
-                self.end_row();
+                // Whoever sees the end of an answer may ask what it cost.
                 self.board.spent(spent, total);
+                self.end_row();
             }
             News::Call(call) => {
                 self.board.does(Doing::Works);
