@@ -49,3 +49,21 @@ fn a_focus_is_analysed_and_reported() {
     assert!(text.contains("- ended: completed\n") && text.contains("- ran count_words: `"), "{text}");
     assert!(model.asked()[0]["messages"][0].to_string().contains("Keep to this: the words"));
 }
+
+#[test]
+fn the_system_prompt_is_shown_with_the_sections_that_people_add() {
+    let world = World::new();
+    let own = world.run(&["agent", "--show-prompt"]);
+    let tokens = own.json()["tokens"].as_u64().expect("counted");
+    assert!(tokens < 600, "{tokens}");
+    let prompt = world.config_folder().join("prompt");
+    std::fs::create_dir_all(prompt.join("10-house")).expect("made");
+    std::fs::write(prompt.join("10-house/names.md"), "Call me Ann.\n").expect("written");
+    let shown = world.run(&["agent", "--show-prompt"]).json();
+    assert!(shown["prompt"].as_str().expect("words").ends_with("# house\n\n## names\n\nCall me Ann."), "{shown:#}");
+    assert_eq!(shown["sections"][0]["sections"][0]["name"], "names");
+    std::fs::write(prompt.join("names.md"), "Twice.").expect("written");
+    let twice = world.run(&["agent", "--show-prompt"]);
+    assert_eq!(twice.error()["code"], "bad-config", "{twice}");
+    assert!(twice.error()["message"].as_str().expect("words").contains("the section `names` stands twice"), "{twice}");
+}

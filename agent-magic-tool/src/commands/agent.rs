@@ -5,12 +5,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use executor::agent::command_executor::definition;
 use executor::agent::journal::Sessions;
-use executor::agent::session::{Opening, Session};
+use executor::agent::session::{Opening, Seats, Session};
 use executor::agent::shell::Caller;
+use executor::agent::view;
 use executor::code::Exit;
 use executor::config::Config;
 use executor::log::{self, To};
+use serde_json::{Value, json};
 
 use crate::commands::run::NoApprover;
 use crate::context::Context;
@@ -62,6 +65,9 @@ pub(crate) struct Args {
     /// List the sessions
     #[arg(long, conflicts_with_all = ["prompt", "session", "go_on"])]
     sessions: bool,
+    /// Print the system prompt, its sections and about how many tokens it has
+    #[arg(long, conflicts_with_all = ["prompt", "session", "go_on"])]
+    show_prompt: bool,
     /// Delete a session
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["prompt", "session", "go_on"])]
     delete: Option<String>,
@@ -79,6 +85,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     let config = context.places.read_config()?;
+    if args.show_prompt {
+        context.output.json(&system_prompt(args, config, context)?)?;
+        return Ok(Exit::Ok);
+    }
     start_log(&config, context)?;
     if talk::is_wanted(args, context) {
         return talk::run(args, &config, &sessions, context);
@@ -110,6 +120,14 @@ fn open(
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)
+}
+
+/// What a model would be told first.
+fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value, Error> {
+    let seats = Seats::new(config, &context.places, args.focus.clone(), None)?;
+    let (sections, text) = seats.prompt(args.model.as_deref())?;
+    let tokens = view::words(&text) + view::words(&definition().to_string());
+    Ok(json!({"tokens": tokens, "sections": sections, "prompt": text, "tools": [definition()]}))
 }
 
 /// What a person need not read goes into a file.

@@ -17,15 +17,15 @@ use super::conversation::{Entry, Termination};
 use super::driver::{Audience, Driver, Parts, Seat, Wish};
 use super::journal::{JournalError, Sessions};
 use super::machine::{Budget, Effect, Machine, Settings, Spent};
-use super::model::{Chosen, Models};
+use super::model::Models;
 use super::one_tool::{self, OneTool};
-use super::prompt;
+use super::prompt::{self, Section};
 use super::provider::Failed;
 use super::provider::client::Client;
 use super::shell::{Caller, Shell};
 use super::view::Bounds;
 use crate::code::Code;
-use crate::config::Config;
+use crate::config::{Config, Model};
 use crate::log::chain;
 use crate::mailbox::Mailbox;
 use crate::places::Places;
@@ -123,10 +123,7 @@ impl Session {
         let caller = Caller { session: Some(journal.label()), wakes: true, ..opening.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
-        let trigger = {
-            let _entered = runtime.enter();
-            Trigger::new(mailbox)
-        };
+        let trigger = Trigger::new(mailbox);
         let (driver, effects) = Driver::new(Parts { settings, journal, entries, seat, tools, trigger, audience });
         let (sender, wishes) = mpsc::channel(WISHES);
         let interrupted = Arc::new(Notify::new());
@@ -235,16 +232,9 @@ impl Seats {
     /// The seat of a model; of the configured one where no name is given.
     pub async fn take(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
         let chosen = self.models.choose(name)?;
-        let sections = prompt::sections(&self.prompt_folder).map_err(|error| {
-            ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`")
-        })?;
-        let Chosen { model, .. } = &chosen;
-        let tool = one_tool::tool();
-        let mut system = prompt::compose(model.system.as_deref(), &sections, (!model.tools).then_some(&tool));
-        if let Some(focus) = &self.focus {
-            system = format!("{system}\n\n# focus\n\nKeep to this: {focus}");
-        }
-        let (native, bounds) = (model.tools, Bounds { messages: model.max_context, tokens: model.window });
+        let (_, system) = self.prompt_for(Some(&chosen.model))?;
+        let (native, bounds) =
+            (chosen.model.tools, Bounds { messages: chosen.model.max_context, tokens: chosen.model.window });
         let name = chosen.name.clone();
         let client = Client::new(chosen, self.stream, &self.clients, &self.secrets).await?;
         Ok(Seat { name, provider: Arc::new(client), system, native, bounds })
@@ -254,6 +244,30 @@ impl Seats {
     pub fn take_here(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?.block_on(self.take(name))
+    }
+
+    /// The sections that people added, and the whole system prompt of a model; of any that calls tools, where
+    /// none is named and none is configured.
+    pub fn prompt(&self, name: Option<&str>) -> Result<(Vec<Section>, String), ErrorBody> {
+        match self.models.choose(name) {
+            Ok(chosen) => self.prompt_for(Some(&chosen.model)),
+            Err(_) if name.is_none() => self.prompt_for(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn prompt_for(&self, model: Option<&Model>) -> Result<(Vec<Section>, String), ErrorBody> {
+        let sections = prompt::sections(&self.prompt_folder).map_err(|error| {
+            ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`")
+        })?;
+        let tool = one_tool::tool();
+        let writes_calls = model.is_some_and(|model| !model.tools);
+        let first = model.and_then(|model| model.system.as_deref());
+        let mut text = prompt::compose(first, &sections, writes_calls.then_some(&tool));
+        if let Some(focus) = &self.focus {
+            text = format!("{text}\n\n# focus\n\nKeep to this: {focus}");
+        }
+        Ok((sections, text))
     }
 
     /// What is configured about the loop.
