@@ -7,3 +7,5 @@ mod ends;
 mod limits;
 mod sessions;
 mod story;
+mod talk;
+mod terminal;

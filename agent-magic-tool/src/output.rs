@@ -7,6 +7,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use executor::agent::shell::Printed;
@@ -27,6 +28,8 @@ enum To {
     Streams,
     /// What would have been printed so far.
     Kept(Mutex<Printed>),
+    /// Above a line that a person is writing: whoever has the other end prints it there.
+    Above(Sender<String>),
 }
 
 impl Output {
@@ -40,10 +43,15 @@ impl Output {
         Self { to: To::Kept(Mutex::default()), people_read: false, people_read_errors: false }
     }
 
+    /// Gives what is printed to whoever has the other end of `to`; a person reads it.
+    pub(crate) fn above(to: Sender<String>) -> Self {
+        Self { to: To::Above(to), people_read: true, people_read_errors: true }
+    }
+
     /// What was kept; nothing if it was printed.
     pub(crate) fn into_printed(self) -> Printed {
         match self.to {
-            To::Streams => Printed::default(),
+            To::Streams | To::Above(_) => Printed::default(),
             To::Kept(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -67,9 +75,17 @@ impl Output {
 
     /// Prints `text` as it is: help, tables, completions.
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
-        if let To::Kept(printed) = &self.to {
-            printed.lock().unwrap_or_else(PoisonError::into_inner).stdout.push_str(text);
-            return Ok(());
+        match &self.to {
+            To::Streams => {}
+            To::Kept(printed) => {
+                printed.lock().unwrap_or_else(PoisonError::into_inner).stdout.push_str(text);
+                return Ok(());
+            }
+            To::Above(to) => {
+                // There is nobody left to tell if this fails.
+                drop(to.send(text.to_owned()));
+                return Ok(());
+            }
         }
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -116,7 +132,7 @@ impl Output {
     fn aside(&self, text: &str) {
         match &self.to {
             To::Kept(printed) => printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text),
-            // There is nobody left to tell if this fails.
+            To::Above(to) => drop(to.send(text.to_owned())),
             To::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
         }
     }

@@ -179,7 +179,8 @@ impl Watch {
         // One event waiting is as good as many.
         let (sender, events) = std::sync::mpsc::sync_channel(1);
         // Reading is an event too: with all of them, every look would ask for the next.
-        let config = notify::Config::default().with_event_kinds(EventKindMask::MODIFY_NAME);
+        // What is renamed to a name in the folder counts as made there.
+        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
         let handler = move |_| {
             // Full is as good as sent, and a receiver that is gone needs nothing.
             if sender.try_send(()).is_ok() {}

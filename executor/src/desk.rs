@@ -170,7 +170,11 @@ impl Desk {
             return refused(invalid(subtool, &problems));
         }
         let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-        let Ruling { decision, why, .. } = self.policy.decide(case);
+        let mut ruling = self.policy.decide(case);
+        if run.read_only {
+            ruling = ruling.where_only_read(&subtool.definition);
+        }
+        let Ruling { decision, why, .. } = ruling;
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
@@ -462,6 +466,19 @@ mod tests {
             assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
             assert!(plan["would_send"]["process"].is_object(), "{plan}");
         }
+    }
+
+    #[test]
+    fn a_session_that_only_reads_is_refused_what_is_not_declared_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let run = |tool: &str| {
+            desk.read(&asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "read_only": true}})), now())
+        };
+        assert!(matches!(run("greet"), Wish::Run { .. }));
+        let error = refusal(run("send"));
+        assert_eq!(error.code, Code::RefusedByPolicy);
+        assert!(error.message.contains("this session only reads"), "{}", error.message);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::store::sqlite::records::{Counts, Records};
 mod actions;
 mod audience;
 mod card;
+pub mod door;
 mod events;
 mod form;
 mod gate;

@@ -20,6 +20,8 @@ use crate::secret::{self, Secrets};
 pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
 /// The variable that says how deep the caller is nested in agents.
 pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
+/// The variable that says that the caller's session only reads.
+pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
 /// The variable by which the caller's own loop says, with 1, that it wakes it.
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 
@@ -104,6 +106,11 @@ impl Places {
             Ok(depth) if !depth.is_empty() => depth.parse().unwrap_or(u8::MAX),
             _ => 0,
         }
+    }
+
+    /// Whether the caller's session only reads, from `AGENT_MAGIC_TOOL_READ_ONLY`: anything but `0` says so.
+    pub fn read_only(&self) -> bool {
+        std::env::var_os(READ_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
     }
 
     /// The user's home folder.

@@ -34,6 +34,19 @@ pub struct Ruling {
     pub rule: Option<usize>,
 }
 
+impl Ruling {
+    /// The same in a session that only reads: it can refuse what was not refused, and nothing else.
+    #[must_use]
+    pub fn where_only_read(self, definition: &Definition) -> Self {
+        let only_reads = definition.annotations.effect_class() == EffectClass::Read;
+        if only_reads || self.decision == Decision::Refuse {
+            return self;
+        }
+        let why = "this session only reads (--read-only), and it is not declared to only read".to_owned();
+        Self { decision: Decision::Refuse, why, rule: None }
+    }
+}
+
 /// What is decided about.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {

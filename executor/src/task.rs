@@ -229,6 +229,11 @@ pub(crate) fn is_zero(depth: &u8) -> bool {
     *depth == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 /// One `run`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {

@@ -35,7 +35,8 @@ impl Trigger {
         let nudge = Arc::new(Notify::new());
         let to_nudge = Arc::clone(&nudge);
         // Reading is an event too: with all of them, every look would ask for the next.
-        let config = notify::Config::default().with_event_kinds(EventKindMask::MODIFY_NAME);
+        // What is renamed to a name in the folder counts as made there.
+        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
         let armed = RecommendedWatcher::new(move |_| to_nudge.notify_one(), config).and_then(|mut watcher| {
             watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive)?;
             Ok(watcher)
@@ -99,6 +100,8 @@ mod tests {
         assert!(futures_util::poll!(&mut waiting).is_pending());
         mailbox.publish(tasks[1], r#"{"status": "failed"}"#).expect("published");
         mailbox.forget(tasks[2]).expect("forgotten");
+        let ended = std::time::Instant::now();
         assert_eq!(waiting.await, [(tasks[1], Some(State::Failed)), (tasks[2], None)]);
+        assert!(ended.elapsed() < LOOK_AGAIN / 2, "an event wakes it, not the next look");
     }
 }

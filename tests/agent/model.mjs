@@ -3,7 +3,7 @@
 // node model.mjs AIMOCK_PACKAGE SCENARIO.json
 //
 // A scenario is a list of rules: {"last": REGEX, "says": TEXT, "runs": [COMMAND...], "calls": [{name, arguments}],
-// "fails": STATUS, "times": N}. The first one whose expression finds something in the last message (and in all of
+// "fails": STATUS, "times": N, "slow": true}. The first one whose expression finds something in the last message (and in all of
 // them, for "seen") answers; $1 in its texts is the first group of the match, $ID the newest task id in the
 // conversation. The port is printed; what was asked is read at /__aimock/journal.
 
@@ -19,7 +19,7 @@ const rules = JSON.parse(readFileSync(scenario, "utf8")).map((rule) => ({ times:
 const text = (content) =>
   (typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("")).replaceAll('\\"', '"');
 
-function answer(request) {
+function fitting(request) {
   const said = request.messages.map((message) => text(message.content));
   const last = said.at(-1);
   const all = said.join("\n");
@@ -27,25 +27,33 @@ function answer(request) {
     const found = new RegExp(rule.last ?? "", "s").exec(last);
     if (!found || rule.times <= 0 || !new RegExp(rule.seen ?? "", "s").test(all)) continue;
     if ("tools" in rule && rule.tools !== Boolean(request.tools?.length)) continue;
-    rule.times -= 1;
-    const ids = [...all.matchAll(/"id":\s*"([0-9a-f]{32})"|\(id ([0-9a-f]{32})\)/g)].map((id) => id[1] ?? id[2]);
-    const fill = (words) => words.replace(/\$ID/g, ids.at(-1)).replace(/\$1/g, found[1]);
-    if (rule.fails) return { error: { message: "as the scenario wants it", type: "error" }, status: rule.fails };
-    const calls = rule.calls ?? (rule.runs ?? []).map((command) => ({ name: "command_executor", arguments: { command: fill(command) } }));
-    const toolCalls = calls.map((call) => ({
-      name: call.name,
-      arguments: typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments),
-    }));
-    const usage = { prompt_tokens: Math.ceil((all.length + JSON.stringify(request.tools ?? []).length) / 4), completion_tokens: 7 };
-    usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
-    const words = rule.says === undefined ? undefined : fill(rule.says);
-    if (toolCalls.length === 0) return { content: words ?? "", usage };
-    return words ? { content: words, toolCalls, usage } : { toolCalls, usage };
+    return { rule, found, last, all };
   }
-  return { content: `no rule fits: ${last.slice(0, 2000)}` };
+  return { last, all };
+}
+
+function answer(request) {
+  const { rule, found, last, all } = fitting(request);
+  if (!rule) return { content: `no rule fits: ${last.slice(0, 2000)}` };
+  rule.times -= 1;
+  const ids = [...all.matchAll(/"id":\s*"([0-9a-f]{32})"|\(id ([0-9a-f]{32})\)/g)].map((id) => id[1] ?? id[2]);
+  const fill = (words) => words.replace(/\$ID/g, ids.at(-1)).replace(/\$1/g, found[1]);
+  if (rule.fails) return { error: { message: "as the scenario wants it", type: "error" }, status: rule.fails };
+  const calls = rule.calls ?? (rule.runs ?? []).map((command) => ({ name: "command_executor", arguments: { command: fill(command) } }));
+  const toolCalls = calls.map((call) => ({
+    name: call.name,
+    arguments: typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments),
+  }));
+  const usage = { prompt_tokens: Math.ceil((all.length + JSON.stringify(request.tools ?? []).length) / 4), completion_tokens: 7 };
+  usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
+  const words = rule.says === undefined ? undefined : fill(rule.says);
+  if (toolCalls.length === 0) return { content: words ?? "", usage };
+  return words ? { content: words, toolCalls, usage } : { toolCalls, usage };
 }
 
 const mock = new LLMock({ port: 0, logLevel: "silent", journalMaxEntries: 0 });
+// A few letters at a time, for whoever wants to be quicker than the answer.
+mock.on({ predicate: (request) => Boolean(fitting(request).rule?.slow) }, answer, { latency: 100, chunkSize: 8 });
 mock.on({ predicate: () => true }, answer);
 await mock.start();
 console.log(mock.url);

@@ -26,7 +26,7 @@ const ACTIONS: [&str; 11] = [
     "/settle",
 ];
 /// Everything that shows something.
-const VIEWS: [&str; 7] = ["/", "/tasks", "/history", "/grants", "/subtools", "/events", "/card/x"];
+const VIEWS: [&str; 8] = ["/", "/tasks", "/history", "/grants", "/subtools", "/events", "/card/x", "/question/x"];
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -167,7 +167,9 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
         let guessed = format!("Cookie: {}\r\nX-Page-Token: {}\r\n", human.cookie, "0".repeat(64));
         assert_eq!(post(site, path, &yes, &guessed).status, 403, "{path}");
     }
-    for path in VIEWS.into_iter().chain([format!("/task/{id}").as_str(), &format!("/card/{id}")]) {
+    for path in
+        VIEWS.into_iter().chain([format!("/task/{id}").as_str(), &format!("/card/{id}"), &format!("/question/{id}")])
+    {
         let answer = get(site, path, "");
         assert_eq!(answer.status, 401, "{path}");
         assert!(!answer.body.contains(&id) && !answer.body.contains("trace_it"), "{path}: {}", answer.body);
@@ -256,7 +258,7 @@ fn another_page_in_the_same_browser_gets_nowhere() {
     }
     assert_eq!(post_with(site, "/decide", &body, &format!("{own}{keys}")).status, 415, "no type at all");
     let cookie = format!("Cookie: {}\r\n", human.cookie);
-    for path in ["/events", "/card/x"] {
+    for path in ["/events", "/card/x", "/question/x"] {
         let other = get(site, path, &format!("{cookie}Sec-Fetch-Site: cross-site\r\n"));
         assert_eq!(other.status, 403, "{path}");
         assert!(!other.head.contains("access-control"), "{}", other.head);

@@ -23,8 +23,9 @@ use crate::in_process::InProcess;
 mod audience;
 mod one_shot;
 mod report;
+mod talk;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
 pub(crate) struct Args {
     /// The question; `-` reads it from standard input
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// Go on with this session: its number, or its id
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Go on with the newest session
+    /// Go on with the newest session that began in this folder
     #[arg(long = "continue", conflicts_with = "session")]
     go_on: bool,
     /// Keep to this; without a question, analyse it
@@ -48,6 +49,9 @@ pub(crate) struct Args {
     /// How many requests a question may take
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
+    /// Refuse every subtool that is not declared to only read, whatever is allowed otherwise
+    #[arg(long)]
+    read_only: bool,
     /// If a task needs a yes and no human has the page open: `fail` refuses it at once, `wait` waits for one;
     /// by default it waits where a person looks on
     #[arg(long, value_name = "WHAT")]
@@ -86,6 +90,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     start_log(&config, context)?;
+    if talk::is_wanted(args, context) {
+        return talk::run(args, &config, &sessions, context);
+    }
     let question = one_shot::question(args, context)?;
     one_shot::run(question.as_deref(), args, config, &sessions, context)
 }
@@ -98,18 +105,18 @@ fn open(
     audience: Arc<dyn executor::agent::driver::Audience>,
     context: &Context,
 ) -> Result<Session, Error> {
-    let newest = if args.go_on { sessions.last()?.map(|number| number.to_string()) } else { None };
+    let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
     let alone = match args.if_no_approver {
         Some(given) => given == NoApprover::Fail,
         None => !context.output.is_watched(),
     };
     let opening = Opening {
         model: args.model.clone(),
-        session: args.session.clone().or(newest),
+        session: args.session.clone().or(newest.map(|number| number.to_string())),
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
-        caller: Caller { alone, ..context.caller.clone() },
+        caller: Caller { alone, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)

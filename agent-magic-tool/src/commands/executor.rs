@@ -26,7 +26,7 @@ const STARTED_WITHIN: Duration = Duration::from_secs(10);
 const STOPPED_WITHIN: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-mod page;
+pub(crate) mod page;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

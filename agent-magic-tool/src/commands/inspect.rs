@@ -74,11 +74,11 @@ fn confirmation(
         return Err(invalid(subtool, &problems).into());
     }
     let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
-    let shell::Caller { session, folder, depth, wakes, .. } = context.caller.clone();
+    let shell::Caller { session, folder, depth, wakes, read_only, .. } = context.caller.clone();
     let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth, wakes };
     let definition = &*subtool.definition;
-    let Ruling { decision, why, rule } =
-        policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });
+    let ruling = policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });
+    let Ruling { decision, why, rule } = if read_only { ruling.where_only_read(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {
             Decision::Run => "runs",

@@ -91,6 +91,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         reason: args.reason,
         if_no_approver: if context.caller.alone { IfNoApprover::Fail } else { args.if_no_approver.into() },
         at,
+        read_only: context.caller.read_only,
     };
     for field in &args.fields {
         read_field(field, &mut request)?;

@@ -37,8 +37,11 @@ pub trait Audience: Send + Sync {
 pub enum News<'a> {
     /// A piece of an answer.
     Text(&'a str),
-    /// An answer is whole.
-    Turn,
+    /// An answer is whole; what was used up since the question, and in the whole session.
+    Turn {
+        spent: Spent,
+        total: Spent,
+    },
     Call(&'a Call),
     Result(&'a CallResult),
     /// The model is told of these.
@@ -250,7 +253,10 @@ impl Driver {
 
     fn tell(&self, entry: &Entry) {
         match entry {
-            Entry::Answered { .. } | Entry::Diagnosed { .. } => self.audience.hear(News::Turn),
+            Entry::Answered { .. } | Entry::Diagnosed { .. } => {
+                let (spent, total) = (self.machine.spent(), self.machine.total());
+                self.audience.hear(News::Turn { spent, total });
+            }
             Entry::Woken { tasks } => self.audience.hear(News::Woken(tasks)),
             _ => {}
         }

@@ -6,7 +6,7 @@
 //! Sessions lie in the state folder, which nobody else may enter, under short numbers that people can type.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -115,9 +115,21 @@ impl Sessions {
         Ok((Journal { number, head, file }, entries))
     }
 
-    /// The newest session that has this folder, if any.
-    pub fn last(&self) -> Result<Option<u32>, JournalError> {
-        Ok(self.numbers()?.last().copied())
+    /// The newest session that began in this folder, if any.
+    pub fn last_in(&self, folder: Option<&Path>) -> Result<Option<u32>, JournalError> {
+        self.last_before(u32::MAX, folder)
+    }
+
+    /// The newest one of the folder before that number.
+    pub fn last_before(&self, before: u32, folder: Option<&Path>) -> Result<Option<u32>, JournalError> {
+        let is_of = |number: &u32| {
+            let file = File::open(self.path(*number)).ok()?;
+            let mut first = String::new();
+            io::BufReader::new(file).read_line(&mut first).ok()?;
+            let head: Head = serde_json::from_str(&first).ok()?;
+            Some(head.folder.as_deref() == folder)
+        };
+        Ok(self.numbers()?.into_iter().rev().find(|number| *number < before && is_of(number) == Some(true)))
     }
 
     /// Every session, the oldest first.
@@ -154,7 +166,8 @@ impl Sessions {
         listed.iter().find(|listed| listed.id == id).map(|listed| listed.number).ok_or_else(none)
     }
 
-    fn numbers(&self) -> Result<Vec<u32>, JournalError> {
+    /// The numbers that are taken, the oldest first.
+    pub fn numbers(&self) -> Result<Vec<u32>, JournalError> {
         let found = match fs::read_dir(&self.folder) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -253,6 +266,11 @@ mod tests {
         let sessions = Sessions::in_state(state.path());
         sessions.begin(None).expect("begun").add(&asked("one")).expect("written");
         sessions.begin(None).expect("begun");
+        sessions.begin(Some("/elsewhere".into())).expect("begun");
+        assert_eq!(sessions.last_in(None).expect("read"), Some(102));
+        assert_eq!(sessions.last_in(Some(Path::new("/elsewhere"))).expect("read"), Some(103));
+        assert_eq!(sessions.last_in(Some(Path::new("/nowhere"))).expect("read"), None);
+        sessions.delete("103").expect("deleted");
         let listed = sessions.list().expect("listed");
         let short: Vec<_> = listed.iter().map(|listed| (listed.number, listed.question.as_deref())).collect();
         assert_eq!(short, [(101, Some("one")), (102, None)]);

@@ -175,6 +175,13 @@ impl Session {
         self.driver.model()
     }
 
+    /// From now on an interrupt of this process does nothing: whoever reads the keys says what it means.
+    pub fn hold_interrupts(&self) {
+        let _entered = self.runtime.enter();
+        // Once there is a handler, the kernel's own never comes back.
+        drop(signal(SignalKind::interrupt()));
+    }
+
     /// From now on an interrupt of this process ends what is under way, and with it [`Session::run`].
     pub fn end_on_interrupt(&self) {
         let _entered = self.runtime.enter();
@@ -231,6 +238,12 @@ impl Seats {
         let name = chosen.name.clone();
         let client = Client::new(chosen, self.stream, &self.clients, &self.secrets).await?;
         Ok(Seat { name, provider: Arc::new(client), system, native, bounds })
+    }
+
+    /// The same for whoever is in no runtime; blocks while the key is looked up.
+    pub fn take_here(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?.block_on(self.take(name))
     }
 
     /// The sections that people added, and the whole system prompt of a model; of any that calls tools, where

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use crate::code::{Code, Exit};
-use crate::places::{DEPTH, SESSION, WAKES};
+use crate::places::{DEPTH, READ_ONLY, SESSION, WAKES};
 use crate::task::ErrorBody;
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
@@ -27,6 +27,8 @@ pub struct Caller {
     pub folder: Option<PathBuf>,
     /// How deep the caller is nested in agents that were called by agents.
     pub depth: u8,
+    /// What it runs may only read.
+    pub read_only: bool,
     /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
     /// words say.
     pub alone: bool,
@@ -83,6 +85,9 @@ impl Program {
             Some(session) => command.env(SESSION, session),
             None => command.env_remove(SESSION),
         };
+        if caller.read_only {
+            command.env(READ_ONLY, "1");
+        }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
         }

@@ -28,6 +28,8 @@ pub struct Agent {
     pub cost: f64,
     /// Whether answers come piece by piece.
     pub stream: bool,
+    /// How many characters of a tool's result a person is shown; 0 is all. The model gets all of it anyway.
+    pub preview: usize,
 }
 
 /// One model.

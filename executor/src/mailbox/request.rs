@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::settlement::Settlement;
-use crate::task::{ErrorBody, State, TaskId, is_zero};
+use crate::task::{ErrorBody, State, TaskId, is_false, is_zero};
 
 /// The version of this format; another one is refused with a hint to upgrade.
 pub const VERSION: u32 = 1;
@@ -75,6 +75,9 @@ pub struct Run {
     /// It is not to start before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
+    /// The caller's session only reads: what is not declared to is refused. It never lets anything through.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -73,7 +73,7 @@ fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
     if request.method() == Method::GET || request.method() == Method::HEAD {
         // Streams and fragments are fetched by our own page only.
         let site = single(request.headers(), &SEC_FETCH_SITE);
-        let is_inner = path == "/events" || path.starts_with("/card/");
+        let is_inner = is_inner(&path);
         if is_inner && site.is_some_and(|site| site != "same-origin") {
             return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "this is for the page itself"));
         }
@@ -94,13 +94,18 @@ fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
             Ok(())
         }
         None if is_login || is_public(&path) => Ok(()),
-        None if request.method() == Method::POST || path == "/events" || path.starts_with("/card/") => Err(refuse(
+        None if request.method() == Method::POST || is_inner(&path) => Err(refuse(
             StatusCode::UNAUTHORIZED,
             "no-session",
             "a fresh link opens the page: agent-magic-tool executor page",
         )),
         None => Err(page.login()),
     }
+}
+
+/// What is no page of its own.
+fn is_inner(path: &str) -> bool {
+    path == "/events" || path.starts_with("/card/") || path.starts_with("/question/")
 }
 
 /// Files that are the same for everybody.

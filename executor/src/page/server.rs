@@ -44,6 +44,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
     Router::new()
         .route("/", get(views::waiting))
         .route("/card/{id}", get(views::card))
+        .route("/question/{id}", get(views::question))
         .route("/tasks", get(views::tasks))
         .route("/history", get(views::history))
         .route("/task/{id}", get(views::task))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Page;
-use super::card::{Asked, Card, fields, touches};
+use super::card::{Asked, Card, fields, question_of, touches};
 use super::form;
 use super::gate::refuse;
 use super::show::{Line, Shown, line};
@@ -102,6 +103,22 @@ pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) 
     let card = task.and_then(|task| Card::of(&task, &page, clock::now()));
     let card = card.ok_or(Failed::Nothing("it does not wait any more"))?;
     Ok(page.show("card.html", &json!({"card": card})))
+}
+
+/// A question as a program of the human's reads it.
+pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+    let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
+    let catalog = page.catalog();
+    let asked = task.as_ref().and_then(|task| {
+        let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
+        Some((task, task.confirmation.as_ref()?, question_of(subtool, task)?))
+    });
+    let (task, confirmation, question) = asked.ok_or(Failed::Nothing("no question waits there"))?;
+    Ok(Json(json!({
+        "id": task.id, "tool": task.tool, "digest": confirmation.digest.to_string(), "question": question.text,
+        "schema": question.schema, "wants_secrets": question.asks_for_secrets(),
+    }))
+    .into_response())
 }
 
 #[derive(Serialize)]

@@ -60,7 +60,7 @@ impl Audience for Lines {
                 self.heard().in_line = !text.ends_with('\n');
             }
             News::Text(_) => {}
-            News::Turn => self.end_line(),
+            News::Turn { .. } => self.end_line(),
             News::Call(call) => self.line(&format!("> {}", short(&command(call)))),
             News::Result(result) => self.result(result),
             News::Woken(tasks) => tasks.iter().for_each(|task| self.line(&woken(task))),

@@ -35,11 +35,25 @@ const AGENTS: [&str; 11] = [
     "OPENCODE",
 ];
 
-pub(super) fn run(context: &Context) -> Result<Exit, Error> {
-    if let Some(mark) = context.places.first_set(&AGENTS) {
-        return Err(Error::new(Code::HumansOnly, format!("`{mark}` says that an agent runs this command"))
-            .hint("the page is where a human confirms: ask the user to run it in a terminal of their own"));
+/// The link, and whether a browser shows it.
+pub(crate) struct Way {
+    pub(crate) link: String,
+    pub(crate) opened: bool,
+}
+
+/// Refused where the environment shows an agent at work.
+pub(crate) fn is_for_a_human(context: &Context) -> Result<(), Error> {
+    match context.places.first_set(&AGENTS) {
+        None => Ok(()),
+        Some(mark) => Err(Error::new(Code::HumansOnly, format!("`{mark}` says that an agent runs this command"))
+            .hint("the page is where a human confirms: ask the user to run it in a terminal of their own")),
     }
+}
+
+/// A fresh link, brought to a browser where there is one. Whoever gets it is not asked who they are: it may go
+/// nowhere but to a terminal.
+pub(crate) fn way(context: &Context) -> Result<Way, Error> {
+    is_for_a_human(context)?;
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     super::ensure(&mailbox, context)?;
     let folder = context.places.executor();
@@ -56,6 +70,11 @@ pub(super) fn run(context: &Context) -> Result<Exit, Error> {
             .is_ok(),
         None => false,
     };
+    Ok(Way { link, opened })
+}
+
+pub(super) fn run(context: &Context) -> Result<Exit, Error> {
+    let Way { link, opened } = way(context)?;
     let seconds = LINK_WORKS.as_secs();
     if context.output.is_terminal() {
         context

@@ -1,0 +1,166 @@
+//! What a person sees while a question is worked on: the answer row by row, a line for what happens.
+//!
+//! Everything goes above the line that is being typed, so an answer is shown by whole rows.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use executor::agent::conversation::{Call, CallResult, Ended, Opened, Termination};
+use executor::agent::driver::{Audience, News};
+use executor::mailbox::Mailbox;
+use serde_json::Value;
+
+use super::board::{Board, Doing};
+use super::words::{behind, cut, line, plain, row, short, span};
+use crate::result::ResultFile;
+
+/// The longest line about a call.
+const WIDTH: usize = 120;
+
+/// One session's screen.
+#[derive(Debug)]
+pub(super) struct Screen {
+    to: Sender<String>,
+    board: Arc<Board>,
+    mailbox: Mailbox,
+    /// How many characters of a result are shown; 0 is all.
+    preview: usize,
+    log: String,
+    /// What of the answer fills no row yet.
+    begun: Mutex<String>,
+}
+
+impl Screen {
+    pub(super) fn new(to: Sender<String>, board: Arc<Board>, mailbox: Mailbox, preview: usize, log: String) -> Self {
+        Self { to, board, mailbox, preview, log, begun: Mutex::default() }
+    }
+
+    /// Prints whole lines.
+    pub(super) fn say(&self, text: &str) {
+        self.end_row();
+        self.print(text);
+    }
+
+    fn print(&self, text: &str) {
+        // There is nobody left to tell if this fails.
+        drop(self.to.send(format!("{}\n", text.trim_end_matches('\n'))));
+    }
+
+    fn stream(&self, text: &str) {
+        let columns = self.board.columns();
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.push_str(&plain(text));
+        while let Some(end) = row(&begun, columns) {
+            let rest = begun.split_off(end);
+            self.print(&begun);
+            *begun = rest;
+        }
+    }
+
+    fn end_row(&self) {
+        let begun = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        if !begun.trim().is_empty() {
+            self.print(&begun);
+        }
+    }
+
+    fn result(&self, result: &CallResult) {
+        self.board.closed(&result.collected);
+        for task in &result.opened {
+            self.say(&format!("  {} ({}) is under way", task.tool, short(task.id)));
+        }
+        self.board.opened(&result.opened);
+        if result.opened.is_empty() {
+            let failed = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
+            self.say(&format!("{failed}{}", behind("  | ", &cut(&plain(&result.text), self.preview))));
+        }
+    }
+
+    fn woken(&self, task: &Ended) {
+        let state = task.state.map_or_else(|| "is gone".to_owned(), |state| state.to_string().replace('_', " "));
+        let took = self.board.closed(&[task.id]).map_or_else(String::new, |since| format!(" after {}", span(since)));
+        let result = ResultFile::read(&self.mailbox, task.id).map(|file| shown(&file)).unwrap_or_default();
+        let result = behind("  | ", &cut(&plain(&result), self.preview));
+        self.say(&format!("  {} ({}) {state}{took}\n{result}", task.tool, short(task.id)));
+    }
+}
+
+impl Audience for Screen {
+    fn hear(&self, news: News<'_>) {
+        match news {
+            News::Text(text) => {
+                self.board.does(Doing::Works);
+                self.stream(text);
+            }
+            News::Turn { spent, total } => {
+                // Whoever sees the end of an answer may ask what it cost.
+                self.board.spent(spent, total);
+                self.end_row();
+            }
+            News::Call(call) => {
+                self.board.does(Doing::Works);
+                self.say(&format!("  > {}", line(&command(call), WIDTH)));
+            }
+            News::Result(result) => self.result(result),
+            News::Woken(tasks) => {
+                self.board.does(Doing::Works);
+                for task in tasks {
+                    self.woken(task);
+                }
+            }
+            News::Asleep(open) => {
+                // The turn of a model that was asked once is over, though its tasks are not.
+                self.board.give_back();
+                self.board.does(Doing::Sleeps);
+                self.say(&asleep(open));
+            }
+            News::Retry { failed, pause } => self.say(&format!("  {failed}; trying again in {pause:.0?}")),
+            News::GaveUp(failed) => {
+                self.say(&format!("no answer: {failed}; what the provider said: {}", self.log));
+            }
+            News::Done { reason, .. } => {
+                self.end_row();
+                let only_slept = reason == Termination::Cancelled && self.board.doing() == Doing::Sleeps;
+                if let Some(words) = ended(reason).filter(|_| !only_slept) {
+                    self.print(words);
+                }
+                self.board.done();
+            }
+        }
+    }
+}
+
+fn ended(reason: Termination) -> Option<&'static str> {
+    match reason {
+        Termination::Cancelled => Some("stopped"),
+        Termination::MaxIterations => Some("that is not the whole answer: it took as many requests as it may"),
+        Termination::BudgetExhausted => Some("that is not the whole answer: the budget of this question is used up"),
+        Termination::Completed
+        | Termination::PolicyDenied
+        | Termination::ApprovalDenied
+        | Termination::ProviderFailed => None,
+    }
+}
+
+fn command(call: &Call) -> String {
+    match call.arguments.get("command").and_then(Value::as_str) {
+        Some(command) => command.to_owned(),
+        None => format!("{}: {}", call.name, call.arguments),
+    }
+}
+
+fn asleep(open: &[Opened]) -> String {
+    let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
+    format!("  waiting for {}; what you ask meanwhile is answered first", names.join(", "))
+}
+
+/// What a result file holds for a person.
+fn shown(file: &ResultFile) -> String {
+    let error = &file.field("error")["message"];
+    let data = [file.field("data"), error, &file.field("_meta")["preview"]];
+    match data.into_iter().find(|value| !value.is_null()) {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
+    }
+}
