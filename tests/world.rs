@@ -184,26 +184,36 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Every executor of this world: a test may have left one that no lock tells of.
-        for pid in executors_in(self.root.path()) {
+        // Every executor of this world, a test may have left one that no lock tells of; and then what it ran, which
+        // would wait for ever for what no test will do.
+        let root = self.root.path();
+        for pid in executors_in(root).into_iter().chain(programs_in(root)) {
             // One that ended by itself meanwhile is as good.
             kill(pid, Signal::SIGKILL).ok();
         }
     }
 }
 
+/// The processes that are in a folder below `root`.
+fn programs_in(root: &Path) -> Vec<Pid> {
+    let is_in = |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder.starts_with(root));
+    processes().filter(is_in).map(Pid::from_raw).collect()
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = i32::try_from(std::process::id()).expect("a process id");
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(move |pid| *pid != own)
+}
+
 /// The processes whose environment names a mailbox below `root`.
 fn executors_in(root: &Path) -> Vec<Pid> {
     let mark = format!("AGENT_MAGIC_TOOL_DIR={}", root.display()).into_bytes();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
+    let is_here = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|part| part == mark)
-    })
-    .filter(|pid| *pid != i32::try_from(std::process::id()).expect("a process id"))
-    .map(Pid::from_raw)
-    .collect()
+    };
+    processes().filter(is_here).map(Pid::from_raw).collect()
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
