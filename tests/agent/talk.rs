@@ -142,9 +142,8 @@ fn what_is_asked_meanwhile_stops_the_answer() {
     terminal.expect("slow slow");
     terminal.line("another question");
     terminal.expect("Quick.");
-    // Whichever of the two finds it at work, the second does not.
-    terminal.line("/cancel");
-    terminal.line("/cancel");
+    // Whichever of the two finds it at work, the second does not; it is typed ahead.
+    terminal.press("/cancel\r/cancel\r");
     terminal.expect("nothing is under way");
     terminal.expect("\n> ");
     terminal.press(INTERRUPT);
