@@ -1,6 +1,7 @@
 //! Our own loop: through the binary, against servers that speak the providers' protocols.
 
-mod aimock;
+pub(crate) mod aimock;
+mod delegation;
 mod ends;
 mod limits;
 mod sessions;

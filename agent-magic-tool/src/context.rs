@@ -40,7 +40,7 @@ impl Context {
     /// Of a command that somebody called as a process.
     pub(crate) fn of_process(places: Places, output: Output) -> Self {
         let folder = std::env::current_dir().ok();
-        let caller = Caller { session: places.session(), folder, depth: places.depth() };
+        let caller = Caller { session: places.session(), folder, depth: places.depth(), reach: places.reach() };
         Self { places, output, stdin: Stdin::Process, caller }
     }
 }

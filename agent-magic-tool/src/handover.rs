@@ -36,8 +36,8 @@ pub(crate) enum Reply {
 /// On an error nothing is left behind, but for the one that says that the request was taken.
 pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
     let id = TaskId::new();
-    let Caller { session, folder, depth } = context.caller.clone();
-    let request = Request { v: VERSION, ask, session, folder, depth };
+    let Caller { session, folder, depth, reach } = context.caller.clone();
+    let request = Request { v: VERSION, ask, session, folder, depth, reach };
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")

@@ -59,7 +59,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let model =
         Model { url: env::var("MODEL_URL")?, name: env::var("MODEL")?, key: env::var("MODEL_KEY").unwrap_or_default() };
-    let caller = Caller { session: Some("own-agent".to_owned()), folder: env::current_dir().ok(), depth: 0 };
+    let caller = Caller {
+        session: Some("own-agent".to_owned()),
+        folder: env::current_dir().ok(),
+        depth: 0,
+        ..Caller::default()
+    };
     let mailbox = Mailbox::open(&Places::from_env()?.mailbox)?;
     let tool = CommandExecutor::new(Arc::new(Program::new("agent-magic-tool")), mailbox, caller);
     let question = env::args().skip(1).collect::<Vec<_>>().join(" ");

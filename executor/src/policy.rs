@@ -201,7 +201,8 @@ impl Rule {
         if !self.is_about(&sample.tool, &sample.tags) {
             return Ok(false);
         }
-        let caller = Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), depth: 0 };
+        let caller =
+            Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), ..Caller::default() };
         self.when
             .as_ref()
             .map_or(Ok(true), |when| holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
@@ -240,7 +241,7 @@ mod tests {
         };
         whole.extend(fields);
         let definition = serde_json::from_value(Value::Object(whole.clone())).expect("a definition");
-        let caller = Caller { uid: 1000, session: Some("s".to_owned()), folder: None, depth: 0 };
+        let caller = Caller { uid: 1000, session: Some("s".to_owned()), ..Caller::default() };
         let name = name.parse().expect("a name");
         policy.decide(Case { name: &name, definition: &definition, input: &input, caller: &caller })
     }

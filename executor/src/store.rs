@@ -177,6 +177,9 @@ pub trait Store: Outbox + Send {
     /// count.
     fn kept(&self) -> Result<Vec<Kept>, StoreError>;
 
+    /// The tasks of a user's session that ended, oldest first.
+    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
+
     /// Every grant that was ever made and is not forgotten, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
@@ -212,7 +215,13 @@ pub(crate) mod contract {
             input,
             definition_hash: "abc".to_owned(),
             effect: EffectClass::Once,
-            caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/home/a".into()), depth: 2 },
+            caller: Caller {
+                uid: 1000,
+                session: Some("s".to_owned()),
+                folder: Some("/home/a".into()),
+                depth: 2,
+                ..Caller::default()
+            },
             idempotency_key: key.map(str::to_owned),
             created_at: Timestamp::from_second(1_700_000_000).expect("a time"),
             state: State::Accepted,

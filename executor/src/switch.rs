@@ -108,7 +108,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let switches = Switches::below(folder.path());
         let caller =
-            |session: Option<&str>| Caller { uid: 1, session: session.map(str::to_owned), folder: None, depth: 0 };
+            |session: Option<&str>| Caller { uid: 1, session: session.map(str::to_owned), ..Caller::default() };
         let tool: SubtoolName = "send".parse().expect("a name");
         let off = |session: Option<&str>| Off {
             tool: tool.clone(),

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::code::Code;
 use crate::confirmation::Confirmation;
+use crate::reach::Reach;
 use crate::settlement::Settlement;
 use crate::subtool::{EffectClass, SubtoolName};
 
@@ -208,7 +209,7 @@ impl FromStr for State {
 }
 
 /// Who asked: the user id is the kernel's word, the rest is the caller's own.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
     pub uid: u32,
@@ -219,6 +220,9 @@ pub struct Caller {
     /// How many agents stand above it that were themselves called by an agent; 0 is nobody's.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
+    /// Which subtools it may use.
+    #[serde(default, skip_serializing_if = "Reach::is_everything")]
+    pub reach: Reach,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

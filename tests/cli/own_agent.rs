@@ -85,7 +85,8 @@ async fn it_delegates_sleeps_and_is_woken_with_the_result() {
         .env("XDG_CONFIG_HOME", world.home().join(".config"))
         .env("XDG_STATE_HOME", world.home().join(".local/state"))
         .env("XDG_CACHE_HOME", world.home().join(".cache"));
-    let caller = Caller { session: Some("example".to_owned()), folder: Some(world.folder()), depth: 0 };
+    let caller =
+        Caller { session: Some("example".to_owned()), folder: Some(world.folder()), depth: 0, ..Caller::default() };
     let mailbox = Mailbox::open(&world.mailbox()).expect("it opens");
     let tool = CommandExecutor::new(Arc::new(program), mailbox, caller);
     let gate = world.folder().join("gate");

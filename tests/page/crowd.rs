@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::reach::Reach;
 use executor::task::TaskId;
 use serde_json::{Map, json};
 
@@ -45,7 +46,14 @@ fn the_page_answers_at_once_however_many_wait() {
         let input = json!({"name": format!("number {number}"), "text": "a text of some length ".repeat(20)});
         let input: Map<_, _> = input.as_object().cloned().expect("an object");
         let ask = Ask::run(Run { tool: "mark".to_owned(), input, ..Run::default() });
-        let request = Request { v: VERSION, ask, session: Some("crowd".to_owned()), folder: None, depth: 0 };
+        let request = Request {
+            v: VERSION,
+            ask,
+            session: Some("crowd".to_owned()),
+            folder: None,
+            depth: 0,
+            reach: Reach::default(),
+        };
         mailbox.post(TaskId::new(), &request).expect("written");
     }
     let results = mailbox.results();

@@ -5,17 +5,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::agent::journal::Sessions;
+use executor::agent::journal::{self, Sessions};
 use executor::agent::session::{Opening, Session};
 use executor::code::Exit;
 use executor::config::Config;
 use executor::log::{self, To};
 
+use super::tasks;
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
 
 mod audience;
+mod delegated;
 mod one_shot;
 mod report;
 
@@ -48,6 +50,9 @@ pub(crate) struct Args {
     /// Take each answer whole, not piece by piece
     #[arg(long)]
     no_stream: bool,
+    /// For an agent that was called by another one: a JSON document on standard input says what to do
+    #[arg(long, hide = true)]
+    delegated: bool,
     /// List the sessions
     #[arg(long, conflicts_with_all = ["prompt", "session", "go_on"])]
     sessions: bool,
@@ -63,14 +68,31 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     if let Some(word) = &args.delete {
-        let id = sessions.delete(word)?;
-        context.output.json(&serde_json::json!({ "deleted": id }))?;
-        return Ok(Exit::Ok);
+        return delete(word, &sessions, context);
     }
     let config = context.places.read_config()?;
     start_log(&config, context)?;
+    if args.delegated {
+        return delegated::run(config, context);
+    }
     let question = one_shot::question(args, context)?;
     one_shot::run(question.as_deref(), args, config, &sessions, context)
+}
+
+/// Deletes a session, and has what it ran forgotten, as far as that has ended.
+fn delete(word: &str, sessions: &Sessions, context: &Context) -> Result<Exit, Error> {
+    let id = sessions.delete(word)?;
+    let mut told = serde_json::json!({ "deleted": id });
+    match tasks::forget(journal::label(id), context) {
+        Ok((forgotten, open)) => {
+            told["forgotten"] = forgotten.into();
+            told["open"] = open;
+        }
+        // The session is gone all the same; results go by themselves, after a while.
+        Err(error) => context.output.note(&format!("its results are still there: {}", error.body().message)),
+    }
+    context.output.json(&told)?;
+    Ok(Exit::Ok)
 }
 
 /// Opens the session that the words name.
@@ -88,6 +110,7 @@ fn open(
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
+        brief: None,
         caller: context.caller.clone(),
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));

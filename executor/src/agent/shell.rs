@@ -11,7 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use crate::code::{Code, Exit};
-use crate::places::{DEPTH, SESSION};
+use crate::places::{DEPTH, REACH, SESSION};
+use crate::reach::Reach;
 use crate::task::ErrorBody;
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
@@ -27,6 +28,8 @@ pub struct Caller {
     pub folder: Option<PathBuf>,
     /// How deep the caller is nested in agents that were called by agents.
     pub depth: u8,
+    /// Which subtools it may use.
+    pub reach: Reach,
 }
 
 /// What a call printed, and its exit status.
@@ -73,6 +76,9 @@ impl Program {
             Some(session) => command.env(SESSION, session),
             None => command.env_remove(SESSION),
         };
+        if !caller.reach.is_everything() {
+            command.env(REACH, caller.reach.written());
+        }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
         }
@@ -109,7 +115,12 @@ mod tests {
     #[test]
     fn a_program_is_given_the_caller_and_all_of_its_input() {
         let folder = tempfile::tempdir().expect("a folder");
-        let caller = Caller { session: Some("s".to_owned()), folder: Some(folder.path().to_owned()), depth: 3 };
+        let caller = Caller {
+            session: Some("s".to_owned()),
+            folder: Some(folder.path().to_owned()),
+            depth: 3,
+            ..Caller::default()
+        };
         let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
         let program = Program::new("sh").env("OWN", "x");
         // More than any pipe holds, both ways.

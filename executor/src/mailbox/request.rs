@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::reach::Reach;
 use crate::settlement::Settlement;
 use crate::task::{ErrorBody, State, TaskId, is_zero};
 
@@ -25,6 +26,9 @@ pub struct Request {
     pub folder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
+    /// Which subtools it may use: it can take away, and nothing else.
+    #[serde(default, skip_serializing_if = "Reach::is_everything")]
+    pub reach: Reach,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +44,14 @@ pub enum Ask {
         happened: bool,
         #[serde(default)]
         note: Option<String>,
+    },
+    /// Stops every open task of a session of the caller's.
+    Abandon {
+        session: String,
+    },
+    /// Forgets the ended tasks of a session of the caller's, with their results.
+    Forget {
+        session: String,
     },
     Status,
 }
@@ -102,6 +114,13 @@ pub enum Answer {
     Settled {
         id: TaskId,
         settlement: Settlement,
+    },
+    /// To an abandon: the tasks that were open.
+    Abandoned(Vec<TaskId>),
+    /// To a forget: how many tasks are gone, and which are still open.
+    Forgotten {
+        forgotten: usize,
+        open: Vec<TaskId>,
     },
     Status(Value),
 }

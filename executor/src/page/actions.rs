@@ -25,6 +25,7 @@ use crate::confirmation::grant::{self, Covers, Grant, GrantId, Scope};
 use crate::confirmation::{Confirmation, Digest};
 use crate::dispatcher::{NotDecided, Said};
 use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::reach::Reach;
 use crate::schema::Problem;
 use crate::task::{State as TaskState, Task, TaskId};
 use crate::{clock, json};
@@ -502,7 +503,8 @@ pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
     let Try { tool, input } = read(&body)?;
     let id = TaskId::new();
     let ask = Ask::run(Run { tool, input, ..Run::default() });
-    let request = Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None, depth: 0 };
+    let request =
+        Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None, depth: 0, reach: Reach::default() };
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };
