@@ -420,6 +420,10 @@ pub(crate) mod contract {
 
         let open = task(None);
         store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
+        assert_eq!(store.ended_of(1000, "s").expect("read"), [failed.id], "what is open has not ended");
+        for (uid, session) in [(1000, "S"), (1000, ""), (1001, "s")] {
+            assert_eq!(store.ended_of(uid, session).expect("read"), [], "sessions are each user's own");
+        }
         let kept = store.kept().expect("read");
         assert_eq!(
             kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),

@@ -89,9 +89,9 @@ fn every_provider_answers_and_a_model_that_is_not_there_is_named() {
         let result = world.result_of("llm_text", &json!({"prompt": "Well?", "model": provider}));
         assert_eq!(result["data"], "Yes.", "{provider}: {result:#}");
     }
-    let result = world.result_of("llm_text", &json!({"prompt": "Well?", "model": "opnai"}));
+    let result = world.result_of("llm_text", &json!({"prompt": "Well?", "model": "gemni"}));
     let error = &result["error"];
-    assert_eq!((&error["code"], &error["hint"]), (&json!("no-model"), &json!("did you mean `openai`?")), "{result:#}");
+    assert_eq!((&error["code"], &error["hint"]), (&json!("no-model"), &json!("did you mean `gemini`?")), "{result:#}");
     assert_eq!(model.asked().len(), super::aimock::PROVIDERS.len());
 }
 
@@ -179,10 +179,10 @@ fn a_call_that_nobody_agrees_to_in_time_is_taken_back_and_the_end_says_so() {
     );
     let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "late"})), ONE_PLACE) else { return };
     let result = world.result_of("note_it", &json!({}));
-    assert_eq!((&result["state"], &result["error"]["code"]), (&json!("timed_out"), &json!("timed-out")), "{result:#}");
+    assert_eq!((&result["status"], &result["error"]["code"]), (&json!("timed_out"), &json!("timed-out")), "{result:#}");
     assert!(result["error"]["hint"].as_str().expect("a hint").contains("waited for a human's yes"), "{result:#}");
     let called = world.result_file(result["error"]["details"]["call"]["id"].as_str().expect("an id"));
-    assert_eq!(called["state"], "cancelled", "a yes that comes now would be for nobody: {called:#}");
+    assert_eq!(called["status"], "cancelled", "a yes that comes now would be for nobody: {called:#}");
 }
 
 #[test]
@@ -265,6 +265,23 @@ fn what_was_delegated_does_not_delegate_on() {
 }
 
 #[test]
+fn a_program_that_is_run_for_a_sub_agent_stands_where_that_stands() {
+    let world = World::new();
+    world.define(
+        "own.json",
+        &json!({"where_am_i": {"description": "Says where it stands.", "input": {}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["sh", "-c", "echo $AGENT_MAGIC_TOOL_DEPTH $AGENT_MAGIC_TOOL_REACH"]}}}}),
+    );
+    let rules = json!([{"last": "^Where", "runs": ["agent-magic-tool run where_am_i --wait"]}, {"says": "There."}]);
+    let Some(model) = Model::start(&world, &rules, "") else { return };
+    world.result_of("ask_agent", &json!({"prompt": "Where are you?", "subtools": ["where_*"]}));
+    let last = model.asked().pop().expect("a request");
+    let told = last["messages"].as_array().expect("messages").last().expect("one")["content"].to_string();
+    assert!(told.contains("1 [[") && told.contains("where_*"), "{told}");
+    assert_eq!(world.result_of("where_am_i", &json!({}))["data"], "");
+}
+
+#[test]
 fn a_sub_agent_has_a_budget_and_an_answer_that_is_cut_short_says_so() {
     let world = World::new();
     let rules =
@@ -287,10 +304,10 @@ fn a_cancelled_sub_agent_leaves_nothing_running() {
     assert_eq!(sub_agents(&world).len(), 1);
     assert_eq!(world.run(&["cancel", &id]).exit, 0);
     let result = world.run(&["wait", &id]).json();
-    assert_eq!(result["state"], "cancelled", "{result:#}");
+    assert_eq!(result["status"], "cancelled", "{result:#}");
     assert_eq!(sub_agents(&world), [] as [PathBuf; 0]);
     let called = world.run(&["wait", &called]).json();
-    assert_eq!(called["state"], "cancelled", "what it had delegated goes with it: {called:#}");
+    assert_eq!(called["status"], "cancelled", "what it had delegated goes with it: {called:#}");
 }
 
 #[test]
