@@ -50,13 +50,13 @@ pub struct Llm {
     pub arguments: Option<Value>,
     /// What its answer becomes. Absent: `text`.
     #[serde(default)]
-    pub output: Output,
+    pub output: AnswerForm,
 }
 
 /// What an answer becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Output {
+pub enum AnswerForm {
     /// The text as it is.
     #[default]
     Text,
@@ -123,8 +123,8 @@ impl Llm {
 
     fn data(&self, text: String) -> Result<Value, Failure> {
         match self.output {
-            Output::Text => Ok(Value::String(text)),
-            Output::Json => serde_json::from_str(bare(&text)).map_err(|error| {
+            AnswerForm::Text => Ok(Value::String(text)),
+            AnswerForm::Json => serde_json::from_str(bare(&text)).map_err(|error| {
                 Failure::new(Code::BadResponse, format!("the model answered with no JSON: {error}"))
                     .detail("said", excerpt(&text, 2_000))
             }),

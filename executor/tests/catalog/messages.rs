@@ -132,7 +132,7 @@ fn keys_of_a_subtool() {
 fn runners() {
     assert_snapshot!(
         said_of(json!({"run": {"shell": "ls"}})),
-        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin` or `ask_user`"
+        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),

@@ -31,6 +31,7 @@ pub struct ReadPrompt {
 pub struct EditPrompt {
     /// Its name, or its place like `2.1`.
     pub section: Value,
+    /// Its whole new text.
     pub text: Value,
 }
 
