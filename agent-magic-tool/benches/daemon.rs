@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::reach::Reach;
 use executor::task::TaskId;
 use nix::unistd::Pid;
 
@@ -77,7 +78,14 @@ fn queue(world: &World, tasks: usize) {
             words: serde_json::Map::new(),
             ..Run::default()
         };
-        let request = Request { v: VERSION, ask: Ask::run(run), session: None, folder: Some(world.folder()), depth: 0 };
+        let request = Request {
+            v: VERSION,
+            ask: Ask::run(run),
+            session: None,
+            folder: Some(world.folder()),
+            depth: 0,
+            reach: Reach::default(),
+        };
         mailbox.post(TaskId::new(), &request).expect("posted");
     }
     until("all are queued", || {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
 use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::reach::Reach;
 use executor::task::TaskId;
 use serde_json::{Value, json};
 
@@ -102,7 +103,14 @@ fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
 fn hand_over(world: &World, mailbox: &Mailbox) {
     let Value::Object(input) = json!({"path": "note.txt"}) else { unreachable!("it is an object") };
     let run = Run { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..Run::default() };
-    let request = Request { v: VERSION, ask: Ask::run(run), session: None, folder: Some(world.folder()), depth: 0 };
+    let request = Request {
+        v: VERSION,
+        ask: Ask::run(run),
+        session: None,
+        folder: Some(world.folder()),
+        depth: 0,
+        reach: Reach::default(),
+    };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     let result = mailbox.result_file(id);

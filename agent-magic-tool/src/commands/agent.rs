@@ -22,6 +22,7 @@ mod one_shot;
 mod report;
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
 pub(crate) struct Args {
     /// The question; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::recovery::MOST_LOST;
 use super::*;
+use crate::code::Code;
 use crate::confirmation::{Asking, Confirmation};
 use crate::mailbox::request::Answer;
 use crate::store::Store as _;

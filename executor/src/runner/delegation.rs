@@ -180,19 +180,15 @@ impl Delegation {
             return failure;
         }
         let before = self.state(id);
-        let failure = match self.ask(order, Ask::Cancel { id }) {
-            Ok(request) => {
-                if !self.is_answered(request).await {
-                    self.mailbox.withdraw(request);
-                } else {
-                    let ended = Trigger::new(self.mailbox.clone());
-                    // Whatever it says in time is what is known.
-                    drop(tokio::time::timeout(LAST_WORD, ended.ended(&[id])).await);
-                }
-                failure
+        if let Ok(request) = self.ask(order, Ask::Cancel { id }) {
+            if self.is_answered(request).await {
+                let ended = Trigger::new(self.mailbox.clone());
+                // Whatever it says in time is what is known.
+                drop(tokio::time::timeout(LAST_WORD, ended.ended(&[id])).await);
+            } else {
+                self.mailbox.withdraw(request);
             }
-            Err(_) => failure,
-        };
+        }
         let call = json!({"id": id, "tool": tool, "state": self.state(id)});
         let failure = failure.detail("call", call);
         match before {
