@@ -89,6 +89,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
         session: None,
         folder: Some(world.home()),
         depth: 0,
+        reach: executor::reach::Reach::default(),
     };
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);

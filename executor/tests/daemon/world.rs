@@ -157,7 +157,14 @@ impl World {
 
     fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
         let id = TaskId::new();
-        let request = Request { v: VERSION, ask, session, folder: Some(self.home()), depth: 0 };
+        let request = Request {
+            v: VERSION,
+            ask,
+            session,
+            folder: Some(self.home()),
+            depth: 0,
+            reach: executor::reach::Reach::default(),
+        };
         self.mailbox.post(id, &request).expect("posted");
         id
     }
