@@ -1,8 +1,9 @@
 //! Our own loop: through the binary, against servers that speak the providers' protocols.
 
-mod aimock;
+pub(crate) mod aimock;
 mod approval;
 mod cost;
+mod delegation;
 mod ends;
 mod limits;
 mod sessions;

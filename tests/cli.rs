@@ -4,6 +4,7 @@ mod command_executor;
 mod cost;
 mod doctor;
 mod executor;
+mod forget;
 mod help;
 mod hook;
 mod inspect;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Ask, Request, Run};
 use executor::task::TaskId;
 use nix::unistd::Pid;
 
@@ -77,14 +77,7 @@ fn queue(world: &World, tasks: usize) {
             words: serde_json::Map::new(),
             ..Run::default()
         };
-        let request = Request {
-            v: VERSION,
-            ask: Ask::run(run),
-            session: None,
-            folder: Some(world.folder()),
-            depth: 0,
-            wakes: false,
-        };
+        let request = Request { folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
         mailbox.post(TaskId::new(), &request).expect("posted");
     }
     until("all are queued", || {

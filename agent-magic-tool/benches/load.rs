@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Ask, Request, Run};
 use executor::task::TaskId;
 use serde_json::{Value, json};
 
@@ -102,8 +102,7 @@ fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
 fn hand_over(world: &World, mailbox: &Mailbox) {
     let Value::Object(input) = json!({"path": "note.txt"}) else { unreachable!("it is an object") };
     let run = Run { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..Run::default() };
-    let request =
-        Request { v: VERSION, ask: Ask::run(run), session: None, folder: Some(world.folder()), depth: 0, wakes: false };
+    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     let result = mailbox.result_file(id);

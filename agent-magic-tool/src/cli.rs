@@ -148,10 +148,10 @@ impl Command {
             | Self::Run(_)
             | Self::Wait(_)
             | Self::Read(_)
-            | Self::Tasks(_)
             | Self::Cancel(_)
             | Self::Resolve(_)
             | Self::Inspect(_) => true,
+            Self::Tasks(args) => !args.forgets(),
             Self::Lint(args) => !args.names_files(),
             Self::Doctor(args) => !args.changes_something(),
             Self::Secret(_)

@@ -41,8 +41,8 @@ impl Context {
     pub(crate) fn of_process(places: Places, output: Output) -> Self {
         let folder = std::env::current_dir().ok();
         let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
-        let read_only = places.read_only();
-        let caller = Caller { session, folder, depth, read_only, alone: false, wakes };
+        let (read_only, reach) = (places.read_only(), places.reach());
+        let caller = Caller { session, folder, depth, read_only, alone: false, wakes, reach };
         Self { places, output, stdin: Stdin::Process, caller }
     }
 

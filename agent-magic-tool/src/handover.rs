@@ -39,10 +39,15 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Repl
     let id = TaskId::new();
     let waking = match &ask {
         Ask::Run(run) if !run.dry_run => Waking::of(context, mailbox),
-        Ask::Run(_) | Ask::Cancel { .. } | Ask::Resolve { .. } | Ask::Status => Waking::Nobody,
+        Ask::Run(_)
+        | Ask::Cancel { .. }
+        | Ask::Abandon { .. }
+        | Ask::Resolve { .. }
+        | Ask::Forget { .. }
+        | Ask::Status => Waking::Nobody,
     };
-    let Caller { session, folder, depth, .. } = context.caller.clone();
-    let request = Request { v: VERSION, ask, session, folder, depth, wakes: waking.is_promised() };
+    let Caller { session, folder, depth, reach, .. } = context.caller.clone();
+    let request = Request { v: VERSION, ask, session, folder, depth, reach, wakes: waking.is_promised() };
     waking.owe(mailbox, id);
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))

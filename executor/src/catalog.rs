@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::nearest::nearest;
+use crate::reach::Reach;
 use crate::schema::InputSchema;
 use crate::subtool::{Definition, SubtoolName};
 
@@ -108,8 +109,8 @@ impl Catalog {
         &self.problems
     }
 
-    /// The names that are most like `name`, the likeliest first.
-    pub fn nearest(&self, name: &str) -> Vec<String> {
-        nearest(name, self.subtools.keys().map(SubtoolName::as_str), 3)
+    /// The names within `reach` that are most like `name`, the likeliest first.
+    pub fn nearest(&self, name: &str, reach: &Reach) -> Vec<String> {
+        nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| reach.covers(known)), 3)
     }
 }

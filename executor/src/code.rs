@@ -100,6 +100,8 @@ codes! {
     RateLimited = "rate-limited", Exit::Refused;
     /// The subtool is off for a session that called it too often.
     SwitchedOff = "switched-off", Exit::Refused;
+    /// An agent that was called by an agent wants to call one itself.
+    TooDeep = "too-deep", Exit::Refused;
     /// More open tasks than we take.
     Throttled = "throttled", Exit::Refused;
     /// No executor can be reached or started.

@@ -37,11 +37,12 @@ use crate::page::{Audience, Live, Site, Spoken};
 use crate::perform::{Reason, perform};
 use crate::places::Places;
 use crate::retention::Keep;
+use crate::runner::delegation::Delegation;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::switch::Switches;
-use crate::task::{Outcome, Task, TaskId};
+use crate::task::{Task, TaskId};
 use crate::telemetry::Telemetry;
 
 mod commit;
@@ -117,8 +118,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const WANTING: Duration = Duration::from_millis(100);
 /// How many changes whoever looks on may be behind before they look anew.
 const LIVE: usize = 256;
-/// How much of an input is logged.
-const LOGGED_INPUT: usize = 1000;
 
 enum Wake {
     Look,
@@ -213,7 +212,9 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let site = Site::of(&folder)?;
     let inline_bytes = config.executor.inline_bytes;
     let desk = Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
-    let equipment = Arc::new(Equipment { secrets: places.secrets(&config), http, spool, config });
+    let delegation = Delegation::new(places, mailbox.clone(), desk.catalog())?;
+    let secrets = places.secrets(&config);
+    let equipment = Arc::new(Equipment { secrets, http, spool, config, delegation: Some(delegation) });
     let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
     let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {
@@ -464,6 +465,10 @@ impl Daemon {
                     let asked = ResolveAsked { request: request.id, id, uid, task, verdict };
                     events.push(Event::ResolveAsked(Box::new(asked)));
                 }
+                Wish::Abandon { session, uid } => {
+                    events.push(Event::AbandonAsked { request: request.id, uid, session });
+                }
+                Wish::Forget { session, uid } => answers.push((request.id, self.forget_session(uid, &session)?)),
                 Wish::Status => answers.push((request.id, self.status(now))),
                 Wish::Answered(answer) => answers.push((request.id, answer)),
             }
@@ -550,32 +555,6 @@ impl Daemon {
         if let Some(telemetry) = &self.telemetry {
             telemetry.late(self.publisher.late_so_far());
         }
-    }
-
-    fn publish(&mut self, task: &Task) {
-        if let Some(settlement) = &task.settlement {
-            tracing::info!(id = %task.id, tool = %task.tool, happened = settlement.happened, by = ?settlement.by, "task settled");
-        } else if task.state.is_final() {
-            let code = match task.end.as_ref().map(|end| &end.outcome) {
-                Some(Outcome::Error(error)) => error.code.as_str(),
-                _ => "",
-            };
-            let duration_ms =
-                i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
-            let input = self.log_text(&task.input);
-            // The caller's own word, so that anything may stand there.
-            let session = task.caller.session.as_deref().map(|session| self.equipment.secrets.redact(session));
-            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
-        }
-        self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
-        // Nobody may be looking on.
-        if self.live.send(Live { id: task.id, state: task.state }).is_ok() {}
-    }
-
-    /// An input as it may stand in the log.
-    fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
-        let text = serde_json::to_string(input).expect("an object can be written");
-        self.equipment.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
     }
 }
 

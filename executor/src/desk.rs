@@ -21,6 +21,8 @@ use crate::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
 use crate::page::Audience;
 use crate::perform;
 use crate::policy::{self, Case, Decision, Policy, Ruling};
+use crate::reach::Reach;
+use crate::runner::delegation::too_deep;
 use crate::runner::{self, Order};
 use crate::schedule;
 use crate::settlement::{By, Verdict};
@@ -47,6 +49,8 @@ pub enum Wish {
     Run { task: Box<Task>, definition: Arc<Definition> },
     Cancel { task: TaskId, uid: u32 },
     Resolve { task: TaskId, uid: u32, verdict: Verdict },
+    Abandon { session: String, uid: u32 },
+    Forget { session: String, uid: u32 },
     Status,
     Answered(Answer),
 }
@@ -141,8 +145,8 @@ impl Desk {
             Ok(request) => request,
             Err(error) => return Wish::Answered(Answer::Refused(error)),
         };
-        let Request { session, folder, depth, wakes, .. } = request;
-        let caller = Caller { uid: taken.uid, session, folder, depth, wakes };
+        let Request { session, folder, depth, wakes, reach, .. } = request;
+        let caller = Caller { uid: taken.uid, session, folder, depth, wakes, reach };
         match request.ask {
             Ask::Run(run) => self.run(taken.id, caller, *run, now),
             Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
@@ -151,6 +155,8 @@ impl Desk {
                 let verdict = Verdict { happened, by: By::Caller, note };
                 Wish::Resolve { task: id, uid: taken.uid, verdict }
             }
+            Ask::Abandon { session } => Wish::Abandon { session, uid: taken.uid },
+            Ask::Forget { session } => Wish::Forget { session, uid: taken.uid },
             Ask::Status => Wish::Status,
         }
     }
@@ -158,7 +164,14 @@ impl Desk {
     fn run(&self, id: TaskId, caller: Caller, mut run: Run, now: Timestamp) -> Wish {
         let refused = |error| Wish::Answered(Answer::Refused(error));
         let catalog = Arc::clone(&self.catalog.borrow());
-        let Some(subtool) = catalog.get(&run.tool) else { return refused(unknown(&catalog, &run.tool)) };
+        let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.reach.covers(&run.tool)) else {
+            return refused(unknown(&catalog, &run.tool, &caller.reach));
+        };
+        if subtool.definition.run.delegates()
+            && let Some(error) = too_deep(&run.tool, caller.depth, &self.config)
+        {
+            return refused(error);
+        }
         let mut input = std::mem::take(&mut run.input);
         for (field, word) in &run.words {
             let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.read_word(field, text));
@@ -186,6 +199,8 @@ impl Desk {
                 input,
                 caller_folder: caller.folder,
                 caller_depth: caller.depth,
+                caller_session: caller.session,
+                caller_reach: caller.reach,
                 answer: None,
             };
             return match subtool.definition.run.plan(&order, &self.config) {
@@ -270,8 +285,8 @@ impl Desk {
     }
 }
 
-fn unknown(catalog: &Catalog, name: &str) -> ErrorBody {
-    let nearest = catalog.nearest(name);
+fn unknown(catalog: &Catalog, name: &str, reach: &Reach) -> ErrorBody {
+    let nearest = catalog.nearest(name, reach);
     let hint = match nearest.first() {
         Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
         None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
@@ -365,8 +380,7 @@ mod tests {
                 uid: 1000,
                 session: Some("s".to_owned()),
                 folder: Some("/home/a".into()),
-                depth: 0,
-                wakes: false,
+                ..Caller::default()
             },
             idempotency_key: Some("k".to_owned()),
             created_at: now(),

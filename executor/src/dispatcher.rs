@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::code::Code;
 use crate::config::Config;
 use crate::confirmation::grant::GrantId;
 use crate::confirmation::{Confirmation, Digest};
@@ -27,8 +26,10 @@ mod asks;
 mod lines;
 mod load;
 mod lookup;
+mod places;
 mod recovery;
 mod settling;
+mod stopping;
 mod windows;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use asks::{AskLimits, Decided, HOUR, Heard, NotDecided, Said, Ticket};
 use lines::Lines;
 use load::Load;
 use lookup::Phase;
+use places::{Kind, Places};
 pub use recovery::Known;
 use recovery::lost;
 pub use settling::ResolveAsked;
@@ -59,6 +61,12 @@ pub enum Event {
         request: TaskId,
         task: TaskId,
         uid: u32,
+    },
+    /// The caller of `request` wants whatever is open of this session stopped.
+    AbandonAsked {
+        request: TaskId,
+        uid: u32,
+        session: String,
     },
     ResolveAsked(Box<ResolveAsked>),
     /// Time goes on here by so much ahead of the clock, which was set back.
@@ -215,6 +223,12 @@ impl Open {
         Self { task, definition, cancelling: false, phase: Phase::Work, delayed_to: None }
     }
 
+    /// Which places it needs to run.
+    fn kind(&self) -> Kind {
+        let delegates_at = self.definition.run.delegates().then_some(self.task.caller.depth);
+        Kind { tool: self.task.tool.clone(), delegates_at }
+    }
+
     /// How often in all it may be started and looked up, if its attempts are lost.
     fn most_attempts(&self) -> u32 {
         recovery::most_attempts(&self.task, Some(&self.definition))
@@ -230,8 +244,7 @@ pub struct Dispatcher {
     delayed: BTreeSet<(Timestamp, TaskId)>,
     asks: Asks,
     ahead: SignedDuration,
-    running: u32,
-    running_of: HashMap<SubtoolName, u32>,
+    places: Places,
     /// How many tasks of a subtool may run at once, by the definition that came last.
     most_of: HashMap<SubtoolName, u32>,
     windows: Windows,
@@ -251,8 +264,7 @@ impl Dispatcher {
             delayed: BTreeSet::new(),
             asks: Asks::default(),
             ahead: SignedDuration::ZERO,
-            running: 0,
-            running_of: HashMap::new(),
+            places: Places::default(),
             most_of: HashMap::new(),
             windows: Windows::default(),
             keys: HashMap::new(),
@@ -276,7 +288,7 @@ impl Dispatcher {
     }
 
     pub fn running(&self) -> u32 {
-        self.running
+        self.places.taken()
     }
 
     pub fn is_idle(&self) -> bool {
@@ -300,6 +312,7 @@ impl Dispatcher {
         match event {
             Event::Admitted(admission) => self.admit(*admission, now, effects),
             Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
+            Event::AbandonAsked { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::ResolveAsked(asked) => self.resolve_asked(*asked, now, effects),
             Event::Finished(finished) => self.finish(*finished, now, effects),
             Event::Decided(decided) => self.decide(*decided, now, effects),
@@ -323,50 +336,12 @@ impl Dispatcher {
         self.start_what_can(now, effects);
     }
 
-    fn cancel(&mut self, request: TaskId, id: TaskId, uid: u32, now: Timestamp, effects: &mut Effects) {
-        let Some(open) = self.open.get_mut(&id).filter(|open| open.task.caller.uid == uid) else {
-            let error = ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
-                .hint("a task that ended cannot be cancelled: agent-magic-tool tasks");
-            effects.actions.push(Action::Answer(request, Box::new(Answer::Refused(error))));
-            return;
-        };
-        if open.task.state == State::Running {
-            open.cancelling = true;
-            // A lookup goes on: whoever cancels wants to know what it finds.
-            if matches!(open.phase, Phase::Work) {
-                effects.actions.push(Action::Interrupt(id, Why::Cancelled));
-            }
-        } else {
-            self.lines.leave(&open.task.caller, &open.task.tool, id);
-            if let Some(at) = open.delayed_to.take() {
-                self.delayed.remove(&(at, id));
-            }
-            let error = match (open.task.attempt, open.task.effect) {
-                (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
-                (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was tried again")
-                    .hint("an attempt before that may have taken effect"),
-                (_, EffectClass::Read | EffectClass::Verifiable | EffectClass::Once) => {
-                    ErrorBody::new(Code::Cancelled, "cancelled before it was tried again").hint("nothing was changed")
-                }
-            };
-            advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
-        }
-        let state = open.task.state;
-        if state.is_final() {
-            self.close(id, effects);
-        }
-        effects.actions.push(Action::Answer(request, Box::new(Answer::Cancelling { id, state })));
-    }
-
     fn finish(&mut self, finished: Finished, now: Timestamp, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&finished.id) else { return };
         if !open.is_performed() || open.task.attempt != finished.attempt {
             return;
         }
-        self.running -= 1;
-        if let Some(count) = self.running_of.get_mut(&open.task.tool) {
-            *count -= 1;
-        }
+        self.places.free(&open.kind());
         if matches!(open.phase, Phase::LookingUp(_)) {
             return self.looked_up(finished, now, effects);
         }
@@ -447,7 +422,7 @@ impl Dispatcher {
             Some(at) => {
                 self.delayed.insert((at, id));
             }
-            None => self.lines.join(&open.task.caller, &open.task.tool, id),
+            None => self.lines.join(&open.task.caller, open.kind(), id),
         }
     }
 
@@ -465,19 +440,16 @@ impl Dispatcher {
 
     /// Starts queued tasks while there are free places, one of each caller in turn.
     fn start_what_can(&mut self, now: Timestamp, effects: &mut Effects) {
-        while !self.draining && self.running < self.limits.concurrency {
-            let (most_of, running_of) = (&self.most_of, &self.running_of);
-            let has_place = |tool: &SubtoolName| {
-                let running = running_of.get(tool).copied().unwrap_or(0);
-                most_of.get(tool).is_none_or(|most| running < *most)
-            };
+        while !self.draining && (self.places.has_any(self.limits.concurrency) || self.lines.has_delegates()) {
+            let (most_of, places) = (&self.most_of, &self.places);
+            let has_place =
+                |kind: &Kind| places.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
             let Some(id) = self.lines.next(has_place) else { return };
             if !self.may_start(id, now, effects) {
                 continue;
             }
             let Some(open) = self.open.get_mut(&id) else { continue };
-            self.running += 1;
-            *self.running_of.entry(open.task.tool.clone()).or_default() += 1;
+            self.places.take(open.kind());
             let (step, purpose) = open.begin();
             advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));

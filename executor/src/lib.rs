@@ -26,6 +26,7 @@ pub mod part;
 pub mod perform;
 pub mod places;
 pub mod policy;
+pub mod reach;
 pub mod retention;
 pub mod runner;
 pub mod schedule;

@@ -283,6 +283,8 @@ pub fn order(task: &Task, input: Map<String, Value>) -> Order {
         input,
         caller_folder: task.caller.folder.clone(),
         caller_depth: task.caller.depth,
+        caller_session: task.caller.session.clone(),
+        caller_reach: task.caller.reach.clone(),
         answer: decision.and_then(|decision| decision.answer.clone()),
     }
 }

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use crate::catalog::Sources;
 use crate::config::{Config, ConfigError};
 use crate::digest;
+use crate::reach::Reach;
 use crate::secret::{self, Secrets};
 
 /// The variable that names the caller's session.
@@ -24,6 +25,9 @@ pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
 pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
 /// The variable by which the caller's own loop says, with 1, that it wakes it.
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
+
+/// The variable that says which subtools the caller may use, as lists of names and globs.
+pub const REACH: &str = "AGENT_MAGIC_TOOL_REACH";
 
 /// Where a human can be shown something.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
@@ -133,6 +137,14 @@ impl Places {
         word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
     }
 
+    /// Which subtools the caller may use, from `AGENT_MAGIC_TOOL_REACH`; what cannot be understood leaves nothing.
+    pub fn reach(&self) -> Reach {
+        match std::env::var_os(REACH) {
+            Some(reach) if !reach.is_empty() => Reach::read(reach.to_str().unwrap_or_default()),
+            _ => Reach::default(),
+        }
+    }
+
     /// The first of these environment variables that is set to something.
     pub fn first_set<'a>(&self, variables: &[&'a str]) -> Option<&'a str> {
         variables.iter().copied().find(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()))
@@ -175,6 +187,16 @@ impl Places {
 
     pub fn secrets(&self, config: &Config) -> Secrets {
         Secrets::new(secret::folder_in(&self.state), config.secrets.clone())
+    }
+
+    /// The sections of the system prompt.
+    pub fn prompts(&self) -> PathBuf {
+        self.config.join("prompt")
+    }
+
+    /// The sessions of agents that were called by agents.
+    pub fn delegates(&self) -> PathBuf {
+        self.state.join("sessions").join("delegated")
     }
 
     /// The copy of the catalog that `list` reads.

@@ -38,7 +38,8 @@ impl Ruling {
     /// The same in a session that only reads: it can refuse what was not refused, and nothing else.
     #[must_use]
     pub fn where_only_read(self, definition: &Definition) -> Self {
-        let only_reads = definition.annotations.effect_class() == EffectClass::Read;
+        // What is delegated on is not bound by the word of whoever delegates it.
+        let only_reads = definition.annotations.effect_class() == EffectClass::Read && !definition.run.delegates();
         if only_reads || self.decision == Decision::Refuse {
             return self;
         }
@@ -215,7 +216,7 @@ impl Rule {
             return Ok(false);
         }
         let caller =
-            Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), depth: 0, wakes: false };
+            Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), ..Caller::default() };
         self.when
             .as_ref()
             .map_or(Ok(true), |when| holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
@@ -254,7 +255,7 @@ mod tests {
         };
         whole.extend(fields);
         let definition = serde_json::from_value(Value::Object(whole.clone())).expect("a definition");
-        let caller = Caller { uid: 1000, session: Some("s".to_owned()), folder: None, depth: 0, wakes: false };
+        let caller = Caller { uid: 1000, session: Some("s".to_owned()), ..Caller::default() };
         let name = name.parse().expect("a name");
         policy.decide(Case { name: &name, definition: &definition, input: &input, caller: &caller })
     }

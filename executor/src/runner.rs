@@ -14,12 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::code::Code;
 use crate::config::Config;
+use crate::reach::Reach;
 use crate::secret::Secrets;
+use crate::task::ErrorBody;
 use crate::template::TemplateError;
 
+pub mod agent;
 pub mod ask_user;
 pub mod builtin;
+pub mod delegation;
 pub mod http;
+pub mod llm;
 pub mod process;
 
 /// Exactly one runner, with what it needs.
@@ -34,6 +39,10 @@ pub enum Run {
     Builtin(builtin::Builtin),
     /// A question to the human.
     AskUser(ask_user::AskUser),
+    /// A question to a language model, with nothing around it.
+    Llm(llm::Llm),
+    /// A sub-agent with a catalog and a budget of its own.
+    Agent(agent::Agent),
 }
 
 /// What is to be done: fixed when the task was accepted, the same at each attempt.
@@ -48,6 +57,10 @@ pub struct Order {
     pub caller_folder: Option<PathBuf>,
     /// How deep the caller is nested in agents that were called by agents.
     pub caller_depth: u8,
+    /// The caller's session: what it delegates is of the same.
+    pub caller_session: Option<String>,
+    /// Which subtools the caller may use.
+    pub caller_reach: Reach,
     /// What a human answered, if it is a question to one.
     pub answer: Option<Value>,
 }
@@ -60,6 +73,8 @@ pub struct Equipment {
     pub http: http::Clients,
     /// A folder of the executor's own for data that is too large for memory, or is not text.
     pub spool: PathBuf,
+    /// The way back to the executor; none where there is no executor.
+    pub delegation: Option<delegation::Delegation>,
 }
 
 /// What came of an order.
@@ -163,6 +178,14 @@ impl Failure {
     }
 }
 
+/// What a caller would have read, as the failure of whoever called for it.
+impl From<ErrorBody> for Failure {
+    fn from(error: ErrorBody) -> Self {
+        let failure = Self::new(error.code, error.message);
+        Self { hint: error.hint, details: error.details, ..failure }
+    }
+}
+
 impl From<TemplateError> for Failure {
     fn from(error: TemplateError) -> Self {
         Self::new(Code::TemplateFailed, error.to_string())
@@ -212,6 +235,8 @@ impl Run {
             Self::Process(_) => "process",
             Self::Builtin(_) => "builtin",
             Self::AskUser(_) => "ask_user",
+            Self::Llm(_) => "llm",
+            Self::Agent(_) => "agent",
         }
     }
 
@@ -221,6 +246,8 @@ impl Run {
             Self::Process(process) => process.check(),
             Self::Builtin(builtin) => builtin.check(),
             Self::AskUser(ask_user) => ask_user.check(),
+            Self::Llm(llm) => llm.check(),
+            Self::Agent(agent) => agent.check(),
         }
     }
 
@@ -230,6 +257,17 @@ impl Run {
             Self::Process(process) => process.plan(order, config),
             Self::Builtin(builtin) => builtin.plan(order, config),
             Self::AskUser(ask_user) => ask_user.plan(order, config),
+            Self::Llm(llm) => llm.plan(order, config),
+            Self::Agent(agent) => agent.plan(order, config),
+        }
+    }
+
+    /// Whether other tasks come of it, for which it waits.
+    pub fn delegates(&self) -> bool {
+        match self {
+            Self::Agent(_) => true,
+            Self::Llm(llm) => llm.calls(),
+            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) => false,
         }
     }
 
@@ -237,7 +275,7 @@ impl Run {
     pub fn files(&self, order: &Order) -> Vec<PathBuf> {
         match self {
             Self::Process(process) => process.files(order),
-            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) => Vec::new(),
+            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Vec::new(),
         }
     }
 
@@ -252,6 +290,8 @@ impl Run {
             Self::Process(process) => process.perform(order, equipment, cancel).await,
             Self::Builtin(builtin) => builtin.perform(order, equipment, cancel).await,
             Self::AskUser(ask_user) => ask_user.perform(order, equipment, cancel).await,
+            Self::Llm(llm) => llm.perform(order, equipment, cancel).await,
+            Self::Agent(agent) => agent.perform(order, equipment, cancel).await,
         }
     }
 }

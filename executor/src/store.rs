@@ -177,6 +177,9 @@ pub trait Store: Outbox + Send {
     /// count.
     fn kept(&self) -> Result<Vec<Kept>, StoreError>;
 
+    /// The tasks of a user's session that ended, oldest first.
+    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
+
     /// Every grant that was ever made and is not forgotten, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
@@ -217,7 +220,7 @@ pub(crate) mod contract {
                 session: Some("s".to_owned()),
                 folder: Some("/home/a".into()),
                 depth: 2,
-                wakes: false,
+                ..Caller::default()
             },
             idempotency_key: key.map(str::to_owned),
             created_at: Timestamp::from_second(1_700_000_000).expect("a time"),
@@ -417,6 +420,10 @@ pub(crate) mod contract {
 
         let open = task(None);
         store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
+        assert_eq!(store.ended_of(1000, "s").expect("read"), [failed.id], "what is open has not ended");
+        for (uid, session) in [(1000, "S"), (1000, ""), (1001, "s")] {
+            assert_eq!(store.ended_of(uid, session).expect("read"), [], "sessions are each user's own");
+        }
         let kept = store.kept().expect("read");
         assert_eq!(
             kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),

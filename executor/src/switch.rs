@@ -107,13 +107,8 @@ mod tests {
     fn it_is_off_for_one_session_until_it_is_switched_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let switches = Switches::below(folder.path());
-        let caller = |session: Option<&str>| Caller {
-            uid: 1,
-            session: session.map(str::to_owned),
-            folder: None,
-            depth: 0,
-            wakes: false,
-        };
+        let caller =
+            |session: Option<&str>| Caller { uid: 1, session: session.map(str::to_owned), ..Caller::default() };
         let tool: SubtoolName = "send".parse().expect("a name");
         let off = |session: Option<&str>| Off {
             tool: tool.clone(),

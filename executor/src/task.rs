@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::code::Code;
 use crate::confirmation::Confirmation;
+use crate::reach::Reach;
 use crate::settlement::Settlement;
 use crate::subtool::{EffectClass, SubtoolName};
 
@@ -208,7 +209,7 @@ impl FromStr for State {
 }
 
 /// Who asked: the user id is the kernel's word, the rest is the caller's own.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
     pub uid: u32,
@@ -222,6 +223,9 @@ pub struct Caller {
     /// Whether it is woken when its task is final.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wakes: bool,
+    /// Which subtools it may use.
+    #[serde(default, skip_serializing_if = "Reach::is_everything")]
+    pub reach: Reach,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

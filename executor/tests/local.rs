@@ -47,6 +47,7 @@ impl World {
             config,
             http: executor::runner::http::Clients::default(),
             spool: folder.path().join("spool"),
+            delegation: None,
         };
         Self { folder, equipment }
     }
@@ -72,8 +73,7 @@ impl World {
             attempt: 1,
             input: object(input),
             caller_folder: Some(self.home()),
-            caller_depth: 0,
-            answer: None,
+            ..Order::default()
         }
     }
 

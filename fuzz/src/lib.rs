@@ -101,8 +101,7 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
         attempt: 1,
         input,
         caller_folder: Some("/nowhere".into()),
-        caller_depth: 0,
-        answer: None,
+        ..Order::default()
     };
     CONFIG.with(|config| drop(run.plan(&order, config)));
 }
@@ -172,7 +171,7 @@ fn ended(data: Value) -> Task {
         input: Map::new(),
         definition_hash: String::new(),
         effect: EffectClass::Read,
-        caller: Caller { uid: 1000, session: None, folder: None, depth: 0, wakes: false },
+        caller: Caller { uid: 1000, ..Caller::default() },
         idempotency_key: None,
         created_at: at(),
         state: State::Succeeded,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Ask, Request, Run};
 use executor::store::Store as _;
 use executor::store::sqlite::SqliteStore;
 use executor::task::{State, TaskId};
@@ -147,8 +147,7 @@ fn requests_that_threads_write_themselves_are_all_answered_and_done() {
     let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     let input: Map<String, Value> = [("path".to_owned(), json!("note.txt"))].into_iter().collect();
     let run = Run { tool: "files_read".to_owned(), input, ..Run::default() };
-    let request =
-        Request { v: VERSION, ask: Ask::run(run), session: None, folder: Some(world.folder()), depth: 0, wakes: false };
+    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
     let (ids, rate) = call(runs, || {
         let id = TaskId::new();
         mailbox.post(id, &request).expect("posted");

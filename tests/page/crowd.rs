@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Ask, Request, Run};
 use executor::task::TaskId;
 use serde_json::{Map, json};
 
@@ -45,8 +45,7 @@ fn the_page_answers_at_once_however_many_wait() {
         let input = json!({"name": format!("number {number}"), "text": "a text of some length ".repeat(20)});
         let input: Map<_, _> = input.as_object().cloned().expect("an object");
         let ask = Ask::run(Run { tool: "mark".to_owned(), input, ..Run::default() });
-        let request =
-            Request { v: VERSION, ask, session: Some("crowd".to_owned()), folder: None, depth: 0, wakes: false };
+        let request = Request { session: Some("crowd".to_owned()), ..Request::new(ask) };
         mailbox.post(TaskId::new(), &request).expect("written");
     }
     let results = mailbox.results();

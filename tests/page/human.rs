@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use executor::page::{Site, make_link};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::ann::bound;
+use super::threats::Human;
 use crate::browser::Tab;
 use crate::world::{World, until};
 
@@ -45,6 +47,19 @@ impl World {
         // Whoever has no session yet is told so, and the browser notes that.
         tab.complaints.clear();
         Some(tab)
+    }
+
+    /// What a human says on the page of a task that waits; `typed` is what they type where that is wanted.
+    pub(crate) fn decides(&self, id: &str, verdict: &str, typed: &str) {
+        until("it waits for a human", || self.result_file(id)["state"] == "awaiting_confirmation");
+        let human = Human::of(self);
+        // What it would replace may be found out just now: then it is asked anew.
+        until("the human is heard", || {
+            let decision = json!({"decisions": [bound(&human, id)], "verdict": verdict, "typed": typed});
+            let answer = human.post("/decide", &decision);
+            assert!(matches!(answer.status, 200 | 409), "{}", answer.body);
+            answer.status == 200
+        });
     }
 
     /// The end of a task.

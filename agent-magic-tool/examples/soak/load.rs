@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Ask, Request, Run};
 use executor::task::TaskId;
 use serde_json::{Value, json};
 
@@ -73,8 +73,7 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             continue;
         };
         if expected == "cancelled" {
-            let cancel =
-                Request { v: VERSION, ask: Ask::Cancel { id }, session: None, folder: None, depth: 0, wakes: false };
+            let cancel = Request { session: None, folder: None, ..Request::new(Ask::Cancel { id }) };
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
         let status = end_of(mailbox, id);
@@ -99,8 +98,7 @@ fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Val
     let input = input.as_object().expect("an object").clone();
     let run = Run { tool: tool.to_owned(), input, ..Run::default() };
     let session = Some(format!("caller {caller}"));
-    let request =
-        Request { v: VERSION, ask: Ask::run(run), session, folder: Some(place.work()), depth: 0, wakes: false };
+    let request = Request { session, folder: Some(place.work()), ..Request::new(Ask::run(run)) };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::agent::command_executor::definition;
-use executor::agent::journal::Sessions;
+use executor::agent::journal::{self, Sessions};
 use executor::agent::session::{Opening, Seats, Session};
 use executor::agent::shell::Caller;
 use executor::agent::view;
@@ -15,12 +15,14 @@ use executor::config::Config;
 use executor::log::{self, To};
 use serde_json::{Value, json};
 
+use super::tasks;
 use crate::commands::run::NoApprover;
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
 
 mod audience;
+mod delegated;
 mod one_shot;
 mod report;
 mod talk;
@@ -62,6 +64,9 @@ pub(crate) struct Args {
     /// Take each answer whole, not piece by piece
     #[arg(long)]
     no_stream: bool,
+    /// For an agent that was called by another one: a JSON document on standard input says what to do
+    #[arg(long, hide = true)]
+    delegated: bool,
     /// List the sessions
     #[arg(long, conflicts_with_all = ["prompt", "session", "go_on"])]
     sessions: bool,
@@ -80,9 +85,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     if let Some(word) = &args.delete {
-        let id = sessions.delete(word)?;
-        context.output.json(&serde_json::json!({ "deleted": id }))?;
-        return Ok(Exit::Ok);
+        return delete(word, &sessions, context);
     }
     let config = context.places.read_config()?;
     if args.show_prompt {
@@ -90,11 +93,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     start_log(&config, context)?;
+    if args.delegated {
+        return delegated::run(config, context);
+    }
     if talk::is_wanted(args, context) {
         return talk::run(args, &config, &sessions, context);
     }
     let question = one_shot::question(args, context)?;
     one_shot::run(question.as_deref(), args, config, &sessions, context)
+}
+
+/// Deletes a session, and has what it ran forgotten, as far as that has ended.
+fn delete(word: &str, sessions: &Sessions, context: &Context) -> Result<Exit, Error> {
+    let id = sessions.delete(word)?;
+    let mut told = serde_json::json!({ "deleted": id });
+    match tasks::forget(journal::label(id), context) {
+        Ok((forgotten, open)) => {
+            told["forgotten"] = forgotten.into();
+            told["open"] = open;
+        }
+        // The session is gone all the same; results go by themselves, after a while.
+        Err(error) => context.output.note(&format!("its results are still there: {}", error.body().message)),
+    }
+    context.output.json(&told)?;
+    Ok(Exit::Ok)
 }
 
 /// Opens the session that the words name.
@@ -116,6 +138,7 @@ fn open(
         steps: args.steps,
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
+        brief: None,
         caller: Caller { alone, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
     };
     let shell = Arc::new(InProcess::new(context.places.clone()));

@@ -25,8 +25,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = context.places.read_config()?;
     let catalog = Catalog::load(&context.places.sources(&config));
     let Some(name) = &args.name else { return overview(&catalog, context) };
-    let Some(subtool) = catalog.get(name) else {
-        let nearest = catalog.nearest(name);
+    let reach = &context.caller.reach;
+    let Some(subtool) = catalog.get(name).filter(|_| reach.covers(name)) else {
+        let nearest = catalog.nearest(name, reach);
         let hint = nearest.first().map_or_else(
             || "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
             |first| format!("did you mean `{first}`?"),
@@ -74,8 +75,8 @@ fn confirmation(
         return Err(invalid(subtool, &problems).into());
     }
     let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
-    let shell::Caller { session, folder, depth, wakes, read_only, .. } = context.caller.clone();
-    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth, wakes };
+    let shell::Caller { session, folder, depth, wakes, read_only, reach, .. } = context.caller.clone();
+    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth, wakes, reach };
     let definition = &*subtool.definition;
     let ruling = policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });
     let Ruling { decision, why, rule } = if read_only { ruling.where_only_read(definition) } else { ruling };
@@ -95,6 +96,7 @@ fn confirmation(
 fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
     let lines: Vec<_> = catalog
         .subtools()
+        .filter(|subtool| context.caller.reach.covers(subtool.name.as_str()))
         .map(|subtool| {
             let definition = &subtool.definition;
             json!({

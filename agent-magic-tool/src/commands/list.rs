@@ -54,10 +54,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = context.places.read_config()?;
     let listing = Listing::of(&context.places.sources(&config), &context.places.listing());
-    let found: Vec<&Entry> = match &args.query {
+    let mut found: Vec<&Entry> = match &args.query {
         Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
         None => listing.entries.iter().collect(),
     };
+    let reach = &context.caller.reach;
+    found.retain(|entry| reach.covers(&entry.name));
     let limit = args.limit.unwrap_or(if args.query.is_some() { LIMIT_WITH_QUERY } else { LIMIT });
     let (shown, rest) = found.split_at(limit.min(found.len()));
     print(shown, args.format, context)?;
@@ -70,7 +72,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if found.is_empty() && args.query.is_some() {
         context.output.note(&format!(
             "none of {} subtools matches; try other words, or list without --query",
-            listing.entries.len()
+            listing.entries.iter().filter(|entry| reach.covers(&entry.name)).count()
         ));
     }
     if !listing.problems.is_empty() {

@@ -114,9 +114,13 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Answer(Answer::Cancelling { .. } | Answer::Settled { .. } | Answer::Status(_)) => {
-            Err(Error::internal("the executor answered a run with something else"))
-        }
+        Reply::Answer(
+            Answer::Cancelling { .. }
+            | Answer::Settled { .. }
+            | Answer::Abandoned(_)
+            | Answer::Forgotten { .. }
+            | Answer::Status(_),
+        ) => Err(Error::internal("the executor answered a run with something else")),
     }
 }
 

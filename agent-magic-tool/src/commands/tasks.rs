@@ -2,11 +2,13 @@
 
 use executor::code::Exit;
 use executor::mailbox::Mailbox;
+use executor::mailbox::request::{Answer, Ask};
 use executor::task::State;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::handover::{self, Reply};
 use crate::launch;
 use crate::result::{self, ResultFile};
 
@@ -20,6 +22,16 @@ pub(crate) struct Args {
     /// How many at most, newest first
     #[arg(long, value_name = "N", default_value_t = LIMIT)]
     limit: usize,
+    /// Forget what has ended of a session, with its results: the caller's own, or that of this name
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["state", "limit"])]
+    forget_session: Option<String>,
+}
+
+impl Args {
+    /// Whether it takes away what somebody may want to look at.
+    pub(crate) fn forgets(&self) -> bool {
+        self.forget_session.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +49,16 @@ impl std::str::FromStr for Wanted {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    if let Some(named) = &args.forget_session {
+        let session = Some(named).filter(|named| !named.is_empty()).or(context.caller.session.as_ref());
+        let session = session.cloned().ok_or_else(|| {
+            Error::usage("there is no session of the caller's own")
+                .hint("name it: agent-magic-tool tasks --forget-session NAME")
+        })?;
+        let (forgotten, open) = forget(session.clone(), context)?;
+        context.output.json(&json!({"session": session, "forgotten": forgotten, "open": open}))?;
+        return Ok(Exit::Ok);
+    }
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     launch::revive(&context.places, &mailbox);
     let ids = mailbox.results_of().map_err(|error| Error::io("the results cannot be listed", &error))?;
@@ -62,6 +84,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.note(&format!("{more} older ones left out by --limit"));
     }
     Ok(Exit::Ok)
+}
+
+/// Has what has ended of a session forgotten: how many tasks that were, and which are still open.
+pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value), Error> {
+    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    match handover::ask(context, &mailbox, Ask::Forget { session })? {
+        Reply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => {
+            Err(Error::internal("the executor answered a forget with something else"))
+        }
+    }
 }
 
 fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::conversation::Entry;
+use crate::places::Places;
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -27,6 +28,11 @@ const FIRST: u32 = 101;
 #[derive(Debug, Clone)]
 pub struct Sessions {
     folder: PathBuf,
+}
+
+/// What the tasks of a session carry as theirs.
+pub fn label(id: Uuid) -> String {
+    format!("agent-{}", id.simple())
 }
 
 /// What stands in the first line.
@@ -75,6 +81,11 @@ pub enum JournalError {
 impl Sessions {
     pub fn in_state(state: &Path) -> Self {
         Self { folder: state.join("sessions") }
+    }
+
+    /// Those of agents that were called by agents: nobody goes on with one by accident.
+    pub fn of_delegates(places: &Places) -> Self {
+        Self { folder: places.delegates() }
     }
 
     /// A new session, under the next free number.
@@ -187,7 +198,7 @@ impl Sessions {
 impl Journal {
     /// What the session's tasks carry as their session.
     pub fn label(&self) -> String {
-        format!("agent-{}", self.head.id.simple())
+        label(self.head.id)
     }
 
     /// Adds an entry; durable when this returns.

@@ -29,6 +29,7 @@ use crate::config::{Config, Model};
 use crate::log::chain;
 use crate::mailbox::Mailbox;
 use crate::places::Places;
+use crate::runner::agent::Brief;
 use crate::runner::http::Clients;
 use crate::secret::Secrets;
 use crate::task::ErrorBody;
@@ -49,6 +50,8 @@ pub struct Opening {
     pub stream: Option<bool>,
     /// Stands at the end of the system prompt.
     pub focus: Option<String>,
+    /// What it was told by the agent that called it, if one did: its limits, its part, its session.
+    pub brief: Option<Brief>,
     /// Who asks: the folder and depth of its tasks.
     pub caller: Caller,
 }
@@ -62,6 +65,8 @@ pub struct Seats {
     secrets: Secrets,
     prompt_folder: PathBuf,
     focus: Option<String>,
+    /// Of an agent that was called by another one.
+    own_part: Option<String>,
     stream: bool,
 }
 
@@ -106,21 +111,27 @@ impl Session {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("look what is wrong: agent-magic-tool doctor")
         })?;
         places.make_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
-        let sessions = Sessions::in_state(&places.state);
+        let sessions = match &opening.brief {
+            Some(_) => Sessions::of_delegates(places),
+            None => Sessions::in_state(&places.state),
+        };
         let (journal, entries) = match &opening.session {
             Some(word) => sessions.resume(word)?,
             None => (sessions.begin(opening.caller.folder.clone())?, Vec::new()),
         };
-        let settings = settings(&config, opening.steps);
+        let settings = settings(&config, opening.steps, opening.brief.as_ref());
         let others = config.shell.others;
-        let seats = Arc::new(Seats::new(config, places, opening.focus, opening.stream)?);
+        let own_part = opening.brief.as_ref().and_then(|brief| brief.system.clone());
+        let seats = Arc::new(Seats { own_part, ..Seats::new(config, places, opening.focus, opening.stream)? });
         let used_before = entries.iter().rev().find_map(|entry| match entry {
             Entry::UsesModel { name } => Some(name.as_str()),
             _ => None,
         });
         let name = opening.model.as_deref().or(used_before.filter(|name| seats.models.choose(Some(name)).is_ok()));
         let seat = runtime.block_on(seats.take(name))?;
-        let caller = Caller { session: Some(journal.label()), wakes: true, ..opening.caller };
+        // Whoever called it knows its tasks by the session that it was given.
+        let given = opening.brief.and(opening.caller.session.clone());
+        let caller = Caller { session: given.or_else(|| Some(journal.label())), wakes: true, ..opening.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = Trigger::new(mailbox);
@@ -218,8 +229,9 @@ impl Seats {
             models: Models::new(&config),
             clients,
             secrets: places.secrets(&config),
-            prompt_folder: places.config.join("prompt"),
+            prompt_folder: places.prompts(),
             focus,
+            own_part: None,
             stream: stream.unwrap_or(config.agent.stream),
             config,
         })
@@ -267,6 +279,9 @@ impl Seats {
         if let Some(focus) = &self.focus {
             text = format!("{text}\n\n# focus\n\nKeep to this: {focus}");
         }
+        if let Some(part) = &self.own_part {
+            text = format!("{text}\n\n# your part\n\n{part}");
+        }
         Ok((sections, text))
     }
 
@@ -276,14 +291,23 @@ impl Seats {
     }
 }
 
-fn settings(config: &Config, steps: Option<u32>) -> Settings {
+/// A brief can only take away of what the configuration allows.
+fn settings(config: &Config, steps: Option<u32>, brief: Option<&Brief>) -> Settings {
     let agent = &config.agent;
+    let steps = steps.unwrap_or(agent.steps);
+    let (mut tokens, mut cost) = (agent.tokens, agent.cost);
+    if let Some(most) = brief.and_then(|brief| brief.tokens).filter(|most| tokens == 0 || *most < tokens) {
+        tokens = most.max(1);
+    }
+    if let Some(most) = brief.and_then(|brief| brief.cost).filter(|most| cost <= 0.0 || *most < cost) {
+        cost = most.max(f64::MIN_POSITIVE);
+    }
     Settings {
-        steps: steps.unwrap_or(agent.steps),
+        steps: brief.and_then(|brief| brief.steps).map_or(steps, |most| steps.min(most)),
         reflect_after: agent.reflect_after,
         diagnose: agent.diagnose,
         retries: agent.retries,
-        budget: Budget { tokens: agent.tokens, cost: agent.cost },
+        budget: Budget { tokens, cost },
         tools: vec![one_tool::tool().name],
     }
 }

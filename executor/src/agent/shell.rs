@@ -11,7 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use crate::code::{Code, Exit};
-use crate::places::{DEPTH, READ_ONLY, SESSION, WAKES};
+use crate::places::{DEPTH, REACH, READ_ONLY, SESSION, WAKES};
+use crate::reach::Reach;
 use crate::task::ErrorBody;
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
@@ -34,6 +35,8 @@ pub struct Caller {
     pub alone: bool,
     /// Whether somebody wakes the caller when a task is final.
     pub wakes: bool,
+    /// Which subtools it may use.
+    pub reach: Reach,
 }
 
 /// What a call printed, and its exit status.
@@ -87,6 +90,9 @@ impl Program {
         };
         if caller.read_only {
             command.env(READ_ONLY, "1");
+        }
+        if !caller.reach.is_everything() {
+            command.env(REACH, caller.reach.written());
         }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);

@@ -17,6 +17,9 @@ use crate::trust::{self, Distrust};
 /// The pack that is there when a human wants to be asked about whole command lines.
 const SHELL_PACK: &str = "shell";
 
+/// The pack that is there where there is a model to ask.
+const MODELS_PACK: &str = "models";
+
 /// Where definitions are read, and which of them callers may use.
 #[derive(Debug, Clone)]
 pub struct Sources {
@@ -60,6 +63,9 @@ impl Sources {
                     message: format!("there is no pack `{name}`"),
                 }),
             }
+        }
+        if !config.models.values().any(|model| model.enabled) {
+            packs.retain(|pack| pack.name != MODELS_PACK);
         }
         if config.shell.others == Others::Ask && packs.iter().all(|pack| pack.name != SHELL_PACK) {
             packs.extend(SHIPPED.iter().find(|pack| pack.name == SHELL_PACK));

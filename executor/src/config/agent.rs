@@ -26,6 +26,8 @@ pub struct Agent {
     pub tokens: u64,
     /// How much one question may cost, in the currency of the prices; 0 is no limit.
     pub cost: f64,
+    /// How deep agents may call agents: 1 is that an agent may, and one that it calls may not.
+    pub depth: u8,
     /// Whether answers come piece by piece.
     pub stream: bool,
     /// How many characters of a tool's result a person is shown; 0 is all. The model gets all of it anyway.

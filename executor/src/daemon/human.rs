@@ -127,6 +127,6 @@ pub(super) fn heard(answer: &Answer) -> Heard {
         Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
         Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
         Answer::Refused(error) => Err(NotDecided::Refused(Box::new(error.clone()))),
-        Answer::Plan(_) | Answer::Status(_) => Ok(Vec::new()),
+        Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),
     }
 }

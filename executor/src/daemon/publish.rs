@@ -8,15 +8,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Daemon;
+use crate::clock;
 use crate::mailbox::Mailbox;
 use crate::mailbox::request::Answer;
 use crate::mailbox::result::{Approver, Beside, render};
-use crate::page::Audience;
+use crate::page::{Audience, Live};
 use crate::store::{Store, StoreError};
-use crate::task::{Task, TaskId};
+use crate::task::{Outcome, Task, TaskId};
 
 /// How soon it is tried again to write what could not be written.
 pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How much of an input is logged.
+const LOGGED_INPUT: usize = 1000;
 
 pub(super) struct Publisher {
     mailbox: Mailbox,
@@ -132,6 +136,34 @@ impl Publisher {
             None => {}
         }
         self.mailbox.publish(task.id, &file.text)
+    }
+}
+
+impl Daemon {
+    pub(super) fn publish(&mut self, task: &Task) {
+        if let Some(settlement) = &task.settlement {
+            tracing::info!(id = %task.id, tool = %task.tool, happened = settlement.happened, by = ?settlement.by, "task settled");
+        } else if task.state.is_final() {
+            let code = match task.end.as_ref().map(|end| &end.outcome) {
+                Some(Outcome::Error(error)) => error.code.as_str(),
+                _ => "",
+            };
+            let duration_ms =
+                i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
+            let input = self.log_text(&task.input);
+            // The caller's own word, so that anything may stand there.
+            let session = task.caller.session.as_deref().map(|session| self.equipment.secrets.redact(session));
+            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
+        }
+        self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
+        // Nobody may be looking on.
+        if self.live.send(Live { id: task.id, state: task.state }).is_ok() {}
+    }
+
+    /// An input as it may stand in the log.
+    pub(super) fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
+        let text = serde_json::to_string(input).expect("an object can be written");
+        self.equipment.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
     }
 }
 

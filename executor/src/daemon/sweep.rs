@@ -8,9 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
+use super::commit::no_room;
 use super::{Daemon, DaemonError};
 use crate::clock;
 use crate::config;
+use crate::mailbox::request::Answer;
 use crate::retention::{self, Keep, Kept};
 use crate::task::{Outcome, TaskId};
 
@@ -70,6 +72,23 @@ impl Daemon {
             log_failure("a forgotten task's files could not be removed", self.forget(id));
         }
         Ok(())
+    }
+
+    /// Forgets what has ended of a user's session, with all that lies about it. What is open stays; so does
+    /// what ended a moment ago and is not in the record, or in the mailbox, yet.
+    pub(super) fn forget_session(&mut self, uid: u32, session: &str) -> Result<Answer, DaemonError> {
+        let mut ids = self.store.ended_of(uid, session)?;
+        ids.retain(|id| !self.publisher.owes(*id));
+        match self.store.forget(&ids) {
+            Err(error) if error.is_want_of_room() => return Ok(Answer::Refused(no_room())),
+            done => done?,
+        }
+        for id in &ids {
+            log_failure("a forgotten task's files could not be removed", self.forget(*id));
+        }
+        let open = self.dispatcher.open_of(uid, session);
+        tracing::info!(uid, session = %self.equipment.secrets.redact(session), forgotten = ids.len(), open = open.len(), "session forgotten");
+        Ok(Answer::Forgotten { forgotten: ids.len(), open })
     }
 
     /// What no hook will be told any more goes as ended tasks do.

@@ -402,7 +402,7 @@ impl Dispatcher {
     ) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Some(error) = open.task.confirmation.as_deref().map(why) else { return };
-        self.lines.leave(&open.task.caller, &open.task.tool, id);
+        self.lines.leave(&open.task.caller, &open.kind(), id);
         if let Some(at) = open.task.not_before {
             self.delayed.remove(&(at, id));
         }

@@ -131,7 +131,7 @@ mod tests {
 
     fn of(uid: u32, session: &str, text: &str) -> Task {
         let mut task = task("t", EffectClass::Once, Timestamp::UNIX_EPOCH);
-        task.caller = Caller { uid, session: Some(session.to_owned()), folder: None, depth: 0, wakes: false };
+        task.caller = Caller { uid, session: Some(session.to_owned()), ..Caller::default() };
         task.input.insert("text".to_owned(), json!(text));
         task
     }

@@ -204,7 +204,7 @@ impl Model {
             Act::Admit { tool, uid, key, input, asks } => {
                 let (name, effect) = TOOLS[*tool];
                 let mut task = task(name, effect, self.now);
-                task.caller = Caller { uid: *uid, session: None, folder: None, depth: 0, wakes: false };
+                task.caller = Caller { uid: *uid, ..Caller::default() };
                 task.idempotency_key = key.map(|key| key.to_string());
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {

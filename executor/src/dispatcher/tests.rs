@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::recovery::MOST_LOST;
 use super::*;
+use crate::code::Code;
 use crate::confirmation::{Asking, Confirmation};
 use crate::mailbox::request::Answer;
 use crate::store::Store as _;
@@ -60,7 +61,7 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         input: serde_json::Map::new(),
         definition_hash: tool.to_owned(),
         effect,
-        caller: Caller { uid: 1, session: None, folder: None, depth: 0, wakes: false },
+        caller: Caller { uid: 1, ..Caller::default() },
         idempotency_key: None,
         created_at: now,
         state: State::Accepted,
@@ -248,7 +249,7 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     bench.start(EffectClass::Once, &limited);
     let other = task("other", EffectClass::Once, bench.now);
     assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
-    let session = Caller { uid: 1, session: Some("other".to_owned()), folder: None, depth: 0, wakes: false };
+    let session = Caller { uid: 1, session: Some("other".to_owned()), ..Caller::default() };
     let foreign = Task { caller: session, ..once(bench.now) };
     assert_eq!(bench.admit(&foreign, &limited).performed, [foreign.id], "and so has each session");
     let unlimited = definition(json!({"rate_limit": {"calls": 0, "per": "1m"}}));
@@ -281,8 +282,7 @@ fn the_same_key_and_input_is_the_same_task_open_or_ended() {
             bench.succeed(first.id);
         }
     }
-    let stranger =
-        Task { caller: Caller { uid: 2, session: None, folder: None, depth: 0, wakes: false }, ..keyed(bench.now) };
+    let stranger = Task { caller: Caller { uid: 2, ..Caller::default() }, ..keyed(bench.now) };
     let turn = bench.admit(&stranger, &definition(json!({})));
     assert_eq!(turn.performed, [stranger.id], "keys are each user's own");
 }
@@ -335,8 +335,8 @@ fn a_caller_with_a_hundred_tasks_does_not_starve_another() {
     for _ in 0..100 {
         bench.admit(&once(bench.now), &plain);
     }
-    let session = Caller { uid: 1, session: Some("other".to_owned()), folder: None, depth: 0, wakes: false };
-    let user = Caller { uid: 2, session: None, folder: None, depth: 0, wakes: false };
+    let session = Caller { uid: 1, session: Some("other".to_owned()), ..Caller::default() };
+    let user = Caller { uid: 2, ..Caller::default() };
     let late = [session, user].map(|caller| Task { caller, ..once(bench.now) });
     for task in &late {
         bench.admit(task, &plain);

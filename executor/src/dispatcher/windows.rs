@@ -96,7 +96,7 @@ mod tests {
         let limit = RateLimit { calls: 1, per: Span::from_secs(1), auto_disable: false };
         let tool = "t".parse().expect("a name");
         for second in 0..5_000 {
-            let caller = Caller { uid: 1, session: Some(second.to_string()), folder: None, depth: 0, wakes: false };
+            let caller = Caller { uid: 1, session: Some(second.to_string()), ..Caller::default() };
             windows.count(&caller, &tool, limit, Timestamp::from_second(second).expect("a time"));
         }
         assert!(windows.calls.len() <= TIDY_FROM, "{}", windows.calls.len());

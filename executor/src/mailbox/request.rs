@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::reach::Reach;
 use crate::settlement::Settlement;
 use crate::task::{ErrorBody, State, TaskId, is_false, is_zero};
 
@@ -28,6 +29,16 @@ pub struct Request {
     /// Whether somebody wakes the caller when the task is final.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wakes: bool,
+    /// Which subtools it may use: it can take away, and nothing else.
+    #[serde(default, skip_serializing_if = "Reach::is_everything")]
+    pub reach: Reach,
+}
+
+impl Request {
+    /// A request of nobody in particular.
+    pub fn new(ask: Ask) -> Self {
+        Self { v: VERSION, ask, session: None, folder: None, depth: 0, wakes: false, reach: Reach::default() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +54,14 @@ pub enum Ask {
         happened: bool,
         #[serde(default)]
         note: Option<String>,
+    },
+    /// Stops every open task of a session of the caller's.
+    Abandon {
+        session: String,
+    },
+    /// Forgets the ended tasks of a session of the caller's, with their results.
+    Forget {
+        session: String,
     },
     Status,
 }
@@ -108,6 +127,13 @@ pub enum Answer {
     Settled {
         id: TaskId,
         settlement: Settlement,
+    },
+    /// To an abandon: the tasks that were open.
+    Abandoned(Vec<TaskId>),
+    /// To a forget: how many tasks are gone, and which are still open.
+    Forgotten {
+        forgotten: usize,
+        open: Vec<TaskId>,
     },
     Status(Value),
 }

@@ -24,7 +24,7 @@ use crate::catalog::Subtool;
 use crate::confirmation::grant::{self, Covers, Grant, GrantId, Scope};
 use crate::confirmation::{Confirmation, Digest};
 use crate::dispatcher::{NotDecided, Said};
-use crate::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use crate::mailbox::request::{Answer, Ask, Request, Run};
 use crate::schema::Problem;
 use crate::task::{State as TaskState, Task, TaskId};
 use crate::{clock, json};
@@ -502,7 +502,7 @@ pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
     let Try { tool, input } = read(&body)?;
     let id = TaskId::new();
     let ask = Ask::run(Run { tool, input, ..Run::default() });
-    let request = Request { v: VERSION, ask, session: Some("page".to_owned()), folder: None, depth: 0, wakes: false };
+    let request = Request { session: Some("page".to_owned()), ..Request::new(ask) };
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };

@@ -208,6 +208,8 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
         }
         Run::Process(process) => format!("program {}", process.program()),
         Run::Builtin(_) => "a function of the executor".to_owned(),
+        Run::Llm(_) => format!("language model {}", plan["llm"]["model"].as_str().unwrap_or_default()),
+        Run::Agent(_) => "an agent of its own".to_owned(),
         Run::AskUser(_) => return Vec::new(),
     };
     vec![name]

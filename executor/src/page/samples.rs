@@ -169,6 +169,7 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
             http: Clients::new(&config).expect("clients"),
             secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
             spool: folder.to_owned(),
+            delegation: None,
             config,
         }),
     };
@@ -184,7 +185,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         let subtool = catalog.get(tool).expect("it ships");
         let Value::Object(input) = input else { unreachable!("an object") };
         let caller =
-            Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), depth: 0, wakes: false };
+            Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), ..Caller::default() };
         let mut task = Task {
             tool: subtool.name.clone(),
             input,

@@ -405,8 +405,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
 
 /// What happens when it is asked for with nothing in particular.
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
-    let (input, caller) =
-        (serde_json::Map::new(), Caller { uid: 0, session: None, folder: None, depth: 0, wakes: false });
+    let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
     let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
     let ruling = page.given.policy.decide(case);
     let words = match ruling.decision {

@@ -15,6 +15,7 @@ use crate::template::{self, Scope};
 mod fetch_url;
 mod interrupt;
 mod list_files;
+mod prompt;
 mod read_file;
 pub(crate) mod roots;
 mod search_files;
@@ -22,6 +23,7 @@ mod walk;
 
 pub use fetch_url::FetchUrl;
 pub use list_files::ListFiles;
+pub use prompt::{EditPrompt, ReadPrompt};
 pub use read_file::ReadFile;
 pub use search_files::SearchFiles;
 
@@ -37,6 +39,10 @@ pub enum Builtin {
     ListFiles(ListFiles),
     /// Fetches a page as text.
     FetchUrl(FetchUrl),
+    /// Shows the sections of the system prompt of our own agent, or one of them.
+    ReadPrompt(ReadPrompt),
+    /// Replaces the text of one of them.
+    EditPrompt(EditPrompt),
 }
 
 impl Runner for Builtin {
@@ -73,6 +79,8 @@ impl Runner for Builtin {
                 list_files::perform(filled(templates, order)?, order, equipment, cancel).await
             }
             Self::FetchUrl(templates) => fetch_url::perform(filled(templates, order)?, equipment, cancel).await,
+            Self::ReadPrompt(templates) => prompt::show(filled(templates, order)?, equipment, cancel).await,
+            Self::EditPrompt(templates) => prompt::change(filled(templates, order)?, equipment, cancel).await,
         }
     }
 }

@@ -24,7 +24,7 @@ use group::Ended;
 use invocation::Invocation;
 
 mod argument;
-mod group;
+pub(super) mod group;
 mod invocation;
 mod outcome;
 

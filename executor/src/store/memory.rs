@@ -136,6 +136,14 @@ impl Store for MemoryStore {
         Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
     }
 
+    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
+        let is_of = |task: &Task| task.caller.uid == uid && task.caller.session.as_deref() == Some(session);
+        let ended = self.tasks.values().filter(|(task, _)| task.state.is_final() && is_of(task));
+        let mut ids: Vec<_> = ended.map(|(task, _)| task.id).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         Ok(self.grants.values().cloned().collect())
     }

@@ -205,6 +205,12 @@ impl Store for SqliteStore {
         })
     }
 
+    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
+        let sql = "SELECT id FROM tasks
+                   WHERE finished_at IS NOT NULL AND uid = ?1 AND caller ->> 'session' = ?2 ORDER BY id";
+        self.read(sql, params![uid, session], |row| name(row.get(0)?))
+    }
+
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         grants(&self.connection)
     }

@@ -132,13 +132,13 @@ fn keys_of_a_subtool() {
 fn runners() {
     assert_snapshot!(
         said_of(json!({"run": {"shell": "ls"}})),
-        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin` or `ask_user`"
+        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
         @"acme.json: greet: run: exactly one runner; this has `process` and `http`"
     );
-    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin` or `ask_user`; this has none");
+    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`; this has none");
     assert_snapshot!(
         said_of(json!({"run": {"http": {"path": "/a"}}})),
         @"acme.json: greet: run.http: missing field `base_url`"

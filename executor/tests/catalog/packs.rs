@@ -12,6 +12,8 @@ pub(crate) fn shipped_sources() -> (Sources, Config) {
     config.catalog.folders.clear();
     config.access.admin = true;
     config.catalog.packs = SHIPPED.iter().map(|pack| pack.name.to_owned()).collect();
+    let model = "provider = \"ollama\"";
+    config.models.insert("a-model".to_owned(), toml::from_str(model).expect("a model"));
     let folder = tempfile::tempdir().expect("a temporary folder");
     config.access.privileges = vec!["*".to_owned()];
     (Sources::new(&config, folder.path(), None), config)
@@ -51,8 +53,7 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
                 attempt: 1,
                 input,
                 caller_folder: Some(home.path().to_owned()),
-                caller_depth: 0,
-                answer: None,
+                ..Order::default()
             };
             let plan = subtool.definition.run.plan(&order, &config);
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));

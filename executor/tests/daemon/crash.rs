@@ -90,6 +90,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
         folder: Some(world.home()),
         depth: 0,
         wakes: false,
+        reach: executor::reach::Reach::default(),
     };
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);

@@ -36,7 +36,7 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
         input: Map::new(),
         definition_hash: String::new(),
         effect: EffectClass::Read,
-        caller: Caller { uid: 1, session: None, folder: None, depth: 0, wakes: false },
+        caller: Caller { uid: 1, ..Caller::default() },
         idempotency_key: None,
         created_at: at,
         state: State::Accepted,

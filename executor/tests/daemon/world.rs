@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask, Request, Run, VERSION};
+use executor::mailbox::request::{Answer, Ask, Request, Run};
 use executor::places::Places;
 use executor::task::TaskId;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -157,7 +157,7 @@ impl World {
 
     fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
         let id = TaskId::new();
-        let request = Request { v: VERSION, ask, session, folder: Some(self.home()), depth: 0, wakes: false };
+        let request = Request { session, folder: Some(self.home()), ..Request::new(ask) };
         self.mailbox.post(id, &request).expect("posted");
         id
     }

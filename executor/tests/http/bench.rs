@@ -27,6 +27,7 @@ impl Bench {
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             http: Clients::new(&config).expect("clients"),
             spool: folder.path().join("spool"),
+            delegation: None,
             config,
         };
         Self { equipment, folder }
@@ -67,8 +68,7 @@ impl Bench {
             attempt: 1,
             input: serde_json::from_value(input).expect("an object"),
             caller_folder: Some(self.folder.path().to_owned()),
-            caller_depth: 0,
-            answer: None,
+            ..Order::default()
         }
     }
 

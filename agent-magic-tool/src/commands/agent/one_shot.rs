@@ -104,7 +104,7 @@ pub(super) fn run(
     Ok(exit(termination))
 }
 
-fn outcome(session: &Session) -> Outcome {
+pub(super) fn outcome(session: &Session) -> Outcome {
     let reason = session.termination().unwrap_or(Termination::Completed);
     let machine = session.machine();
     let open: Vec<_> = machine

@@ -44,8 +44,7 @@ mod tests {
             attempt: 1,
             input: serde_json::Map::new(),
             caller_folder: Some(inside.clone()),
-            caller_depth: 0,
-            answer: None,
+            ..Order::default()
         };
         let config = Config::default();
         let code = async |path: &Path| open(path, &order, &config).await.map(|(_, length)| length).map_err(|f| f.code);

@@ -30,24 +30,24 @@ const DRAIN: Duration = Duration::from_millis(200);
 
 /// What a program left.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(in crate::runner) struct Ended {
     /// `None`: it did not even die of SIGKILL, or nobody can say how it ended.
-    pub(super) status: Option<ExitStatus>,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+    pub(in crate::runner) status: Option<ExitStatus>,
+    pub(in crate::runner) stdout: Vec<u8>,
+    pub(in crate::runner) stderr: Vec<u8>,
     /// Why we ended it, if we did.
-    pub(super) stopped: Option<Stopped>,
+    pub(in crate::runner) stopped: Option<Stopped>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopped {
+pub(in crate::runner) enum Stopped {
     Cancelled,
     /// It printed more than the limit to the stream of this name.
     TooMuch(&'static str),
 }
 
 /// Starts `command` and stays with it until it and its group are gone. An error: it did not start.
-pub(super) async fn run(
+pub(in crate::runner) async fn run(
     mut command: Command,
     stdin: Option<String>,
     max_bytes: u64,

@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use super::{Process, argument};
 use crate::code::Code;
+use crate::places::{DEPTH, REACH};
 use crate::runner::{Again, Failure, Order};
 use crate::secret::{Secret, SecretName, Secrets};
 use crate::template::Scope;
@@ -70,6 +71,13 @@ impl Invocation {
             } else if let Some(text) = filled(&scope, template)? {
                 env.push((name.clone(), Setting::Text(text)));
             }
+        }
+        // Should it call us itself, it does so for whoever it works for.
+        if order.caller_depth > 0 {
+            env.push((DEPTH.to_owned(), Setting::Text(order.caller_depth.to_string())));
+        }
+        if !order.caller_reach.is_everything() {
+            env.push((REACH.to_owned(), Setting::Text(order.caller_reach.written())));
         }
         let stdin = match &process.stdin {
             None => None,

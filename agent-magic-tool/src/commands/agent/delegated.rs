@@ -1,0 +1,47 @@
+//! An agent that was called by another one: told what to do in one JSON document, and answering in one.
+//!
+//! `executor/src/runner/agent.rs` starts it and reads what it prints.
+
+use std::sync::Arc;
+
+use executor::agent::driver::Wish;
+use executor::agent::session::{Opening, Session};
+use executor::code::{Code, Exit};
+use executor::config::Config;
+use executor::mailbox::LARGEST_REQUEST;
+use executor::runner::agent::Brief;
+
+use super::audience::Lines;
+use super::one_shot;
+use crate::context::Context;
+use crate::error::Error;
+use crate::in_process::InProcess;
+use crate::output::Output;
+
+pub(super) fn run(config: Config, context: &Context) -> Result<Exit, Error> {
+    let bytes = context.stdin.read_at_most(2 * LARGEST_REQUEST);
+    let bytes = bytes.map_err(|error| Error::io("standard input cannot be read", &error))?;
+    let brief: Brief = serde_json::from_slice(&bytes)
+        .map_err(|error| Error::usage(format!("standard input does not say what to do: {error}")))?;
+    let audience = Arc::new(Lines::new(Output::new(), false));
+    let opening = Opening {
+        model: brief.model.clone(),
+        stream: Some(false),
+        caller: context.caller.clone(),
+        brief: Some(brief.clone()),
+        ..Opening::default()
+    };
+    let shell = Arc::new(InProcess::new(context.places.clone()));
+    let mut session = Session::open(opening, &context.places, config, shell, Arc::clone(&audience) as _)?;
+    let wishes = session.wishes().ok_or_else(|| Error::internal("a new session takes no question"))?;
+    if wishes.try_send(Wish::Ask(brief.prompt)).is_err() {
+        return Err(Error::internal("a new session took no question"));
+    }
+    drop(wishes);
+    session.run()?;
+    if let Some(failed) = audience.heard().failed.take() {
+        return Err(Error::new(Code::ModelFailed, failed.message));
+    }
+    context.output.json(&one_shot::outcome(&session))?;
+    Ok(Exit::Ok)
+}

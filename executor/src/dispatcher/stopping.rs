@@ -1,0 +1,107 @@
+//! Stopping: what becomes of open tasks that their caller no longer wants.
+
+use jiff::Timestamp;
+
+use super::{Action, Dispatcher, Effects, Phase, Why, advance, failed_end};
+use crate::code::Code;
+use crate::mailbox::request::Answer;
+use crate::subtool::EffectClass;
+use crate::task::{Caller, ErrorBody, State, Step, TaskId};
+
+impl Dispatcher {
+    /// The open tasks of a user's session, the oldest first.
+    pub fn open_of(&self, uid: u32, session: &str) -> Vec<TaskId> {
+        let is_of = |caller: &Caller| caller.uid == uid && caller.session.as_deref() == Some(session);
+        let mut ids: Vec<_> =
+            self.open.values().filter(|open| is_of(&open.task.caller)).map(|open| open.task.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub(super) fn cancel(&mut self, request: TaskId, id: TaskId, uid: u32, now: Timestamp, effects: &mut Effects) {
+        let is_theirs = self.open.get(&id).is_some_and(|open| open.task.caller.uid == uid);
+        let answer = if is_theirs {
+            Answer::Cancelling { id, state: self.stop(id, now, effects) }
+        } else {
+            Answer::Refused(
+                ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
+                    .hint("a task that ended cannot be cancelled: agent-magic-tool tasks"),
+            )
+        };
+        effects.actions.push(Action::Answer(request, Box::new(answer)));
+    }
+
+    /// Stops an open task for its caller; its state after that.
+    fn stop(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> State {
+        let open = self.open.get_mut(&id).expect("whoever calls this knows that it is open");
+        if open.task.state == State::Running {
+            open.cancelling = true;
+            // A lookup goes on: whoever cancels wants to know what it finds.
+            if matches!(open.phase, Phase::Work) {
+                effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            }
+        } else {
+            self.lines.leave(&open.task.caller, &open.kind(), id);
+            if let Some(at) = open.delayed_to.take() {
+                self.delayed.remove(&(at, id));
+            }
+            let error = match (open.task.attempt, open.task.effect) {
+                (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
+                (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was tried again")
+                    .hint("an attempt before that may have taken effect"),
+                (_, EffectClass::Read | EffectClass::Verifiable | EffectClass::Once) => {
+                    ErrorBody::new(Code::Cancelled, "cancelled before it was tried again").hint("nothing was changed")
+                }
+            };
+            advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
+        }
+        let state = open.task.state;
+        if state.is_final() {
+            self.close(id, effects);
+        }
+        state
+    }
+
+    /// Stops whatever is open of a session.
+    pub(super) fn abandon(&mut self, request: TaskId, uid: u32, session: &str, now: Timestamp, effects: &mut Effects) {
+        let ids = self.open_of(uid, session);
+        for id in &ids {
+            self.stop(*id, now, effects);
+        }
+        effects.actions.push(Action::Answer(request, Box::new(Answer::Abandoned(ids))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{Bench, definition, limits, task};
+    use super::super::{Effects, Event};
+    use crate::subtool::EffectClass;
+    use crate::task::{Caller, State, TaskId};
+
+    #[test]
+    fn what_a_session_left_open_is_stopped_and_nothing_of_others() {
+        let mut bench = Bench::new(limits(1));
+        let plain = definition(json!({}));
+        let of = |uid, session: &str| {
+            let mut task = task("t", EffectClass::Once, bench.now);
+            task.caller = Caller { uid, session: Some(session.to_owned()), ..Caller::default() };
+            task
+        };
+        let (runs, waits, other, stranger) = (of(1, "s"), of(1, "s"), of(1, "x"), of(2, "s"));
+        for task in [&runs, &waits, &other, &stranger] {
+            bench.admit(task, &plain);
+        }
+        assert_eq!(bench.dispatcher.open_of(1, "s"), [runs.id, waits.id]);
+        let mut effects = Effects::default();
+        let event = Event::AbandonAsked { request: TaskId::new(), uid: 1, session: "s".to_owned() };
+        bench.dispatcher.handle(event, bench.now, &mut effects);
+        assert_eq!(bench.dispatcher.open_of(1, "s"), [runs.id], "it is told to stop, and reports");
+        let interrupted =
+            effects.actions.iter().filter(|action| matches!(action, super::Action::Interrupt(id, _) if *id == runs.id));
+        assert_eq!(interrupted.count(), 1);
+        assert_eq!(bench.dispatcher.counts()[&State::Queued], 2);
+    }
+}

@@ -1,0 +1,223 @@
+//! Delegation: what runners need that have something done by others.
+//!
+//! Whatever they have done is asked for as by any caller, through the mailbox: the same desk, the same
+//! gates, one deeper than whoever asked for it. A task that waits for another one takes no place from it
+//! (`dispatcher/places.rs`). Decides nothing about models or agents.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Again, Failure, Order};
+use crate::catalog::{Catalog, Subtool};
+use crate::code::Code;
+use crate::config::Config;
+use crate::mailbox::Mailbox;
+use crate::mailbox::request::{Answer, Ask, Request, Run};
+use crate::places::Places;
+use crate::task::{ErrorBody, State, TaskId};
+use crate::trigger::Trigger;
+
+/// How often an answer is looked for that the executor gives at once.
+const LOOK: Duration = Duration::from_millis(5);
+/// An executor that has not taken a request by then has stopped taking any.
+const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+/// How long a call that was cancelled may take to report.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// The way back to the executor itself, as its callers go.
+#[derive(Debug)]
+pub struct Delegation {
+    pub mailbox: Mailbox,
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// This program.
+    pub program: PathBuf,
+    /// With which a program of ours finds the same places.
+    pub environment: Vec<(&'static str, OsString)>,
+    /// Where the sections of the system prompt lie.
+    pub prompts: PathBuf,
+    /// Where the sessions of sub-agents are remembered.
+    pub sessions: PathBuf,
+}
+
+/// A task that came to its end for another one.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) id: TaskId,
+    /// Its result file.
+    pub(super) result: Value,
+}
+
+/// Why a caller at this depth may not delegate, if it may not.
+pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
+    let most = config.agent.depth;
+    (depth >= most).then(|| {
+        let message = format!("`{tool}` delegates, and its caller was called by an agent itself: {depth} deep, the most is {most}");
+        ErrorBody::new(Code::TooDeep, message)
+            .hint("do it with the other subtools, or answer with what is missing; a human can raise `depth` under [agent] in config.toml")
+    })
+}
+
+impl Delegation {
+    pub fn new(places: &Places, mailbox: Mailbox, catalog: watch::Receiver<Arc<Catalog>>) -> std::io::Result<Self> {
+        Ok(Self {
+            mailbox,
+            catalog,
+            program: std::env::current_exe()?,
+            environment: places.environment(),
+            prompts: places.prompts(),
+            sessions: places.delegates(),
+        })
+    }
+
+    /// What is said where nobody is there to delegate to.
+    pub(super) fn is_missing() -> Failure {
+        Failure::new(Code::Internal, "there is no executor here to delegate to")
+    }
+
+    /// The subtool that the order's caller may use under this name.
+    pub(super) fn subtool(&self, name: &str, order: &Order) -> Result<Subtool, Failure> {
+        let catalog = Arc::clone(&self.catalog.borrow());
+        catalog.get(name).filter(|_| order.caller_reach.covers(name)).cloned().ok_or_else(|| {
+            let nearest = catalog.nearest(name, &order.caller_reach);
+            let hint = match nearest.first() {
+                Some(first) => format!("did you mean `{first}`?"),
+                None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
+            };
+            Failure::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)
+        })
+    }
+
+    /// Has `tool` run for the order's caller, and waits for its end. The same order calls once, however
+    /// often it is performed: what an earlier attempt called counts.
+    pub(super) async fn call(
+        &self,
+        order: &Order,
+        tool: &str,
+        input: Map<String, Value>,
+        cancel: &CancellationToken,
+    ) -> Result<Called, Failure> {
+        let key = format!("{}-call", order.id);
+        let run = Run { tool: tool.to_owned(), input, idempotency_key: Some(key), ..Run::default() };
+        let request = self.ask(order, Ask::run(run))?;
+        let accepted = async {
+            loop {
+                if let Some(accepted) = self.accepted(request)? {
+                    return Ok::<_, Failure>(accepted);
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let id = tokio::select! {
+            biased;
+            accepted = accepted => accepted?,
+            () = cancel.cancelled() => return Err(self.give_up(order, tool, request).await),
+        };
+        let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
+        tokio::select! {
+            biased;
+            _ = trigger.ended(&ids) => {}
+            () = cancel.cancelled() => return Err(self.give_up(order, tool, id).await),
+        }
+        let result = self.mailbox.read_result(id).map_err(|error| {
+            Failure::new(Code::Io, format!("the result of `{tool}` cannot be read: {error}"))
+                .detail("id", id.to_string())
+        })?;
+        Ok(Called { id, result: serde_json::from_slice(&result).unwrap_or_default() })
+    }
+
+    /// Puts a request of the order's caller into the mailbox.
+    fn ask(&self, order: &Order, ask: Ask) -> Result<TaskId, Failure> {
+        let id = TaskId::new();
+        let request = Request {
+            session: order.caller_session.clone(),
+            folder: order.caller_folder.clone(),
+            depth: order.caller_depth.saturating_add(1),
+            reach: order.caller_reach.clone(),
+            ..Request::new(ask)
+        };
+        let failed =
+            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).again(Again::Later);
+        self.mailbox.post(id, &request).map_err(failed)?;
+        Ok(id)
+    }
+
+    /// The task that a request became; `None` while it is not answered.
+    fn accepted(&self, request: TaskId) -> Result<Option<TaskId>, Failure> {
+        if self.mailbox.result_file(request).exists() {
+            return Ok(Some(request));
+        }
+        match self.answer(request) {
+            None => Ok(None),
+            Some(Answer::SameAs(id)) => Ok(Some(id)),
+            Some(Answer::Refused(error)) => {
+                // An earlier attempt called with another input: one call is all there is.
+                let earlier = error.details.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+                match earlier.filter(|_| error.code == Code::IdempotencyMismatch) {
+                    Some(id) => Ok(Some(id)),
+                    None => Err(Failure::from(error)),
+                }
+            }
+            Some(_) => Err(Failure::new(Code::Internal, "the executor answered a run with something else")),
+        }
+    }
+
+    fn answer(&self, request: TaskId) -> Option<Answer> {
+        serde_json::from_slice(&self.mailbox.collect_answer(request).ok()??).ok()
+    }
+
+    /// Stops the call `id`, which the order no longer waits for. An executor that stops takes no request:
+    /// then the call goes on with the next one, as the order does.
+    async fn give_up(&self, order: &Order, tool: &str, id: TaskId) -> Failure {
+        let failure = Failure::new(Code::Cancelled, format!("it was cancelled while it waited for `{tool}`"));
+        if self.mailbox.withdraw(id) {
+            return failure;
+        }
+        let before = self.state(id);
+        if let Ok(request) = self.ask(order, Ask::Cancel { id }) {
+            if self.is_answered(request).await {
+                let ended = Trigger::new(self.mailbox.clone());
+                // Whatever it says in time is what is known.
+                drop(tokio::time::timeout(LAST_WORD, ended.ended(&[id])).await);
+            } else {
+                self.mailbox.withdraw(request);
+            }
+        }
+        let call = json!({"id": id, "tool": tool, "state": self.state(id)});
+        let failure = failure.detail("call", call);
+        match before {
+            Some(State::AwaitingConfirmation) => failure.hint(format!(
+                "`{tool}` waited for a human's yes and was not run; tell the user, or run it by itself: agent-magic-tool run {tool}"
+            )),
+            Some(State::Accepted | State::Queued) => failure.hint(format!("`{tool}` had not begun")),
+            _ => failure.effect_possible(),
+        }
+    }
+
+    /// Stops what a sub-agent of the order left open. An executor that stops leaves that to the next one.
+    pub(super) async fn abandon(&self, order: &Order, session: &str) {
+        let Ok(request) = self.ask(order, Ask::Abandon { session: session.to_owned() }) else { return };
+        if !self.is_answered(request).await {
+            tracing::debug!(session, "what a sub-agent left open is stopped by the next executor");
+        }
+    }
+
+    /// Whether a request was answered that is answered at once.
+    async fn is_answered(&self, request: TaskId) -> bool {
+        let answered = async {
+            while self.answer(request).is_none() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(TAKEN_WITHIN, answered).await.is_ok()
+    }
+
+    fn state(&self, id: TaskId) -> Option<State> {
+        Trigger::new(self.mailbox.clone()).states(&[id]).first().map(|(_, state)| *state)
+    }
+}
