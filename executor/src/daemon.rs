@@ -60,7 +60,7 @@ mod watch;
 
 use commit::Backlog;
 use hooks::{Teller, Told};
-use human::heard;
+use human::{Queue, heard};
 use notices::Bell;
 use program::Program;
 use publish::Publisher;
@@ -143,6 +143,7 @@ struct Daemon {
     backlog: Backlog,
     teller: Teller,
     bell: Bell,
+    queue: Queue,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
     clock: Steady,
@@ -224,7 +225,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         backlog: Backlog::default(),
         teller,
         bell: Bell::new(&equipment.config.confirm, places),
-        clock: Steady::new(),
+        queue: Queue::default(),
+        clock: Steady::over(&open),
         publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
         telemetry,
         equipment,
@@ -320,6 +322,7 @@ impl Daemon {
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
             self.give_notice();
+            self.move_up();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -354,8 +357,8 @@ impl Daemon {
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(self.next_notice())
-        {
+        let human = self.next_notice().into_iter().chain(self.next_move_up());
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(human) {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
