@@ -35,7 +35,7 @@ use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
 use crate::page::{Audience, Live, Site, Spoken};
 use crate::perform::{Reason, perform};
-use crate::places::Places;
+use crate::places::{Places, make_private};
 use crate::retention::Keep;
 use crate::runner::{Equipment, http};
 use crate::store::sqlite::SqliteStore;
@@ -203,8 +203,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     if spool.exists() {
         fs::remove_dir_all(&spool)?;
     }
-    fs::create_dir_all(&data_folder)?;
-    fs::create_dir_all(&spool)?;
+    make_private(&data_folder)?;
+    make_private(&spool)?;
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();

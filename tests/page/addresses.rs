@@ -111,8 +111,6 @@ fn no_spelling_of_this_machine_is_a_way_round_on_the_page() {
         "[64:ff9b::7f00:1]",
         "localhost",
         "LOCALHOST",
-        "example.com@127.0.0.1",
-        "example.com:80@[::1]",
     ] {
         is_refused(&world, &human, &format!("http://{host}:{port}"));
     }
@@ -123,6 +121,8 @@ fn no_spelling_of_this_machine_is_a_way_round_on_the_page() {
     for url in [
         human.site.origin(),
         format!("http://localhost.:{port}"),
+        format!("http://example.com@127.0.0.1:{port}"),
+        format!("http://example.com:80@[::1]:{port}"),
         "file:///etc/passwd".to_owned(),
         format!("gopher://127.0.0.1:{port}"),
     ] {

@@ -230,9 +230,10 @@ fn nothing_that_is_left_on_the_disk_is_open_to_others() {
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     let large = world.run(&["run", "files_list", "path=/etc", "--wait"]);
     assert!(large.exit == 0 || large.exit == 1, "{large}");
+    assert_eq!(world.run(&["list", "--query=mark"]).exit, 0);
     make_link(&world.executor_folder()).expect("made");
     let mut found = Vec::new();
-    for folder in [world.state(), world.mailbox()] {
+    for folder in [world.state(), world.mailbox(), world.home().join(".cache/agent-magic-tool")] {
         open_to_others(&folder, &mut found);
     }
     assert_eq!(found, [] as [String; 0]);
