@@ -109,7 +109,7 @@ fn a_flood_of_questions_makes_few_notices() {
 struct Desktop {
     bus: Child,
     address: String,
-    shows: Child,
+    screen: Child,
     shown: PathBuf,
 }
 
@@ -131,9 +131,9 @@ impl Desktop {
         let shown = world.home().join("shown");
         let mut desktop = world.within(python, &[]);
         desktop.arg(script).arg(&shown).env("DBUS_SESSION_BUS_ADDRESS", &address);
-        let (shows, ready) = begin(&mut desktop);
+        let (screen, ready) = begin(&mut desktop);
         assert_eq!(ready, "ready");
-        Some(Self { bus, address, shows, shown })
+        Some(Self { bus, address, screen, shown })
     }
 
     fn shown(&self) -> Vec<Value> {
@@ -144,7 +144,7 @@ impl Desktop {
 
 impl Drop for Desktop {
     fn drop(&mut self) {
-        for child in [&mut self.shows, &mut self.bus] {
+        for child in [&mut self.screen, &mut self.bus] {
             child.kill().expect("it is ours");
             child.wait().expect("it ended");
         }

@@ -151,7 +151,7 @@ fn a_name_is_no_path() {
     };
     let digest = "0".repeat(64);
     for name in &names {
-        let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let encoded = name.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02x}"));
         let plain = name.replace(|c: char| !c.is_ascii_graphic(), "_");
         for (view, name) in
             ["card", "task", "subtool", "page"].into_iter().flat_map(|view| [(view, &encoded), (view, &plain)])

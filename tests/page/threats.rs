@@ -317,7 +317,7 @@ fn a_decision_counts_once_and_for_what_was_shown() {
 /// T31, T32: more than a request needs.
 #[test]
 fn what_is_too_large_is_refused_before_it_is_read() {
-    let (world, human, id, _) = waiting();
+    let (world, human, id, yes) = waiting();
     let site = &human.site;
     let (host, keys) = (format!("{}:{}", site.host, site.port), human.keys());
     let own = format!("Origin: {}\r\nContent-Type: application/json\r\n", site.origin());
@@ -337,6 +337,11 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     {
         assert_eq!(post_with(site, "/decide", &bomb, &format!("{own}{keys}")).status, 400);
     }
+    // Of two verdicts neither counts, and what is nested too deeply goes no further than the page.
+    let twice = yes.to_string().replacen('{', "{\"verdict\":\"deny\",", 1);
+    assert_eq!(post_with(site, "/decide", &twice, &format!("{own}{keys}")).status, 400, "{twice}");
+    let deep = format!("{{\"tool\":\"trace_it\",\"input\":{{\"name\":{}{}}}}}", "[".repeat(80), "]".repeat(80));
+    assert_eq!(post_with(site, "/try", &deep, &format!("{own}{keys}")).status, 400);
     still_waits(&world, &id);
 }
 
