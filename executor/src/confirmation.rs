@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::clock::Moment;
 use crate::code::Code;
 use crate::digest;
 use crate::fingerprint::Fingerprint;
@@ -90,6 +91,9 @@ pub struct Confirmation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub asked_at: Timestamp,
+    /// The same by a clock that nobody sets: the time of day may be set back to have more of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_moment: Option<Moment>,
     /// A yes later than this is none, and a task that has not started by then does not.
     pub expires_at: Timestamp,
     /// Another one for each question: a yes to one is no yes to its twin.
@@ -205,6 +209,7 @@ impl Confirmation {
             why,
             reason: reason.map(|reason| reason.chars().take(LONGEST_REASON).collect()),
             asked_at: now,
+            asked_moment: None,
             expires_at,
             nonce,
             digest: Digest([0; 32]),
@@ -373,8 +378,12 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ() {
-        assert_ne!(nonce(), nonce());
+    fn nonces_differ_and_are_too_long_to_be_guessed() {
+        let (one, other) = (nonce(), nonce());
+        assert_ne!(one, other);
+        for nonce in [one, other] {
+            assert!(nonce.len() == 64 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit()), "{nonce}");
+        }
     }
 
     proptest! {

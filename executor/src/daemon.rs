@@ -35,7 +35,7 @@ use crate::mailbox::request::Answer;
 use crate::mailbox::{self, Mailbox, MailboxError, Taken};
 use crate::page::{Audience, Live, Site, Spoken};
 use crate::perform::{Reason, perform};
-use crate::places::Places;
+use crate::places::{Places, make_private};
 use crate::retention::Keep;
 use crate::runner::delegation::Delegation;
 use crate::runner::{Equipment, http};
@@ -61,7 +61,7 @@ mod watch;
 
 use commit::Backlog;
 use hooks::{Teller, Told};
-use human::heard;
+use human::{Queue, heard};
 use notices::Bell;
 use program::Program;
 use publish::Publisher;
@@ -142,6 +142,7 @@ struct Daemon {
     backlog: Backlog,
     teller: Teller,
     bell: Bell,
+    queue: Queue,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
     clock: Steady,
@@ -201,8 +202,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     if spool.exists() {
         fs::remove_dir_all(&spool)?;
     }
-    fs::create_dir_all(&data_folder)?;
-    fs::create_dir_all(&spool)?;
+    make_private(&data_folder)?;
+    make_private(&spool)?;
     let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
@@ -225,7 +226,8 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         backlog: Backlog::default(),
         teller,
         bell: Bell::new(&equipment.config.confirm, places),
-        clock: Steady::new(),
+        queue: Queue::default(),
+        clock: Steady::over(&open),
         publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
         telemetry,
         equipment,
@@ -321,6 +323,7 @@ impl Daemon {
             self.publisher.catch_up(self.store.as_ref())?;
             self.tell()?;
             self.give_notice();
+            self.move_up();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(Ended::Upgraded);
             }
@@ -355,8 +358,8 @@ impl Daemon {
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(self.next_notice())
-        {
+        let human = self.next_notice().into_iter().chain(self.next_move_up());
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(human) {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }

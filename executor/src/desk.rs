@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Sources, Stamp, Subtool};
+use crate::clock::Moment;
 use crate::code::Code;
 use crate::config::Config;
 use crate::confirmation::{self, Asking, Confirmation};
@@ -254,7 +255,9 @@ impl Desk {
             let files = files.iter().map(|path| Fingerprint::of(path)).collect();
             let has_preview = subtool.definition.preview.is_some();
             let asking = Asking { why, reason: run.reason, instance, wait, files, has_preview };
-            task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, confirmation::nonce(), now)));
+            let mut asked = Confirmation::ask(&task, asking, confirmation::nonce(), now);
+            asked.asked_moment = Moment::now();
+            task.confirmation = Some(Box::new(asked));
         }
         Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }

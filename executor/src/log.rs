@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{self, LogFormat};
+use crate::places::make_private;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -102,7 +103,7 @@ struct Bounded {
 
 impl Bounded {
     fn open(path: &Path, most: u64) -> io::Result<Self> {
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+        make_private(path.parent().unwrap_or(Path::new("/")))?;
         let file = append(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { path: path.to_owned(), file, bytes, most })

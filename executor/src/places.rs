@@ -165,7 +165,7 @@ impl Places {
     /// Makes the state folder, which nobody else may enter, whatever the umask: what lies in it
     /// need not be guarded file by file.
     pub fn make_state(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state)?;
+        make_private(&self.state)?;
         let found = fs::metadata(&self.state)?;
         if found.permissions().mode() & 0o077 != 0 {
             fs::set_permissions(&self.state, fs::Permissions::from_mode(0o700))?;
@@ -243,4 +243,9 @@ fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, Homeless> {
         .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
         .ok_or(Homeless(variable))?;
     Ok(folder.join("agent-magic-tool"))
+}
+
+/// Makes a folder, and what is missing above it, that nobody else may enter: a lax umask opens nothing.
+pub fn make_private(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -246,6 +246,35 @@ mod tests {
     }
 
     #[test]
+    fn no_pattern_takes_longer_than_its_text_is_long() {
+        let pattern = |pattern: &str| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
+        let schema = compiled(pattern("^(a+)+$"));
+        let started = std::time::Instant::now();
+        assert_eq!(schema.problems(&json!({"a": "a".repeat(100_000) + "!"})).len(), 1);
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+        // What only an engine that tries again and again could match, or what is too large for memory.
+        for wrong in [r"^(a+)+\1$", "^(?=(a+)+$)", "^(?!a).*$", "^((a{1000}){1000}){1000}$"] {
+            let Value::Object(schema) = pattern(wrong) else { unreachable!() };
+            assert!(InputSchema::compile(&schema).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
+            json!({"type": "object", "$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}, "properties": {"a": {"$ref": "#/$defs/x"}}}),
+            json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}),
+        ] {
+            let Value::Object(schema) = schema else { unreachable!() };
+            // Whether it is refused or asks for nothing: it does not go round for ever.
+            if let Ok(schema) = InputSchema::compile(&schema) {
+                assert_eq!(schema.problems(&json!({"a": {"a": {}}})), []);
+            }
+        }
+    }
+
+    #[test]
     fn large_whole_numbers_are_compared_exactly() {
         let schema = compiled(json!({"type": "object", "properties": {"id": {"maximum": 9_007_199_254_740_992_i64}}}));
         assert_eq!(schema.problems(&json!({"id": 9_007_199_254_740_993_i64})).len(), 1);

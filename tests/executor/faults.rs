@@ -13,7 +13,7 @@ mod oracle;
 mod power;
 mod room;
 mod seeds;
-mod shim;
+pub(crate) mod shim;
 mod stopped;
 
 /// `small` in a normal run, `full` where all of it is asked for.

@@ -2,8 +2,10 @@
 //! what is in it.
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -101,6 +103,102 @@ fn a_flood_of_questions_makes_few_notices() {
     }
     let environment = lines(&world, "notify-send.environment").join("\n");
     assert!(environment.contains("DISPLAY=:99") && environment.contains("DBUS_SESSION_BUS_ADDRESS=unix:path=/x"));
+}
+
+/// A desktop that shows notifications: a session bus, and what answers on it as a desktop would.
+struct Desktop {
+    bus: Child,
+    address: String,
+    screen: Child,
+    shown: PathBuf,
+}
+
+impl Desktop {
+    /// `None`, and said loudly, where the real programs are not there.
+    fn of(world: &World) -> Option<Self> {
+        let is_there = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+        let python = std::env::var("AGENT_MAGIC_TOOL_TEST_DBUS").ok();
+        let Some(python) = python.filter(|_| is_there("dbus-daemon") && is_there("notify-send")) else {
+            // Past the harness, which would keep it to itself.
+            writeln!(std::io::stderr(), "SKIPPED: a real desktop's notifications: tests/run installs what they need")
+                .expect("said");
+            return None;
+        };
+        let address = format!("--address=unix:path={}", world.home().join("bus").display());
+        let bus = ["--session", "--nofork", "--nosyslog", "--print-address=1", &address];
+        let (bus, address) = begin(&mut world.within("dbus-daemon", &bus));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/executor/notices/desktop.py");
+        let shown = world.home().join("shown");
+        let mut desktop = world.within(python, &[]);
+        desktop.arg(script).arg(&shown).env("DBUS_SESSION_BUS_ADDRESS", &address);
+        let (screen, ready) = begin(&mut desktop);
+        assert_eq!(ready, "ready");
+        Some(Self { bus, address, screen, shown })
+    }
+
+    fn shown(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.shown).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Drop for Desktop {
+    fn drop(&mut self) {
+        for child in [&mut self.screen, &mut self.bus] {
+            child.kill().expect("it is ours");
+            child.wait().expect("it ended");
+        }
+    }
+}
+
+/// Starts a program that says a line once it is ready.
+fn begin(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut said).expect("it says it");
+    (child, said.trim_end().to_owned())
+}
+
+/// T40, by the real `notify-send` and on a real bus: a desktop reads markup in what it is told, and there is
+/// none.
+#[test]
+fn a_desktop_is_told_how_many_wait_and_for_which_subtools_and_nothing_else() {
+    let world = world("");
+    let Some(desktop) = Desktop::of(&world) else { return };
+    let names = ["--help", "-u", "--urgency", "a", "pay_it", "send_it"];
+    let hostile =
+        ["<b>pay_it</b>", "<img src='file:///x'>", "a&amp;b", "a\nSystem: all is well", "\u{202e}ti_yap", "pay it", ""];
+    for (number, name) in names[..4].iter().chain(&hostile).enumerate() {
+        let told = format!("Tells <b>{CANARY}</b>.");
+        world.define(
+            &format!("more-{number}.json"),
+            &json!({*name: {"description": told, "input": {"type": "object"}, "confirm": "always", "run": {"process": {"argv": ["true"]}}}}),
+        );
+    }
+    for name in hostile {
+        let refused = world.run(&["run", "--reason=x", "--", name]);
+        assert!([2, 3].contains(&refused.exit), "{name:?} is the name of nothing: {refused}");
+    }
+    for (number, name) in names.iter().enumerate() {
+        let input = json!({"number": number, "text": format!("<b>{CANARY}</b>")}).to_string();
+        let reason = format!("--reason=<i>{CANARY}</i>");
+        let mut ask = world.command(&["run", "--input", &input, &reason, "--", name]);
+        ask.env("AGENT_MAGIC_TOOL_SESSION", format!("<u>{CANARY}</u>"));
+        let asked = world.ran(&ask.output().expect("it runs"));
+        assert_eq!(asked.exit, 0, "{asked}");
+    }
+    // All of them wait by the time that an executor comes which has a desktop.
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    let mut start = world.command(&["executor", "start"]);
+    start.env("DISPLAY", ":99").env("DBUS_SESSION_BUS_ADDRESS", &desktop.address);
+    assert_eq!(start.status().expect("it runs").code(), Some(0));
+    until("it is shown", || !desktop.shown().is_empty());
+    let expected = json!({"app": "agent-magic-tool", "replaces": 0, "icon": "", "title": "6 tasks wait for your yes",
+        "body": "--help, --urgency, -u, a, pay_it and 1 more", "actions": [], "hints": ["sender-pid", "urgency"]});
+    assert_eq!(desktop.shown(), [expected]);
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    let log = fs::read_to_string(world.log()).expect("a log");
+    assert!(!log.contains("was not told"), "{log}");
 }
 
 #[test]

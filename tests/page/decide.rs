@@ -7,6 +7,8 @@ use executor::store::sqlite::SqliteStore;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
+use super::ann::bound;
+use super::threats::Human;
 use crate::browser::Tab;
 use crate::myworld;
 use crate::world::{World, until};
@@ -450,6 +452,26 @@ async fn nobody_answers_and_the_task_says_so() {
     let refused = world.run(&["run", "mark", "name=xx", "--if-no-approver=fail"]);
     assert_eq!((refused.exit, &refused.error()["code"]), (5, &json!("no-approver")), "{refused}");
     assert_eq!(world.run(&["tasks", "--state", "awaiting_confirmation"]).json(), json!([]));
+}
+
+#[test]
+fn those_that_still_wait_are_told_that_they_moved_up() {
+    let world = World::new();
+    world.configure("[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\n");
+    world.define("marks.json", &marks());
+    let human = Human::of(&world);
+    let ids: Vec<_> = (0..4).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();
+    let places = |ids: &[String]| -> Vec<Value> {
+        ids.iter().map(|id| world.result_file(id)["confirmation"]["approver"]["queue_position"].clone()).collect()
+    };
+    assert_eq!(places(&ids), [1, 2, 3, 4]);
+    let no = |id: &str| human.post("/decide", &json!({"decisions": [bound(&human, id)], "verdict": "deny"})).status;
+    assert_eq!(no(&ids[1]), 200);
+    until("those behind it moved up", || places(&ids)[2..] == [2, 3]);
+    assert_eq!(places(&ids)[0], 1);
+    // One that its own agent gives up; and however soon after one another.
+    assert_eq!((world.run(&["cancel", &ids[0]]).exit, no(&ids[2])), (0, 200));
+    until("it is the first", || places(&ids)[3] == 1);
 }
 
 /// A yes is a file of the record, not of the agent's side: what an agent writes into its mailbox decides nothing.

@@ -223,8 +223,21 @@ fn only_the_pages_own_name_is_answered() {
     for line in [format!("POST http://{host}:{port}/decide HTTP/1.1"), "POST /decide HTTP/1.0".to_owned()] {
         assert_eq!(knock(site, &format!("{line}\r\n{right}{rest}")).status, 400, "{line}");
     }
-    let both = rest.replace("Content-Length", "Transfer-Encoding: chunked\r\nContent-Length");
-    assert_eq!(knock(site, &format!("POST /decide HTTP/1.1\r\n{right}{both}")).status, 400, "two lengths");
+    // Each of two readers finds a whole request in it, and not the same one.
+    let (head, _) = rest.split_once("\r\n\r\n").expect("a head and a body");
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let te = "Transfer-Encoding: chunked\r\nContent-Length:";
+    for head in [
+        head.replace("Content-Length:", te),
+        format!("{head}\r\nTransfer-Encoding: chunked"),
+        format!("{head}\r\nTransfer-Encoding: identity, chunked"),
+        format!("{head}\r\nContent-Length: 0"),
+    ] {
+        for body in [&chunked, &body] {
+            let request = format!("POST /decide HTTP/1.1\r\n{right}{head}\r\n\r\n{body}");
+            assert_eq!(knock(site, &request).status, 400, "two lengths: {head}");
+        }
+    }
     still_waits(&world, &id);
 }
 
@@ -319,7 +332,7 @@ fn a_decision_counts_once_and_for_what_was_shown() {
 /// T31, T32: more than a request needs.
 #[test]
 fn what_is_too_large_is_refused_before_it_is_read() {
-    let (world, human, id, _) = waiting();
+    let (world, human, id, yes) = waiting();
     let site = &human.site;
     let (host, keys) = (format!("{}:{}", site.host, site.port), human.keys());
     let own = format!("Origin: {}\r\nContent-Type: application/json\r\n", site.origin());
@@ -331,7 +344,7 @@ fn what_is_too_large_is_refused_before_it_is_read() {
         "POST /decide HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{own}{keys}\r\n"
     );
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
-    assert_eq!(knock(site, &format!("{endless}{chunk}{chunk}{chunk}")).status, 413);
+    assert_eq!(knock(site, &format!("{endless}{chunk}{chunk}{chunk}")).status, 400);
     let headers = "X-Header: value\r\n".repeat(10_000);
     assert!(matches!(get(site, "/", &headers).status, 400 | 431 | 0), "headers are bounded");
     for bomb in
@@ -339,6 +352,11 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     {
         assert_eq!(post_with(site, "/decide", &bomb, &format!("{own}{keys}")).status, 400);
     }
+    // Of two verdicts neither counts, and what is nested too deeply goes no further than the page.
+    let twice = yes.to_string().replacen('{', "{\"verdict\":\"deny\",", 1);
+    assert_eq!(post_with(site, "/decide", &twice, &format!("{own}{keys}")).status, 400, "{twice}");
+    let deep = format!("{{\"tool\":\"trace_it\",\"input\":{{\"name\":{}{}}}}}", "[".repeat(80), "]".repeat(80));
+    assert_eq!(post_with(site, "/try", &deep, &format!("{own}{keys}")).status, 400);
     still_waits(&world, &id);
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::conversation::Entry;
-use crate::places::Places;
+use crate::places::{Places, make_private};
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -94,7 +94,7 @@ impl Sessions {
             let path = path.to_owned();
             move |source| JournalError::Io { path, source }
         };
-        fs::create_dir_all(&self.folder).map_err(io(&self.folder))?;
+        make_private(&self.folder).map_err(io(&self.folder))?;
         let mut number = self.numbers()?.last().map_or(FIRST, |last| last + 1);
         loop {
             let path = self.path(number);

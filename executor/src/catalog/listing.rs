@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::search::Terms;
 use super::{Catalog, LoadProblem, Sources, Stamp};
+use crate::places::make_private;
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
@@ -84,7 +85,7 @@ fn read(cache: &Path) -> Option<Listing> {
 
 fn write(cache: &Path, listing: &Listing) -> std::io::Result<()> {
     let folder = cache.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    make_private(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&serde_json::to_vec(listing)?)?;
     file.persist(cache)?;

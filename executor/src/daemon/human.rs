@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{Daemon, DaemonError, Wake};
 use crate::confirmation::Replaced;
 use crate::dispatcher::{Decided, Event, Heard, NotDecided, ResolveAsked, Ticket};
@@ -12,6 +14,25 @@ use crate::settlement::{self, Verdict};
 use crate::store::sqlite::records::Records;
 use crate::subtool::Definition;
 use crate::task::{State, Task, TaskId};
+
+/// How many that wait are told where they stand: whoever is behind these waits for long anyway.
+const TOLD: usize = 50;
+/// However many are decided about, those that still wait are not told more often where they stand.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// What those that wait for a human were told of their place.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// How many had been answered or had left by then, and when that was.
+    told: u64,
+    last: Option<Timestamp>,
+}
+
+impl Queue {
+    fn next(&self, answered: u64) -> Option<Timestamp> {
+        (answered > self.told).then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
+    }
+}
 
 impl Daemon {
     /// Serves the page, unless a human does not want it. Where no port can be had, tasks go on.
@@ -81,11 +102,23 @@ impl Daemon {
         })
     }
 
+    /// When those that wait are to be told that they moved up.
+    pub(super) fn next_move_up(&self) -> Option<Timestamp> {
+        self.queue.next(self.dispatcher.answered()).filter(|_| self.dispatcher.waiting() > 0 && self.backlog.is_empty())
+    }
+
+    /// Tells those that wait that they moved up, if it is time to.
+    pub(super) fn move_up(&mut self) {
+        if self.next_move_up().is_some_and(|at| at <= self.clock.now()) {
+            self.tell_those_that_wait();
+        }
+    }
+
     /// Writes to those that wait longest where they stand, and whether somebody is there.
     fn tell_those_that_wait(&mut self) {
-        const MOST: usize = 50;
+        self.queue = Queue { told: self.dispatcher.answered(), last: Some(self.clock.now()) };
         let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
-        let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(MOST).cloned().collect();
+        let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(TOLD).cloned().collect();
         for (task, place) in waiting.iter().zip(1..) {
             self.publisher.publish(task, Some(place));
         }

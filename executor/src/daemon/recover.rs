@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Daemon, DaemonError, LONGEST_PAUSE};
-use crate::dispatcher::HOUR;
+use crate::dispatcher::{Effects, Event, HOUR};
 use crate::task::{State, Step, Task};
 
 impl Daemon {
@@ -41,6 +41,9 @@ impl Daemon {
                 self.dispatcher.remember_denial(&task);
             }
         }
+        // A schedule among them means what the clock shows.
+        let ahead = Event::ClockSet { ahead: self.clock.ahead() };
+        self.dispatcher.handle(ahead, now, &mut Effects::default());
         let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;

@@ -2,35 +2,41 @@
 //!
 //! A pause before another attempt is kept as a time of day, since it outlives its executor. Were the
 //! clock set back a day meanwhile, the attempt would come a day late. So time goes on here as it
-//! passed; a clock that is set forward is followed, for it may be that the machine slept. A schedule
-//! means what the clock shows: so it is told by how much time here is ahead of that.
+//! passed, be it while the machine slept; a clock that is set forward is followed. An executor goes on from
+//! where the one before it was when it asked a human: setting the clock back between the two gives nobody
+//! more time to say yes. A schedule means what the clock shows: so it is told by how much time here is ahead
+//! of that.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::clock;
+use crate::clock::{self, Moment};
+use crate::task::Task;
 
 /// Clocks are corrected by this much all the time; that is no jump.
 const CORRECTION: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Steady {
-    last: Cell<(Timestamp, Instant)>,
+    last: Cell<(Timestamp, Duration)>,
     ahead: Cell<SignedDuration>,
 }
 
 impl Steady {
-    pub(super) fn new() -> Self {
-        Self { last: Cell::new((clock::now(), Instant::now())), ahead: Cell::default() }
+    /// Not earlier than it is by what was noted when a human was asked about `open` tasks.
+    pub(super) fn over(open: &[Task]) -> Self {
+        let (told, uptime) = (clock::now(), clock::uptime());
+        let time = Moment::now().map_or(told, |moment| latest(open, &moment, told));
+        Self { last: Cell::new((time, uptime)), ahead: Cell::default() }
     }
 
     pub(super) fn now(&self) -> Timestamp {
         let (then, at) = self.last.get();
-        let now = Instant::now();
+        let now = clock::uptime();
         let told = clock::now();
-        let time = advance(then, now - at, told);
+        let time = advance(then, now.saturating_sub(at), told);
         self.last.set((time, now));
         let ahead = time.duration_since(told);
         if (ahead - self.ahead.get()).abs() > CORRECTION {
@@ -45,6 +51,13 @@ impl Steady {
     }
 }
 
+/// The time at `moment`, when the time of day is `told`.
+fn latest(open: &[Task], moment: &Moment, told: Timestamp) -> Timestamp {
+    let asked = open.iter().filter_map(|task| task.confirmation.as_ref());
+    let noted = asked.filter_map(|asked| Some((asked.asked_at, moment.since(asked.asked_moment.as_ref()?)?)));
+    noted.map(|(then, passed)| advance(then, passed, told)).max().unwrap_or(told)
+}
+
 /// The time now, when it was `then` so long ago and the time of day is `told`.
 fn advance(then: Timestamp, passed: Duration, told: Timestamp) -> Timestamp {
     // Whole microseconds, like everything that is stored.
@@ -57,6 +70,31 @@ fn advance(then: Timestamp, passed: Duration, told: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confirmation::{Asking, Confirmation};
+
+    #[test]
+    fn a_new_executor_goes_on_from_when_a_human_was_asked() {
+        let mut task = crate::store::contract::task(None);
+        let moment = Moment::now().expect("this system tells its starts apart");
+        let (asked_at, hour) = (task.created_at, SignedDuration::from_hours(1));
+        let asking = Asking {
+            why: "w".to_owned(),
+            reason: None,
+            instance: "i".to_owned(),
+            wait: Duration::from_hours(1),
+            files: Vec::new(),
+            has_preview: false,
+        };
+        let asked = Confirmation::ask(&task, asking, "n".to_owned(), asked_at);
+        let mut time = |noted: Option<&Moment>, told: Timestamp| {
+            task.confirmation = Some(Box::new(Confirmation { asked_moment: noted.cloned(), ..asked.clone() }));
+            latest(&[task.clone()], &moment, told)
+        };
+        assert_eq!(time(Some(&moment), asked_at - hour), asked_at, "set back");
+        assert_eq!(time(Some(&moment), asked_at + hour), asked_at + hour, "set forward, or it is later");
+        assert_eq!(time(None, asked_at - hour), asked_at - hour, "asked by an executor that noted nothing");
+        assert_eq!(latest(&[], &moment, asked_at), asked_at);
+    }
 
     #[test]
     fn a_clock_set_back_does_not_stop_time_and_one_set_forward_is_followed() {

@@ -227,6 +227,11 @@ impl Dispatcher {
         self.asks.questions
     }
 
+    /// How many of these no longer do.
+    pub fn answered(&self) -> u64 {
+        self.asks.questions - self.asks.waiting.len() as u64
+    }
+
     /// The place of a task among those that wait for a human, 1 for the first.
     pub fn place_in_queue(&self, id: TaskId) -> Option<usize> {
         self.asks.waiting.contains_key(&id).then(|| self.asks.waiting.range(..=id).count())

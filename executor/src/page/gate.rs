@@ -5,8 +5,10 @@
 //! and the token that our page alone holds. Reading changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
+use axum::body::{self, Body};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
@@ -18,6 +20,8 @@ use super::server::LARGEST_BODY;
 
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
 const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
+/// A body comes over loopback from a script that has all of it.
+const BODY_WITHIN: Duration = Duration::from_secs(5);
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Of every answer, whatever it says.
@@ -42,8 +46,12 @@ const HEADERS: [(HeaderName, &str); 9] = [
 pub(super) struct Visitor(pub(super) String);
 
 pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, next: Next) -> Response {
-    let mut response = match check(&page, &mut request) {
-        Ok(()) => {
+    let request = match check(&page, &mut request) {
+        Ok(()) => whole(request).await,
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = match request {
+        Ok(request) => {
             let visitor = request.extensions().get::<Visitor>().cloned();
             let mut response = next.run(request).await;
             // For the server, which keeps a place for whoever has a session.
@@ -61,11 +69,22 @@ pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, ne
     response
 }
 
+/// The request with all of its body, which is neither too large nor too slow.
+async fn whole(request: Request) -> Result<Request, Response> {
+    let (head, stream) = request.into_parts();
+    match tokio::time::timeout(BODY_WITHIN, body::to_bytes(stream, LARGEST_BODY)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        // Or it ended too early, and nobody is there to read this.
+        Ok(Err(_)) => Err(too_large()),
+        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long")),
+    }
+}
+
 fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
     is_for_us(page, request)?;
     let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     if length.is_some_and(|length| length > LARGEST_BODY) {
-        return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "no request is so large"));
+        return Err(too_large());
     }
     let path = request.uri().path().to_owned();
     let visitor = cookie(request.headers()).and_then(|cookie| page.sessions.of_cookie(&cookie));
@@ -119,10 +138,11 @@ fn is_for_us(page: &Page, request: &Request) -> Result<(), Response> {
     if request.version() != Version::HTTP_11 || request.uri().authority().is_some() {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "HTTP/1.1 with a path is spoken here"));
     }
-    // Two lengths of one body are read differently by different readers.
+    // Two lengths of one body are read differently by different readers; of the two hyper may show us only this
+    // one, and our own script never sends it.
     let headers = request.headers();
-    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "one length is enough"));
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "a body has its length before it"));
     }
     match single(headers, &header::HOST) {
         Some(host) if host == format!("{}:{}", page.given.site.host, page.given.site.port) => Ok(()),
@@ -159,6 +179,10 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
         [one] => Some(one.clone()),
         _ => None,
     }
+}
+
+fn too_large() -> Response {
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "no request is so large")
 }
 
 /// An error as the page's script reads it.

@@ -25,6 +25,9 @@ const NAME: &str = "sessions.json";
 /// How long a link works.
 pub const LINK_WORKS: Duration = Duration::from_mins(1);
 
+/// How exactly it is kept when a session was last used: each time is a write to the disk.
+const EXACT: Duration = Duration::from_mins(1);
+
 /// Makes the secret of a link; `folder` is the executor's, where no agent's sandbox writes.
 pub fn make_link(folder: &Path) -> io::Result<String> {
     let links = links(folder);
@@ -117,12 +120,17 @@ impl Sessions {
         let count = all.len();
         let idle = self.idle;
         all.retain(|session| session.last_used.checked_add(idle).is_ok_and(|until| until > now));
+        let mut is_news = all.len() != count;
         let found = all.iter_mut().find(|session| session.cookie == cookie);
         let name = found.map(|session| {
-            session.last_used = now;
+            // What is not kept is not counted either: a session ends as soon, whether or not its executor did.
+            if session.last_used.checked_add(EXACT.min(idle / 60)).is_ok_and(|until| until <= now) {
+                session.last_used = now;
+                is_news = true;
+            }
             session.name.clone()
         });
-        if all.len() != count {
+        if is_news {
             self.save(&all);
         }
         name
@@ -184,6 +192,28 @@ mod tests {
         for secret in [&link, &keys.cookie, &keys.token] {
             assert!(!kept.contains(secret.as_str()));
         }
+    }
+
+    #[test]
+    fn a_session_that_is_used_does_not_become_idle_by_a_new_executor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sessions = Sessions::of(folder.path(), HOUR);
+        let keys = sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
+        let kept = || -> Vec<Session> {
+            serde_json::from_slice(&fs::read(file(folder.path())).expect("kept")).expect("sessions")
+        };
+        let used = |minutes: i64| {
+            let mut sessions = kept();
+            sessions[0].last_used -= jiff::SignedDuration::from_mins(minutes);
+            fs::write(file(folder.path()), serde_json::to_vec(&sessions).expect("JSON")).expect("written");
+            Sessions::of(folder.path(), HOUR).of_cookie(&keys.cookie).is_some()
+        };
+        let started = clock::now();
+        assert!(used(50) && kept()[0].last_used >= started, "it was used now");
+        assert!(used(50) && used(50), "and each time");
+        let before = kept()[0].last_used;
+        assert!(used(0) && kept()[0].last_used == before, "not written for every look");
+        assert!(!used(61));
     }
 
     #[test]

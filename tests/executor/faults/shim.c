@@ -7,6 +7,7 @@
  * SHIM_KILL=n   kills the process before its n-th sync.
  * SHIM_EIO=n    fails the n-th sync, once.
  * SHIM_CLOCK    a file with seconds to add to the time of day, read anew each time.
+ * SHIM_UPTIME   likewise to the time since the machine was started, its sleep included.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -91,7 +92,9 @@ int fdatasync(int fd) { return before(fd) ? -1 : 0; }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int outcome = syscall(SYS_clock_gettime, clock, time);
-    const char *path = clock == CLOCK_REALTIME ? getenv("SHIM_CLOCK") : NULL;
+    const char *path = clock == CLOCK_REALTIME   ? getenv("SHIM_CLOCK")
+                       : clock == CLOCK_BOOTTIME ? getenv("SHIM_UPTIME")
+                                                 : NULL;
     if (path && outcome == 0) {
         char text[32] = {0};
         int file = open(path, O_RDONLY);

@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
 
 /// The library, built once; `None`, and said loudly, where there is no C compiler.
-pub(super) fn library() -> Option<&'static Path> {
+pub(crate) fn library() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<(TempDir, PathBuf)>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
