@@ -145,6 +145,9 @@ fn what_is_asked_meanwhile_stops_the_answer() {
     // Whichever of the two finds it at work, the second does not; it is typed ahead.
     terminal.press("/cancel\r/cancel\r");
     terminal.expect("nothing is under way");
+    // After this nothing is typed ahead any more, and the next prompt is one that is read.
+    terminal.press("/tasks\r");
+    terminal.expect("no open tasks");
     terminal.expect("\n> ");
     terminal.press(INTERRUPT);
     terminal.expect("/exit or Ctrl-D leaves");
