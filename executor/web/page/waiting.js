@@ -3,14 +3,19 @@
 import { all, announce, find } from "./draw.js";
 import { Card, cardFrom, cards, openCards } from "./card.js";
 import { batch } from "./batch.js";
+import { isSignedOut } from "./send.js";
 
 /** How many open cards are on the page at most; further ones come as these are decided. */
 const MOST_CARDS = 50;
+
+/** After this a card that could not be had is asked for again, in milliseconds. */
+const AGAIN = 2_000;
 
 /** What is still to be shown, and all that waits. */
 let wanted = [];
 let still = new Set();
 let isTaking = false;
+let again = null;
 
 export function waitingNow(ids) {
     still = new Set(ids);
@@ -24,14 +29,18 @@ export async function takeMore() {
     isTaking = true;
     try {
         while (wanted.length > 0 && openCards().length < MOST_CARDS) {
-            const id = wanted.shift();
-            if (cards.has(id)) continue;
-            const element = await cardFrom(`/card/${id}`);
+            const id = wanted[0];
+            const element = cards.has(id) ? null : await cardFrom(`/card/${id}`);
+            wanted = wanted.filter((other) => other !== id);
             if (element === null || cards.has(id) || !still.has(id)) continue;
             append(element);
         }
     } catch {
-        /* The connection went; what is missing comes when it is back. */
+        // The executor was busy, or is gone. Its stream may be whole, and then nobody else would ask.
+        again ??= setTimeout(() => {
+            again = null;
+            if (!isSignedOut) takeMore();
+        }, AGAIN);
     } finally {
         isTaking = false;
         showMood();
