@@ -114,6 +114,21 @@ pub struct CallResult {
     pub only_reads: bool,
 }
 
+impl CallResult {
+    /// Of a call that delegated nothing and read no result.
+    pub fn new(call: &Call, text: impl Into<String>, status: u8) -> Self {
+        Self {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            text: text.into(),
+            status,
+            opened: Vec::new(),
+            collected: Vec::new(),
+            only_reads: false,
+        }
+    }
+}
+
 /// A task that a call delegated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

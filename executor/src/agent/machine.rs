@@ -292,15 +292,7 @@ impl Machine {
             Phase::Asking { .. } | Phase::Pausing { .. } => effects.push(Effect::Abort),
             Phase::Calling => {
                 effects.push(Effect::Abort);
-                let stopped = |call: &Call| CallResult {
-                    call: call.id.clone(),
-                    name: call.name.clone(),
-                    text: CANCELLED.to_owned(),
-                    status: 1,
-                    opened: Vec::new(),
-                    collected: Vec::new(),
-                    only_reads: false,
-                };
+                let stopped = |call: &Call| CallResult::new(call, CANCELLED, 1);
                 let results = self.calls().iter().map(stopped).collect();
                 self.record(Entry::Called { results }, effects);
             }

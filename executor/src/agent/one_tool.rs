@@ -82,15 +82,7 @@ fn command(call: &Call) -> Result<&str, ErrorBody> {
 }
 
 fn refused(call: &Call, error: &ErrorBody) -> CallResult {
-    CallResult {
-        call: call.id.clone(),
-        name: call.name.clone(),
-        text: serde_json::json!({ "error": error }).to_string(),
-        status: error.code.exit() as u8,
-        opened: Vec::new(),
-        collected: Vec::new(),
-        only_reads: false,
-    }
+    CallResult::new(call, serde_json::json!({ "error": error }).to_string(), error.code.exit() as u8)
 }
 
 #[cfg(test)]

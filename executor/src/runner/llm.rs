@@ -321,15 +321,7 @@ fn result_of(call: &Call, called: &Called) -> CallResult {
             fields.remove(known);
         }
     }
-    CallResult {
-        call: call.id.clone(),
-        name: call.name.clone(),
-        text: excerpt(&result.to_string(), MOST_RESULT),
-        status: 0,
-        opened: Vec::new(),
-        collected: Vec::new(),
-        only_reads: false,
-    }
+    CallResult::new(call, excerpt(&result.to_string(), MOST_RESULT), 0)
 }
 
 fn excerpt(text: &str, most: usize) -> String {
