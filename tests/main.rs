@@ -7,6 +7,7 @@ mod browser;
 mod cli;
 mod executor;
 mod fuzz;
+mod layers;
 mod myworld;
 mod page;
 mod tidy;

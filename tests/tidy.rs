@@ -19,10 +19,10 @@ const ENVIRONMENT: &[&str] =
 
 /// The files that read the environment, and what for.
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
-    ("executor/src/fault.rs", "the fault that a test wants, in debug builds"),
-    ("executor/src/places.rs", "where everything lies"),
-    ("executor/src/secret.rs", "a secret whose source is a variable"),
-    ("executor/src/runner/http/guard.rs", "the proxies that reqwest will use"),
+    ("protocol/src/fault.rs", "the fault that a test wants, in debug builds"),
+    ("protocol/src/paths.rs", "where everything lies"),
+    ("executor/src/config/secret.rs", "a secret whose source is a variable"),
+    ("executor/src/net/guard.rs", "the proxies that reqwest will use"),
     ("executor/src/runner/process/invocation.rs", "what every program is given"),
 ];
 
@@ -73,7 +73,7 @@ fn module_files_stand_beside_their_folders() {
 
 #[test]
 fn only_output_rs_prints() {
-    let files = sources("agent-magic-tool/src/").chain(sources("executor/src/"));
+    let files = own_sources();
     none(files.filter(|file| file.name != "agent-magic-tool/src/output.rs").flat_map(|file| file.having(PRINTING)));
 }
 
@@ -81,7 +81,7 @@ fn only_output_rs_prints() {
 fn only_the_listed_files_read_the_environment() {
     let mut readers = BTreeSet::new();
     let mut others = Vec::new();
-    for file in sources("agent-magic-tool/src/").chain(sources("executor/src/")) {
+    for file in own_sources() {
         let found = file.having(ENVIRONMENT);
         if READS_ENVIRONMENT.iter().all(|(name, _)| *name != file.name) {
             others.extend(found);
@@ -103,14 +103,14 @@ fn the_dispatcher_touches_nothing() {
 
 #[test]
 fn the_loops_machine_touches_nothing() {
-    let files = ["machine", "view", "fallback", "conversation"];
-    let files = files.iter().flat_map(|name| sources(&format!("executor/src/agent/{name}")));
+    let files = ["agent/machine", "model/view", "model/fallback", "model/conversation"];
+    let files = files.iter().flat_map(|name| sources(&format!("executor/src/{name}")));
     none(files.flat_map(|file| file.having(IMPURE)));
 }
 
 #[test]
 fn a_tasks_state_is_set_only_where_the_life_cycle_was_asked() {
-    let files = sources("executor/src/").chain(sources("agent-magic-tool/src/"));
+    let files = own_sources();
     let setters = files.filter(|file| !file.having(&[".state = "]).is_empty());
     none(setters.filter(|file| !file.code().contains(".after(")).map(|file| file.name).filter(|name| {
         // Carries out moves that the dispatcher made.
@@ -183,7 +183,7 @@ fn every_path_that_the_documents_name_exists() {
 
 #[test]
 fn every_error_code_is_used() {
-    let codes = fs::read_to_string(root().join("executor/src/code.rs")).expect("the list of codes");
+    let codes = fs::read_to_string(root().join("protocol/src/code.rs")).expect("the list of codes");
     let variants: Vec<_> = codes
         .lines()
         .filter_map(|line| line.strip_prefix("    ")?.split_once(" = \""))
@@ -191,11 +191,8 @@ fn every_error_code_is_used() {
         .filter(|variant| variant.chars().all(char::is_alphanumeric))
         .collect();
     assert!(variants.len() > 20, "the list of codes is written in another way: {variants:?}");
-    let code: String = sources("executor/src/")
-        .chain(sources("agent-magic-tool/src/"))
-        .filter(|file| file.name != "executor/src/code.rs")
-        .map(|file| file.code())
-        .collect();
+    let code: String =
+        own_sources().filter(|file| file.name != "protocol/src/code.rs").map(|file| file.code()).collect();
     let is_used = |variant: &str| {
         code.split(&format!("Code::{variant}")).skip(1).any(|rest| !rest.starts_with(char::is_alphanumeric))
     };
@@ -206,7 +203,7 @@ fn every_error_code_is_used() {
 #[test]
 fn every_dependency_is_used() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
-    let members = ["agent-magic-tool", "executor"];
+    let members = ["agent-magic-tool", "executor", "protocol"];
     let manifests = members.map(|member| {
         (member, fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a member of the workspace"))
     });
@@ -273,6 +270,11 @@ fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
     let wanted: Vec<_> =
         all.iter().map(|file| file.name.starts_with(beginning) && !is_only_for_tests(file, &all)).collect();
     all.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(file, _)| file)
+}
+
+/// The Rust files of all three crates, but for those that are only for tests.
+fn own_sources() -> impl Iterator<Item = File> {
+    ["agent-magic-tool/src/", "executor/src/", "protocol/src/"].into_iter().flat_map(sources)
 }
 
 fn rust_files() -> Vec<File> {

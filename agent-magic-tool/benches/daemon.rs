@@ -1,13 +1,12 @@
 //! The executor itself: memory and processor time, idle and with much to do.
 
-use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run};
-use executor::task::TaskId;
 use nix::unistd::Pid;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::task::TaskId;
 
 use crate::table::{Table, Verdict};
 use crate::world::{World, until};

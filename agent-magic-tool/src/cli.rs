@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use executor::code::{Code, Exit};
-use executor::places::Places;
+use protocol::code::{Code, Exit};
+use protocol::paths::Places;
 
 use crate::commands::{
     agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, lint, list, man,
@@ -99,7 +99,7 @@ pub(crate) fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let exit = match parse(&words, &output) {
         Ok(command) => match Places::from_env() {
-            Ok(places) => act(command, &Context::of_process(places, output)),
+            Ok(places) => act(command, &Context::of_process(places, output, call)),
             Err(_) if is_hook(&words) => Exit::Ok,
             Err(error) => failed(&error.into(), &output),
         },

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read as _};
 
-use executor::agent::shell::Caller;
-use executor::places::Places;
+use protocol::code::Exit;
+use protocol::paths::Places;
+use protocol::shell::Caller;
 
 use crate::output::Output;
 
@@ -14,7 +15,12 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     pub(crate) stdin: Stdin,
     pub(crate) caller: Caller,
+    pub(crate) dispatch: Dispatch,
 }
+
+/// Carries out the words of a command line; commands that call others get it from here, since they know no
+/// other command.
+pub(crate) type Dispatch = fn(&[String], &Context) -> Exit;
 
 /// What a command reads as its standard input.
 #[derive(Debug)]
@@ -38,12 +44,12 @@ impl Stdin {
 
 impl Context {
     /// Of a command that somebody called as a process.
-    pub(crate) fn of_process(places: Places, output: Output) -> Self {
+    pub(crate) fn of_process(places: Places, output: Output, dispatch: Dispatch) -> Self {
         let folder = std::env::current_dir().ok();
         let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
         let (read_only, reach) = (places.read_only(), places.reach());
         let caller = Caller { session, folder, depth, read_only, alone: false, wakes, reach };
-        Self { places, output, stdin: Stdin::Process, caller }
+        Self { places, output, stdin: Stdin::Process, caller, dispatch }
     }
 
     /// Whether the command was called as a process of its own.

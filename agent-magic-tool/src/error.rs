@@ -3,14 +3,13 @@
 use std::io;
 
 use executor::agent::journal::JournalError;
-use executor::code::{Code, Exit};
 use executor::config::ConfigError;
-use executor::log::chain;
-use executor::mailbox::MailboxError;
-use executor::places::Homeless;
-use executor::policy::RuleError;
-use executor::secret::SecretError;
-use executor::task::ErrorBody;
+use executor::config::secret::SecretError;
+use executor::intake::policy::RuleError;
+use protocol::code::{Code, Exit};
+use protocol::error::{ErrorBody, chain};
+use protocol::mailbox::MailboxError;
+use protocol::paths::Homeless;
 use serde_json::Value;
 
 /// Why a command did not do what it was asked to.
@@ -94,7 +93,7 @@ impl From<Homeless> for Error {
 
 impl From<SecretError> for Error {
     fn from(error: SecretError) -> Self {
-        let failure = executor::runner::Failure::from(error);
-        Self(Box::new(executor::perform::error_body(failure)))
+        let failure = executor::task::failure::Failure::from(error);
+        Self(Box::new(executor::attempt::error_body(failure)))
     }
 }

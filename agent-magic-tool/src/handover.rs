@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use executor::agent::shell::Caller;
-use executor::code::Code;
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask, Request, VERSION};
-use executor::places::Places;
-use executor::task::TaskId;
+use protocol::code::Code;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask, Request, VERSION};
+use protocol::paths::Places;
+use protocol::shell::Caller;
+use protocol::task::TaskId;
 
 use crate::context::Context;
 use crate::error::Error;

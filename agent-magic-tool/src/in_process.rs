@@ -3,11 +3,10 @@
 //! The same words and the same commands as for everybody; only what is for humans, and what would
 //! call itself, is refused. What a model's expression might take all memory for has a process of its own.
 
-use executor::agent::shell::{Caller, Printed, Program, Shell};
-use executor::places::Places;
+use protocol::paths::Places;
+use protocol::shell::{Caller, Printed, Program, Shell};
 
-use crate::cli;
-use crate::context::{Context, Stdin};
+use crate::context::{Context, Dispatch, Stdin};
 use crate::launch;
 use crate::output::Output;
 
@@ -15,11 +14,13 @@ use crate::output::Output;
 #[derive(Debug)]
 pub(crate) struct InProcess {
     places: Places,
+    dispatch: Dispatch,
 }
 
 impl InProcess {
-    pub(crate) fn new(places: Places) -> Self {
-        Self { places }
+    /// For an agent that `context`'s caller starts.
+    pub(crate) fn of(context: &Context) -> Self {
+        Self { places: context.places.clone(), dispatch: context.dispatch }
     }
 }
 
@@ -39,8 +40,9 @@ impl Shell for InProcess {
             output: Output::kept(),
             stdin: Stdin::Text(stdin.to_owned()),
             caller: caller.clone(),
+            dispatch: self.dispatch,
         };
-        let exit = cli::call(words, &context);
+        let exit = (self.dispatch)(words, &context);
         Printed { status: exit as u8, ..context.output.into_printed() }
     }
 }

@@ -8,11 +8,11 @@ use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use executor::code::Code;
-use executor::mailbox::Mailbox;
-use executor::places::Places;
-use executor::task::ErrorBody;
 use nix::fcntl::Flock;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::Mailbox;
+use protocol::paths::Places;
 use serde::Deserialize;
 
 use crate::error::Error;

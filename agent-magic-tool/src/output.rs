@@ -10,7 +10,7 @@ use std::iter;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use executor::agent::shell::Printed;
+use protocol::shell::Printed;
 use serde::Serialize;
 
 use crate::error::Error;

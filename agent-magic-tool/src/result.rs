@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use executor::code::{Code, Exit};
-use executor::mailbox::Mailbox;
-use executor::task::{State, TaskId};
 use notify::{EventKindMask, RecursiveMode, Watcher as _};
+use protocol::code::{Code, Exit};
+use protocol::mailbox::Mailbox;
+use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
 use crate::context::Context;

@@ -3,11 +3,10 @@
 //! Coding agents run their shell in sandboxes without network and with most folders read-only, and
 //! a child inherits that for good. Such an executor would take every task and fail it.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 
-use executor::places::Places;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use protocol::paths::Places;
 
 /// Set by sandboxes for those inside.
 const MARKS: [&str; 3] = ["CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "SANDBOX_RUNTIME"];

@@ -6,10 +6,10 @@
 
 use std::path::PathBuf;
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::owed::Listener;
-use executor::mailbox::request::Answer;
-use executor::task::TaskId;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::owed::Listener;
+use protocol::mailbox::request::Answer;
+use protocol::task::TaskId;
 
 use crate::context::Context;
 use crate::handover::Reply;

@@ -9,13 +9,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::nearest::nearest;
+use protocol::tool_scope::Reach;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
-use crate::nearest::nearest;
-use crate::reach::Reach;
-use crate::schema::InputSchema;
-use crate::subtool::{Definition, SubtoolName};
+use crate::base::schema::InputSchema;
+use crate::catalog::definition::Definition;
+use crate::model::provider::Tool;
+use crate::runner::delegation::SubtoolDirectory;
+use crate::task::name::SubtoolName;
 
+pub mod definition;
 mod dependencies;
 mod file_keys;
 pub mod format;
@@ -112,5 +117,16 @@ impl Catalog {
     /// The names within `reach` that are most like `name`, the likeliest first.
     pub fn nearest(&self, name: &str, reach: &Reach) -> Vec<String> {
         nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| reach.covers(known)), 3)
+    }
+}
+
+/// The catalog as it is now, whenever it is asked.
+impl SubtoolDirectory for watch::Receiver<Arc<Catalog>> {
+    fn find(&self, name: &str, scope: &Reach) -> Result<Tool, Vec<String>> {
+        let catalog = self.borrow();
+        let found = catalog.get(name).filter(|_| scope.covers(name));
+        let Some(Subtool { definition, .. }) = found else { return Err(catalog.nearest(name, scope)) };
+        let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
+        Ok(Tool { name: name.to_owned(), description, parameters })
     }
 }

@@ -10,18 +10,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use protocol::command_executor::Others;
+use protocol::duration::Span;
+use protocol::paths::Places;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
 
-use crate::duration::Span;
-use crate::secret::SecretName;
-use crate::trust::{self, Distrust};
+use crate::base::trust::{self, Distrust};
+use crate::config::secret::SecretName;
 
 /// Every setting with its default, as a commented file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
 mod agent;
 mod hook;
+pub mod log;
+pub mod secret;
 
 pub use agent::{Agent, Model, Price, Provider};
 pub use hook::{Hook, Matches, Receiver};
@@ -211,15 +215,6 @@ pub struct Shell {
     pub others: Others,
 }
 
-/// What becomes of a command line that needs a real shell or another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Others {
-    Refuse,
-    /// It becomes a task that a human must allow, each time.
-    Ask,
-}
-
 /// How agents of other makers are woken.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -303,6 +298,11 @@ impl ConfigError {
 }
 
 impl Config {
+    /// The configuration of this user.
+    pub fn read(places: &Places) -> Result<Self, ConfigError> {
+        Self::load(&places.config_file())
+    }
+
     /// The defaults with the file at `path` laid over them; a missing file changes nothing, but that it is
     /// missing must be as sure as what it would say.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {

@@ -11,41 +11,48 @@
 //! ended, and the executor of the new mailbox, which waits for that, publishes what it recorded.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use protocol::error::chain;
+use protocol::mailbox::presence::{Identity, Presence};
+use protocol::mailbox::request::Answer;
+use protocol::mailbox::{self, Mailbox, MailboxError, Taken};
+use protocol::paths::{Places, make_private};
+use protocol::task::TaskId;
+use protocol::{clock, fault};
 use tokio::runtime::Runtime;
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::clock;
-use crate::confirmation::Replaced;
-use crate::desk::{Desk, Wish};
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Finished, Heard, Limits, ResolveAsked, Ticket};
-use crate::fault;
-use crate::hook::Hooks;
-use crate::log;
-use crate::mailbox::presence::{Identity, Presence};
-use crate::mailbox::request::Answer;
-use crate::mailbox::{self, Mailbox, MailboxError, Taken};
-use crate::page::{Audience, Live, Site, Spoken};
-use crate::perform::{Reason, perform};
-use crate::places::{Places, make_private};
-use crate::retention::Keep;
+use crate::attempt::report::Finished;
+use crate::attempt::{Reason, perform};
+use crate::catalog::Sources;
+use crate::config::Config;
+use crate::config::secret::Secrets;
+use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Heard, Limits, ResolveAsked, Ticket};
+use crate::intake::audience::Audience;
+use crate::intake::{Desk, Wish};
+use crate::net::clients::Clients;
+use crate::notify::hook::Hooks;
+use crate::page::{Live, Site, Spoken};
+use crate::runner::Equipment;
 use crate::runner::delegation::Delegation;
-use crate::runner::{Equipment, http};
+use crate::runner::http::Tokens;
+use crate::store::retention::Keep;
 use crate::store::sqlite::SqliteStore;
+use crate::store::switch::Switches;
 use crate::store::{Store, StoreError};
-use crate::switch::Switches;
-use crate::task::{Task, TaskId};
+use crate::task::Task;
+use crate::task::confirmation::Replaced;
 use crate::telemetry::Telemetry;
 
 mod commit;
+pub mod detach;
 mod hooks;
 mod human;
 mod notices;
@@ -92,7 +99,7 @@ pub enum DaemonError {
     #[error("the configuration could not be used")]
     Config(#[from] crate::config::ConfigError),
     #[error("the rules of the configuration could not be used")]
-    Rules(#[from] crate::policy::RuleError),
+    Rules(#[from] crate::intake::policy::RuleError),
     #[error("the HTTP client could not be made: {0}")]
     Http(String),
     /// That one lost its mailbox, and did not end in time.
@@ -177,8 +184,8 @@ struct Daemon {
 /// `in_office` is called once nothing can prevent it any more: what went wrong until then is the
 /// business of whoever started us, the rest that of the log.
 pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonError> {
-    let config = places.read_config()?;
-    let sources = places.sources(&config);
+    let config = Config::read(places)?;
+    let sources = Sources::of(places, &config);
     let mailbox = Mailbox::open(&places.mailbox)?;
     let identity = Identity {
         pid: std::process::id(),
@@ -204,7 +211,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     }
     make_private(&data_folder)?;
     make_private(&spool)?;
-    let http = http::Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
+    let http = Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
     let limits = Limits::of(&config);
@@ -213,9 +220,10 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     let site = Site::of(&folder)?;
     let inline_bytes = config.executor.inline_bytes;
     let desk = Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
-    let delegation = Delegation::new(places, mailbox.clone(), desk.catalog())?;
-    let secrets = places.secrets(&config);
-    let equipment = Arc::new(Equipment { secrets, http, spool, config, delegation: Some(delegation) });
+    let delegation = Delegation::new(places, mailbox.clone(), Box::new(desk.catalog()))?;
+    let secrets = Secrets::of(places, &config);
+    let equipment =
+        Arc::new(Equipment { secrets, tokens: Tokens::default(), http, spool, config, delegation: Some(delegation) });
     let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
     let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {
@@ -281,7 +289,7 @@ impl Daemon {
             Ok(ended)
         });
         if let Err(error) = &outcome {
-            tracing::error!(error = log::chain(error), "the executor cannot go on");
+            tracing::error!(error = chain(error), "the executor cannot go on");
         }
         if let Some(telemetry) = self.telemetry.take() {
             telemetry.finish(&self.runtime);

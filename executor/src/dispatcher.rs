@@ -9,17 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::caller::Caller;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::resolution::Settlement;
+use protocol::task::{State, Step, TaskId};
 
+use crate::attempt::report::{Failed, Finished, Purpose, Why};
+use crate::catalog::definition::{Definition, RateLimit};
 use crate::config::Config;
-use crate::confirmation::grant::GrantId;
-use crate::confirmation::{Confirmation, Digest};
-use crate::mailbox::request::Answer;
-use crate::runner::{Again, Effect};
-use crate::settlement::Settlement;
+use crate::store::switch::Off;
 use crate::store::{Answered, Change, Move};
-use crate::subtool::{Definition, EffectClass, RateLimit, SubtoolName};
-use crate::switch::Off;
-use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
+use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::effect::EffectClass;
+use crate::task::failure::{Again, Effect};
+use crate::task::grant::GrantId;
+use crate::task::name::SubtoolName;
+use crate::task::{End, Outcome, Task};
 
 mod admission;
 mod asks;
@@ -104,43 +110,6 @@ pub struct Admission {
     pub definition: Arc<Definition>,
     /// The task that this caller asked for before, under the same key.
     pub earlier: Option<Task>,
-}
-
-/// How one attempt ended.
-#[derive(Debug)]
-pub struct Finished {
-    pub id: TaskId,
-    pub attempt: u32,
-    pub result: Result<End, Failed>,
-}
-
-#[derive(Debug)]
-pub struct Failed {
-    pub end: End,
-    pub why: Why,
-    pub again: Again,
-    pub effect: Effect,
-}
-
-/// What kind of failure it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Failure,
-    Timeout,
-    /// Stopped because its caller asked for it.
-    Cancelled,
-    /// Stopped because the executor stops.
-    Shutdown,
-}
-
-/// What an attempt is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// What the task asks for.
-    Work,
-    /// Whether an attempt before it took effect. It ends well if that happened, with an error of
-    /// [`Effect::None`] if it surely did not, and with another error if that cannot be known.
-    Lookup,
 }
 
 /// What is to be done about it: first `changes`, all at once; then `actions`, in order.

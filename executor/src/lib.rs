@@ -1,44 +1,21 @@
 //! The executor: everything that outlives one command.
+//!
+//! In layers, lowest first: a module uses those before it, never those after it (`tests/layers.rs`).
 
 pub mod agent;
+pub mod attempt;
+pub mod base;
 pub mod catalog;
-pub mod clock;
-pub mod code;
 pub mod config;
-pub mod confirmation;
 pub mod daemon;
-pub mod desk;
-pub mod detach;
-pub mod digest;
+pub mod delivery;
 pub mod dispatcher;
-pub mod duration;
-pub mod fault;
-pub mod fingerprint;
-pub mod hook;
-pub mod json;
-pub mod layout;
-pub mod log;
-pub mod mailbox;
-pub mod nearest;
-pub mod notice;
+pub mod intake;
+pub mod model;
+pub mod net;
+pub mod notify;
 pub mod page;
-pub mod part;
-pub mod perform;
-pub mod places;
-pub mod policy;
-pub mod reach;
-pub mod retention;
 pub mod runner;
-pub mod schedule;
-pub mod schema;
-pub mod secret;
-pub mod select;
-pub mod settlement;
 pub mod store;
-pub mod subtool;
-pub mod switch;
 pub mod task;
 mod telemetry;
-pub mod template;
-pub mod trigger;
-pub mod trust;

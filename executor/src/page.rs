@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
+use protocol::mailbox::Mailbox;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{broadcast, oneshot, watch};
@@ -22,14 +23,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
 use crate::dispatcher::Heard;
-use crate::mailbox::Mailbox;
-use crate::policy::Policy;
+use crate::intake::audience::Audience;
+use crate::intake::policy::Policy;
 use crate::runner::Equipment;
 use crate::store::StoreError;
 use crate::store::sqlite::records::{Counts, Records};
 
 mod actions;
-mod audience;
 mod card;
 pub mod door;
 mod events;
@@ -45,7 +45,6 @@ mod views;
 mod word;
 mod words;
 
-pub use audience::Audience;
 use session::Sessions;
 pub use session::{LINK_WORKS, links, make_link};
 pub use site::Site;

@@ -5,18 +5,22 @@
 //! a transaction open between calls; no clock is read but the times that are given.
 
 use jiff::Timestamp;
+use protocol::caller::Caller;
+use protocol::resolution::Settlement;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{By, Confirmation, Digest};
-use crate::retention::Kept;
-use crate::settlement::Settlement;
-use crate::subtool::SubtoolName;
-use crate::task::{Caller, End, State, Step, Task, TaskId};
+use crate::store::retention::Kept;
+use crate::task::confirmation::{By, Confirmation, Digest};
+use crate::task::grant::{Grant, GrantId};
+use crate::task::name::SubtoolName;
+use crate::task::{End, Task};
 
 pub mod memory;
 pub mod outbox;
+pub mod retention;
 pub mod sqlite;
+pub mod switch;
 
 use outbox::{Delivery, Outbox, Telling};
 
@@ -198,12 +202,17 @@ pub trait Store: Outbox + Send {
 pub(crate) mod contract {
     //! What every store must do; each implementation's tests run it.
 
+    use protocol::code::Code;
+
     use super::*;
-    use crate::code::Code;
-    use crate::confirmation::grant::{Covers, Scope};
-    use crate::confirmation::{Asking, By, Decision, Verdict};
-    use crate::subtool::EffectClass;
-    use crate::task::{ErrorBody, Outcome};
+    use crate::task::confirmation::Asking;
+    use crate::task::confirmation::{By, Decision, Verdict};
+    use crate::task::grant::Covers;
+    use crate::task::grant::Scope;
+    use protocol::error::ErrorBody;
+
+    use crate::task::Outcome;
+    use crate::task::effect::EffectClass;
 
     pub(crate) fn task(key: Option<&str>) -> Task {
         let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {
@@ -351,7 +360,7 @@ pub(crate) mod contract {
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
         let at = Timestamp::from_second(1_700_000_005).expect("a time");
         let settlement =
-            |happened| Settlement { happened, by: crate::settlement::By::Human, note: Some("ü".to_owned()), at };
+            |happened| Settlement { happened, by: protocol::resolution::By::Human, note: Some("ü".to_owned()), at };
         let settle = |happened| [Change::Settle(accepted.id, Box::new(settlement(happened)))];
         assert!(matches!(store.commit(&settle(true)), Err(StoreError::Settled(_))), "it has not ended");
         let error = ErrorBody::new(Code::UnknownOutcome, "lost");

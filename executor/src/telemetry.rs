@@ -13,6 +13,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use protocol::mailbox::request::Answer;
+use protocol::paths::Places;
+use protocol::task::{State, TaskId};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -20,11 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config;
-use crate::mailbox::request::Answer;
-use crate::places::Places;
 use crate::runner::Equipment;
 use crate::store::Change;
-use crate::task::{State, Task, TaskId};
+use crate::task::Task;
 
 mod endpoint;
 mod export;

@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use executor::catalog::definition::Definition;
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
-use executor::runner::{Data, Equipment, Failure, Order, Run, Success};
-use executor::secret::Secrets;
-use executor::subtool::Definition;
+use executor::config::secret::Secrets;
+use executor::runner::{Data, Equipment, Order, Run, Success};
+use executor::task::failure::Failure;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -43,9 +44,10 @@ impl World {
         }
         let config = Config::default();
         let equipment = Equipment {
+            tokens: executor::runner::http::Tokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             config,
-            http: executor::runner::http::Clients::default(),
+            http: executor::net::clients::Clients::default(),
             spool: folder.path().join("spool"),
             delegation: None,
         };

@@ -60,7 +60,7 @@ fn a_run_costs_the_same_however_many_subtools_there_are() {
         let profiles = [(); 2].map(|()| profile(&world.command(&["run", "subtool_7"])));
         let least = profiles.iter().map(|profile| profile.instructions).min();
         for profile in profiles {
-            let read = within(profile.functions, &["executor::catalog", "executor::schema", "jsonschema"]);
+            let read = within(profile.functions, &["executor::catalog", "executor::base::schema", "jsonschema"]);
             assert!(read.is_empty(), "a run has no business with {read:?}");
         }
         least.expect("it was counted")
@@ -82,7 +82,7 @@ fn a_list_loads_no_catalog_and_reads_no_schema_once_that_was_done() {
         functions,
         &[
             "executor::catalog::load",
-            "executor::schema",
+            "executor::base::schema",
             "jsonschema",
             "minijinja",
             "<serde_json::value::Value as serde",

@@ -1,20 +1,19 @@
 //! The example of an agent of one's own, with a server of models that says what a test wants.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::{fs, thread};
 
-use executor::agent::command_executor::CommandExecutor;
-use executor::agent::shell::{Caller, Program};
-use executor::mailbox::Mailbox;
+use protocol::command_executor::CommandExecutor;
+use protocol::mailbox::Mailbox;
+use protocol::shell::{Caller, Program};
 use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, World};
 
-#[path = "../../executor/examples/own_agent.rs"]
+#[path = "../../protocol/examples/own_agent.rs"]
 #[expect(dead_code, reason = "its `main` is not called here")]
 mod example;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
-use executor::mailbox::Mailbox;
 use insta::assert_snapshot;
+use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 
 use crate::world::{World, until};

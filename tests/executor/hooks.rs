@@ -1,22 +1,21 @@
 //! Hooks: whoever asked for it is told when a task is final, at least once, whatever befalls either side.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use executor::mailbox::Mailbox;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use nix::unistd::Pid;
+use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run};
 use executor::store::Store as _;
 use executor::store::sqlite::SqliteStore;
-use executor::task::{State, TaskId};
 use jiff::Timestamp;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
 use super::faults::size;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use executor::task::TaskId;
+use protocol::task::TaskId;
 use serde_json::{Value, json};
 
 use crate::world::{World, until};

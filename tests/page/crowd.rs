@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run};
-use executor::task::TaskId;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::task::TaskId;
 use serde_json::{Map, json};
 
 use super::threats::Human;

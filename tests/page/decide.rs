@@ -490,7 +490,7 @@ async fn nothing_on_the_agents_side_decides() {
     .into_iter()
     .enumerate()
     {
-        let request = executor::task::TaskId::new();
+        let request = protocol::task::TaskId::new();
         let text = json!({"v": 1, "ask": ask}).to_string();
         fs::write(inbox.join(format!(".{number}")), text).expect("written");
         fs::rename(inbox.join(format!(".{number}")), inbox.join(format!("{request}.json"))).expect("renamed");
@@ -507,5 +507,5 @@ async fn nothing_on_the_agents_side_decides() {
     until("it has ended", || !crate::world::is_alive(pid));
     let store = SqliteStore::open(&world.executor_folder().join("tasks.db")).expect("it opens");
     let task = store.task(id.parse().expect("an id")).expect("read").expect("there");
-    assert_eq!(task.state, executor::task::State::AwaitingConfirmation);
+    assert_eq!(task.state, protocol::task::State::AwaitingConfirmation);
 }

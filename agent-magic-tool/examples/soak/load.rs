@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Ask, Request, Run};
-use executor::task::TaskId;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::task::TaskId;
 use serde_json::{Value, json};
 
 use super::Place;

@@ -6,14 +6,13 @@
 //! looks at it once a second. Fails if in the last quarter it has more than in the second: memory,
 //! descriptors, write-ahead log, disk. Old results are forgotten all the time, and the log is bounded.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use executor::mailbox::Mailbox;
+use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 
 mod load;

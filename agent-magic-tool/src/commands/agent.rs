@@ -5,14 +5,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::agent::command_executor::definition;
 use executor::agent::journal::{self, Sessions};
 use executor::agent::session::{Opening, Seats, Session};
-use executor::agent::shell::Caller;
-use executor::agent::view;
-use executor::code::Exit;
 use executor::config::Config;
-use executor::log::{self, To};
+use executor::config::log::{self, To};
+use executor::model::view;
+use protocol::code::Exit;
+use protocol::command_executor::definition;
+use protocol::error::chain;
+use protocol::shell::Caller;
 use serde_json::{Value, json};
 
 use super::tasks;
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(word) = &args.delete {
         return delete(word, &sessions, context);
     }
-    let config = context.places.read_config()?;
+    let config = Config::read(&context.places)?;
     if args.show_prompt {
         context.output.json(&system_prompt(args, config, context)?)?;
         return Ok(Exit::Ok);
@@ -141,7 +142,7 @@ fn open(
         brief: None,
         caller: Caller { alone, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
     };
-    let shell = Arc::new(InProcess::new(context.places.clone()));
+    let shell = Arc::new(InProcess::of(context));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)
 }
 
@@ -158,5 +159,5 @@ fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("the state folder cannot be written", &error);
     context.places.make_state().map_err(io)?;
     log::start(To::File(&context.places.state.join("agent.log")), &config.executor)
-        .map_err(|error| Error::new(executor::code::Code::Io, log::chain(&error)))
+        .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
 }

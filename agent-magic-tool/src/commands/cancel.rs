@@ -1,8 +1,8 @@
 //! `cancel`: asks the executor to stop a task.
 
-use executor::code::Exit;
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask};
+use protocol::code::Exit;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask};
 use serde_json::json;
 
 use crate::context::Context;

@@ -6,11 +6,12 @@
 use std::io::{self, BufRead, Read as _};
 use std::sync::Arc;
 
-use executor::agent::command_executor::{Answer, CommandExecutor, Dialect};
-use executor::agent::shell::Shell;
-use executor::code::{Code, Exit};
-use executor::json;
-use executor::mailbox::{LARGEST_REQUEST, Mailbox};
+use executor::config::Config;
+use protocol::code::{Code, Exit};
+use protocol::command_executor::{Answer, CommandExecutor, Dialect};
+use protocol::json;
+use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
+use protocol::shell::Shell;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,8 +66,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.json(&words.definition())?;
         return Ok(Exit::Ok);
     }
-    let config = context.places.read_config()?;
-    let shell: Arc<dyn Shell> = Arc::new(InProcess::new(context.places.clone()));
+    let config = Config::read(&context.places)?;
+    let shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let executor = CommandExecutor::new(shell, mailbox, context.caller.clone()).with_others(config.shell.others);
     let mut stdin = io::stdin().lock();

@@ -1,7 +1,7 @@
 //! `completions`: a shell's completion script, made from the same words as `--help`.
 
 use clap_complete::Shell;
-use executor::code::Exit;
+use protocol::code::Exit;
 
 use crate::context::Context;
 use crate::error::Error;

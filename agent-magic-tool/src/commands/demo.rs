@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use executor::code::Exit;
-use executor::task::ErrorBody;
+use protocol::code::Exit;
+use protocol::error::ErrorBody;
 use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;

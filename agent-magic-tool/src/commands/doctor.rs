@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use executor::catalog::Catalog;
-use executor::code::Exit;
+use executor::catalog::{Catalog, Sources};
+use executor::config::secret::{SecretName, Secrets};
 use executor::config::{self, Config, Receiver};
-use executor::log::chain;
-use executor::mailbox::Mailbox;
-use executor::policy::Policy;
-use executor::secret::SecretName;
+use executor::intake::policy::Policy;
+use protocol::code::Exit;
+use protocol::error::chain;
+use protocol::mailbox::Mailbox;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let places = &context.places;
     let repaired = args.repair.then(|| repair::repair(places, &context.output));
     let mut checks = Vec::new();
-    let config = match places.read_config() {
+    let config = match Config::read(places) {
         Ok(config) => {
             checks.push(Check::good("config", format!("`{}` and the defaults", places.config_file().display())));
             config
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.push(client::reached(context, mailbox.as_ref()));
     checks.push(rules(&config));
     checks.push(page::reached(&config, mailbox.as_ref(), context));
-    let catalog = Catalog::load(&places.sources(&config));
+    let catalog = Catalog::load(&Sources::of(places, &config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
     checks.push(hooks::told(&config, places));
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         "places": {
             "mailbox": places.mailbox,
             "config_file": places.config_file(),
-            "subtools": places.sources(&config).folders(),
+            "subtools": Sources::of(places, &config).folders(),
             "state": places.state,
             "store": places.store(),
             "log": places.log(),
@@ -195,7 +195,7 @@ fn definitions(catalog: &Catalog) -> Check {
 /// Secrets that a definition or a hook names and that have no value: it will fail.
 fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
     const NAME: &str = "secrets";
-    let set: BTreeSet<String> = match context.places.secrets(config).names() {
+    let set: BTreeSet<String> = match Secrets::of(&context.places, config).names() {
         Ok(names) => names.into_iter().map(|(name, _)| name).collect(),
         Err(error) => {
             let error = Error::from(error);

@@ -3,15 +3,16 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
-use executor::code::{Code, Exit};
-use executor::daemon::{self, Ended};
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask};
-use executor::subtool::InvalidName;
-use executor::switch::Switches;
-use executor::{detach, log};
+use executor::config::{Config, log};
+use executor::daemon::{self, Ended, detach};
+use executor::store::switch::Switches;
+use executor::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::code::{Code, Exit};
+use protocol::error::chain;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -128,7 +129,7 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     };
     kill(Pid::from_raw(target), Signal::SIGTERM)
         .map_err(|error| Error::new(Code::NoExecutor, format!("process {pid} cannot be told to stop: {error}")))?;
-    let deadline = Instant::now() + context.places.read_config()?.executor.grace.get() + STOPPED_WITHIN;
+    let deadline = Instant::now() + Config::read(&context.places)?.executor.grace.get() + STOPPED_WITHIN;
     let mut patience = Patience::new(LONGEST_PAUSE);
     while executor_of(&mailbox)? == Some(pid) {
         if Instant::now() > deadline {
@@ -158,11 +159,11 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     places
         .make_state()
         .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", places.state.display()), &error))?;
-    let config = places.read_config()?;
+    let config = Config::read(places)?;
     let log_file = places.log();
     let to =
         if detached { log::To::File(&log_file) } else { log::To::Stderr { is_journal: places.stderr_is_journal() } };
-    log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, log::chain(&error)))?;
+    log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
     let in_office = || {
         if detached {
@@ -171,7 +172,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     };
     let ended = daemon::run(places, in_office).map_err(|error| {
         let hint = error.hint().unwrap_or_else(|| format!("its log: {}", log_file.display()));
-        Error::new(Code::NoExecutor, log::chain(&error)).hint(hint)
+        Error::new(Code::NoExecutor, chain(&error)).hint(hint)
     })?;
     match ended {
         Ended::NotNeeded if !detached => {

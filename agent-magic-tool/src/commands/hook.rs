@@ -14,12 +14,13 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use executor::code::{Code, Exit};
-use executor::duration::Span;
-use executor::mailbox::Mailbox;
-use executor::mailbox::owed::Listener;
-use executor::places::Places;
-use executor::task::TaskId;
+use executor::config::Config;
+use protocol::code::{Code, Exit};
+use protocol::duration::Span;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::owed::Listener;
+use protocol::paths::Places;
+use protocol::task::TaskId;
 use serde_json::Value;
 
 use crate::commands::setup::client::Client;
@@ -111,7 +112,7 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let wait = match args.wait {
         Some(wait) => wait,
-        None => args.client.wait(&places.read_config()?.wake),
+        None => args.client.wait(&Config::read(&places)?.wake),
     };
     let waiter =
         Waiter { call, mailbox, places, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
@@ -219,6 +220,6 @@ fn log(client: Client, error: &Error, places: &Places) -> std::io::Result<()> {
     if fs::metadata(&path).is_ok_and(|found| found.len() > MOST_LOG) {
         fs::remove_file(&path)?;
     }
-    let line = serde_json::json!({"at": executor::clock::now().to_string(), "client": client, "error": error.body()});
+    let line = serde_json::json!({"at": protocol::clock::now().to_string(), "client": client, "error": error.body()});
     writeln!(fs::OpenOptions::new().create(true).append(true).open(path)?, "{line}")
 }

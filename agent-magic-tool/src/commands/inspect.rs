@@ -1,11 +1,12 @@
 //! `inspect`: everything about one subtool, from the same catalog that `run` uses.
 
-use executor::agent::shell;
-use executor::catalog::{Catalog, Subtool};
-use executor::code::{Code, Exit};
-use executor::desk::invalid;
-use executor::policy::{Case, Decision, Policy, Ruling};
-use executor::task::Caller;
+use executor::catalog::{Catalog, Sources, Subtool};
+use executor::config::Config;
+use executor::intake::invalid;
+use executor::intake::policy::{Case, Decision, Policy, Ruling};
+use protocol::caller::Caller;
+use protocol::code::{Code, Exit};
+use protocol::shell;
 use serde_json::{Map, Value, json};
 
 use super::run;
@@ -22,8 +23,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let config = context.places.read_config()?;
-    let catalog = Catalog::load(&context.places.sources(&config));
+    let config = Config::read(&context.places)?;
+    let catalog = Catalog::load(&Sources::of(&context.places, &config));
     let Some(name) = &args.name else { return overview(&catalog, context) };
     let reach = &context.caller.reach;
     let Some(subtool) = catalog.get(name).filter(|_| reach.covers(name)) else {

@@ -2,10 +2,10 @@
 //!
 //! An expression can run for ever or want all memory there is; here that ends this process alone.
 
-use executor::agent::command_executor::filter;
-use executor::agent::shell::Printed;
-use executor::code::{Code, Exit};
+use executor::base::jq::filter;
 use nix::sys::resource::{Resource, setrlimit};
+use protocol::code::{Code, Exit};
+use protocol::shell::Printed;
 
 use crate::context::Context;
 use crate::error::Error;

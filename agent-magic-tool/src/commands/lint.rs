@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use executor::catalog::lint::{Level, lint};
 use executor::catalog::{Catalog, Sources, format};
-use executor::code::Exit;
+use executor::config::Config;
+use protocol::code::Exit;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -30,9 +31,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.text(&format::file_schema_text())?;
         return Ok(Exit::Ok);
     }
-    let config = context.places.read_config()?;
+    let config = Config::read(&context.places)?;
     let sources = if args.paths.is_empty() {
-        context.places.sources(&config)
+        Sources::of(&context.places, &config)
     } else {
         let named = std::env::join_paths(&args.paths)
             .map_err(|error| Error::usage(format!("the paths cannot be joined: {error}")))?;

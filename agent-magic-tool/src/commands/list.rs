@@ -2,9 +2,10 @@
 
 use clap::ValueEnum;
 use executor::catalog::listing::{Entry, Listing};
-use executor::catalog::search;
-use executor::code::Exit;
-use executor::mailbox::Mailbox;
+use executor::catalog::{Sources, search};
+use executor::config::Config;
+use protocol::code::Exit;
+use protocol::mailbox::Mailbox;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::json;
@@ -52,8 +53,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(Error::usage(format!("`{}` cannot be listed", args.what))
             .hint(format!("agent-magic-tool list tools --query={:?}", args.what)));
     }
-    let config = context.places.read_config()?;
-    let listing = Listing::of(&context.places.sources(&config), &context.places.listing());
+    let config = Config::read(&context.places)?;
+    let listing = Listing::of(&Sources::of(&context.places, &config), &context.places.listing());
     let mut found: Vec<&Entry> = match &args.query {
         Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
         None => listing.entries.iter().collect(),

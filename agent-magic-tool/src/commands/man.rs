@@ -1,6 +1,6 @@
 //! `man`: the manual page, made from the same words as `--help`.
 
-use executor::code::Exit;
+use protocol::code::Exit;
 
 use crate::context::Context;
 use crate::error::Error;

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::ops::RangeInclusive;
 
-use executor::code::{Code, Exit};
-use executor::layout::laid_out;
-use executor::mailbox::Mailbox;
-use executor::part::{self, Content, Part};
-use executor::select;
-use executor::task::TaskId;
+use executor::base::select;
+use protocol::code::{Code, Exit};
+use protocol::layout::laid_out;
+use protocol::mailbox::Mailbox;
+use protocol::part::{self, Content, Part};
+use protocol::task::TaskId;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;

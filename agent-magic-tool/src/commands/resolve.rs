@@ -1,8 +1,8 @@
 //! `resolve`: says what had happened to a task that ended as `unknown`.
 
-use executor::code::Exit;
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask};
+use protocol::code::Exit;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask};
 use serde_json::json;
 
 use crate::context::Context;

@@ -3,14 +3,13 @@
 use std::io::Read as _;
 use std::time::Instant;
 
-use executor::code::{Code, Exit};
-use executor::duration::Span;
-use executor::json;
-use executor::mailbox::request::{Answer, Ask, IfNoApprover, Run};
-use executor::mailbox::result::WOKEN;
-use executor::mailbox::{LARGEST_REQUEST, Mailbox};
-use executor::schedule;
-use executor::task::{State, TaskId};
+use protocol::code::{Code, Exit};
+use protocol::duration::Span;
+use protocol::mailbox::request::{Answer, Ask, IfNoApprover, Run};
+use protocol::mailbox::result::WOKEN;
+use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
+use protocol::task::{State, TaskId};
+use protocol::{json, schedule};
 use serde_json::{Map, Value};
 
 use crate::context::{Context, Stdin};

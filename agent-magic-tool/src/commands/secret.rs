@@ -3,9 +3,10 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
-use executor::code::Exit;
-use executor::secret::{InvalidSecretName, SecretName};
+use executor::config::Config;
+use executor::config::secret::{InvalidSecretName, SecretName, Secrets};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use protocol::code::Exit;
 use serde_json::json;
 
 use crate::context::Context;
@@ -25,7 +26,7 @@ pub(crate) enum Command {
 }
 
 pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
-    let secrets = context.places.secrets(&context.places.read_config()?);
+    let secrets = Secrets::of(&context.places, &Config::read(&context.places)?);
     match command {
         Command::Set { name } => {
             let name = parse(name)?;

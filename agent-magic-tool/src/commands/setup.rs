@@ -9,8 +9,9 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use executor::code::{Code, Exit};
-use executor::digest;
+use executor::config::Config;
+use protocol::code::{Code, Exit};
+use protocol::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -73,7 +74,7 @@ struct Record {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let site = site(args, context)?;
-    let plan = args.client.plan(&site);
+    let plan = plan(args.client, &site);
     let record_file = record_file(&site);
     let mut record = read_record(&record_file)?;
     let (changes, by_hand) = if args.undo { (undo(&plan, &record)?, Vec::new()) } else { install(&plan)? };
@@ -120,7 +121,7 @@ fn site(args: &Args, context: &Context) -> Result<Site, Error> {
         client: args.client,
         home: places.home()?,
         project: is_project.then(here).transpose()?,
-        wait: args.client.wait(&places.read_config()?.wake),
+        wait: args.client.wait(&Config::read(&places)?.wake),
         program,
         places,
     })
@@ -245,4 +246,18 @@ fn read_record(file: &Path) -> Result<Record, Error> {
 
 fn read(path: &Path) -> Result<Option<String>, Error> {
     change::read(path).map_err(|error| Error::io(&format!("`{}` cannot be read", path.display()), &error))
+}
+
+/// What is to be installed for a client.
+fn plan(client: Client, site: &Site) -> Plan {
+    match client {
+        Client::ClaudeCode => claude_code::plan(site),
+        Client::Codex => codex::plan(site),
+        Client::GeminiCli => gemini_cli::plan(site),
+        Client::Opencode => opencode::plan(site),
+        Client::Cursor => cursor::plan(site),
+        Client::Goose => goose::plan(site),
+        Client::Aider => aider::plan(site),
+        Client::AgentsMd => agents_md::plan(site),
+    }
 }

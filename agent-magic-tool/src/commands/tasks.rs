@@ -1,9 +1,9 @@
 //! `tasks`: what is under way and what has ended, from the result files alone.
 
-use executor::code::Exit;
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask};
-use executor::task::State;
+use protocol::code::Exit;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask};
+use protocol::task::State;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use executor::code::Exit;
-use executor::duration::Span;
-use executor::mailbox::Mailbox;
+use protocol::code::Exit;
+use protocol::duration::Span;
+use protocol::mailbox::Mailbox;
 
 use crate::context::Context;
 use crate::error::Error;

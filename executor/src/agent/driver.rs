@@ -6,14 +6,15 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use protocol::command_executor::Opened;
 use tokio::sync::{Notify, mpsc};
 
-use super::conversation::{Call, CallResult, Ended, Entry, Opened, Termination};
 use super::journal::Journal;
 use super::machine::{Effect, Event, Machine, Phase, Settings, Spent};
-use super::provider::{Failed, Provider, Request, Tool};
-use super::view::{self, Bounds, Style};
-use crate::trigger::Trigger;
+use crate::delivery::trigger::Trigger;
+use crate::model::conversation::{Call, CallResult, Ended, Entry, Termination};
+use crate::model::provider::{Failed, Provider, Request, Tool};
+use crate::model::view::{self, Bounds, Style};
 
 /// Carries out what a model calls.
 pub trait Tools: Send + Sync {
@@ -302,7 +303,11 @@ impl Driver {
 /// How long a sleeping loop takes for granted that its tasks are seen to.
 const NUDGE: std::time::Duration = std::time::Duration::from_secs(5);
 
-async fn ended(trigger: &Trigger, ids: &[crate::task::TaskId], tools: &dyn Tools) -> Vec<crate::trigger::End> {
+async fn ended(
+    trigger: &Trigger,
+    ids: &[protocol::task::TaskId],
+    tools: &dyn Tools,
+) -> Vec<crate::delivery::trigger::End> {
     loop {
         if let Ok(ended) = tokio::time::timeout(NUDGE, trigger.ended(ids)).await {
             return ended;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use protocol::paths::{Places, make_private};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::conversation::Entry;
-use crate::places::{Places, make_private};
+use crate::model::conversation::Entry;
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -100,7 +100,7 @@ impl Sessions {
             let path = self.path(number);
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    let head = Head { v: VERSION, id: Uuid::now_v7(), began_at: crate::clock::now(), folder };
+                    let head = Head { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder };
                     let mut journal = Journal { number, head, file: lock(file, number, &path)? };
                     let head = serde_json::to_string(&journal.head).expect("a head is plain data");
                     journal.write(&head).map_err(io(&path))?;

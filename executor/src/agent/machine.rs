@@ -12,10 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::conversation::{Call, CallResult, Ended, Entry, Opened, Termination, Turn, Usage};
-use super::fallback;
-use super::provider::{Failed, FailureClass};
-use crate::task::{State as TaskState, TaskId};
+use protocol::command_executor::Opened;
+use protocol::task::{State as TaskState, TaskId};
+
+use crate::model::conversation::{Call, CallResult, Ended, Entry, Termination, Turn, Usage};
+use crate::model::fallback;
+use crate::model::provider::{Failed, FailureClass};
 
 #[cfg(test)]
 mod tests;
@@ -503,7 +505,7 @@ impl Machine {
             (true, Diagnosis::Made) => Diagnosis::Made,
             (true, _) => Diagnosis::Due,
         };
-        if results.iter().any(|result| result.status == crate::code::Exit::Refused as u8) {
+        if results.iter().any(|result| result.status == protocol::code::Exit::Refused as u8) {
             self.known.refusal.get_or_insert(Termination::PolicyDenied);
         } else if results.iter().any(|result| result.status == 0 && !result.only_reads) {
             self.known.refusal = None;

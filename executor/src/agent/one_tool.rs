@@ -4,14 +4,14 @@
 
 use std::pin::Pin;
 
+use protocol::code::Code;
+use protocol::command_executor::{self, Answer, CommandExecutor, NAME};
+use protocol::error::ErrorBody;
 use serde_json::Value;
 
-use super::command_executor::{self, CommandExecutor, NAME};
-use super::conversation::{Call, CallResult};
 use super::driver::Tools;
-use super::provider::Tool;
-use crate::code::Code;
-use crate::task::ErrorBody;
+use crate::model::conversation::{Call, CallResult};
+use crate::model::provider::Tool;
 
 /// `command_executor`, for one session.
 #[derive(Debug)]
@@ -28,6 +28,16 @@ impl OneTool {
     pub fn new(executor: CommandExecutor) -> Self {
         Self { executor }
     }
+
+    /// Carries `command` out on a thread where it may block. Dropped before its end, it goes on unseen.
+    async fn answer(&self, command: &str, key: &str) -> Answer {
+        let (executor, command, key) = (self.executor.clone(), command.to_owned(), key.to_owned());
+        tokio::task::spawn_blocking(move || executor.carry_out(&command, &key)).await.unwrap_or_else(|error| {
+            let error = ErrorBody::new(Code::Internal, format!("the command did not come to its end: {error}"))
+                .hint("what it delegated goes on: agent-magic-tool tasks");
+            Answer::refused(&error)
+        })
+    }
 }
 
 impl Tools for OneTool {
@@ -41,7 +51,7 @@ impl Tools for OneTool {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
-            let answer = self.executor.answer(command, key).await;
+            let answer = self.answer(command, key).await;
             CallResult {
                 call: call.id.clone(),
                 name: call.name.clone(),

@@ -8,32 +8,31 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::code::Code;
+use protocol::command_executor::CommandExecutor;
+use protocol::error::{ErrorBody, chain};
+use protocol::mailbox::Mailbox;
+use protocol::paths::Places;
+use protocol::shell::{Caller, Shell};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
-use super::command_executor::CommandExecutor;
-use super::conversation::{Entry, Termination};
 use super::driver::{Audience, Driver, Parts, Seat, Wish};
 use super::journal::{JournalError, Sessions};
 use super::machine::{Budget, Effect, Machine, Settings, Spent};
-use super::model::Models;
 use super::one_tool::{self, OneTool};
-use super::prompt::{self, Section};
-use super::provider::Failed;
-use super::provider::client::Client;
-use super::shell::{Caller, Shell};
-use super::view::Bounds;
-use crate::code::Code;
+use crate::config::secret::Secrets;
 use crate::config::{Config, Model};
-use crate::log::chain;
-use crate::mailbox::Mailbox;
-use crate::places::Places;
+use crate::delivery::trigger::Trigger;
+use crate::model::conversation::{Entry, Termination};
+use crate::model::prompt::{self, Section};
+use crate::model::provider::Failed;
+use crate::model::provider::client::Client;
+use crate::model::registry::Models;
+use crate::model::view::Bounds;
+use crate::net::clients::Clients;
 use crate::runner::agent::Brief;
-use crate::runner::http::Clients;
-use crate::secret::Secrets;
-use crate::task::ErrorBody;
-use crate::trigger::Trigger;
 
 /// How many wishes may wait; whoever has more waits himself.
 const WISHES: usize = 16;
@@ -228,7 +227,7 @@ impl Seats {
         Ok(Self {
             models: Models::new(&config),
             clients,
-            secrets: places.secrets(&config),
+            secrets: Secrets::of(places, &config),
             prompt_folder: places.prompts(),
             focus,
             own_part: None,

@@ -1,12 +1,13 @@
 //! The keys that belong to a file and not to one subtool: `$schema`, `$defaults`, `$namespace`; and
 //! how `$defaults` lie under a subtool.
 
+use protocol::nearest::nearest;
 use serde_json::{Map, Value};
 
 use super::load::{Misplaced, concealed};
 use super::reading::{Misfit, read};
-use crate::nearest::nearest;
-use crate::subtool::{Definition, SubtoolName};
+use crate::catalog::definition::Definition;
+use crate::task::name::SubtoolName;
 
 /// The keys that belong to a file.
 const FILE_KEYS: [&str; 3] = ["$schema", "$defaults", "$namespace"];
@@ -107,8 +108,9 @@ fn lay(mut base: Map<String, Value>, own: Map<String, Value>, path: &mut Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn object(value: Value) -> Map<String, Value> {
         let Value::Object(object) = value else { panic!("an object") };

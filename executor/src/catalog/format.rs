@@ -12,7 +12,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::subtool::Definition;
+use crate::catalog::definition::Definition;
 
 /// A file's keys that are subtools.
 const NAMES: &str = "^[a-zA-Z0-9_-]{1,64}$";

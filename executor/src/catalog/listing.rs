@@ -8,13 +8,13 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
+use protocol::paths::make_private;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::search::Terms;
 use super::{Catalog, LoadProblem, Sources, Stamp};
-use crate::places::make_private;
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::fs;
 use std::sync::Arc;
 
+use protocol::json::{self, Limits};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -13,11 +14,12 @@ use super::file_keys::{FileKeys, merge};
 use super::reading::read;
 use super::sources::File;
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
-use crate::json::{self, Limits};
-use crate::schema::{self, InputSchema};
-use crate::secret::SecretName;
-use crate::subtool::{Confirm, Definition, EffectClass, Lookup, SubtoolName};
-use crate::{select, template};
+use crate::base::schema::{self, InputSchema};
+use crate::base::{select, template};
+use crate::catalog::definition::{Confirm, Definition, Lookup};
+use crate::config::secret::SecretName;
+use crate::task::effect::EffectClass;
+use crate::task::name::SubtoolName;
 
 /// A file of definitions larger than this is refused; Google's largest API makes about 3 MB.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -235,7 +237,7 @@ fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
 pub(super) type Misplaced = (Option<String>, String);
 
 fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Origin) -> Result<Subtool, Misplaced> {
-    let name: SubtoolName = name.parse().map_err(|error: crate::subtool::InvalidName| (None, error.to_string()))?;
+    let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| (None, error.to_string()))?;
     let Value::Object(own) = value else { return Err((None, "a subtool is a JSON object".to_owned())) };
     let merged = Value::Object(merge(defaults.clone(), own));
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
@@ -247,7 +249,7 @@ fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Ori
         definition: Arc::new(definition),
         schema: Arc::new(schema),
         origin: origin.clone(),
-        hash: crate::digest::hex(&hash),
+        hash: protocol::digest::hex(&hash),
     })
 }
 

@@ -70,7 +70,7 @@ impl de::Error for Misfit {
 
 /// Names the likeliest of the known names, or all of them if none is like it.
 fn unknown(what: &str, found: &str, known: &[&str]) -> String {
-    match crate::nearest::nearest(found, known.iter().copied(), 1).pop() {
+    match protocol::nearest::nearest(found, known.iter().copied(), 1).pop() {
         Some(meant) => format!("unknown {what} `{found}`; did you mean `{meant}`?"),
         None => format!("unknown {what} `{found}`; expected {}", joined(known, "or")),
     }

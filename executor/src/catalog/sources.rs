@@ -6,13 +6,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use protocol::command_executor::Others;
+use protocol::paths::Places;
 use serde::{Deserialize, Serialize};
 
 use super::LoadProblem;
 use super::load::{Pack, SHIPPED};
-use crate::config::{self, Config, Others};
-use crate::subtool::Definition;
-use crate::trust::{self, Distrust};
+use crate::base::trust::{self, Distrust};
+use crate::catalog::definition::Definition;
+use crate::config::{self, Config};
 
 /// The pack that is there when a human wants to be asked about whole command lines.
 const SHELL_PACK: &str = "shell";
@@ -49,6 +51,11 @@ pub struct Stamp {
 }
 
 impl Sources {
+    /// The search path of this user.
+    pub fn of(places: &Places, config: &Config) -> Self {
+        Self::new(config, &places.config, places.named_subtools())
+    }
+
     /// `named` is the value of `AGENT_MAGIC_TOOL_SUBTOOLS`: folders or files joined by `:`.
     pub fn new(config: &Config, config_folder: &Path, named: Option<&OsStr>) -> Self {
         let mut problems = Vec::new();

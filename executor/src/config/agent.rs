@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use protocol::duration::Span;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::duration::Span;
-use crate::secret::SecretName;
+use crate::config::secret::SecretName;
 
 /// How the loop works, whatever the model.
 #[derive(Debug, Clone, Deserialize)]
@@ -130,7 +130,8 @@ fn patience() -> Span {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Config, DEFAULTS};
+    use crate::config::Config;
+    use crate::config::DEFAULTS;
 
     fn read(text: &str) -> Result<Config, String> {
         let folder = tempfile::tempdir().expect("a folder");

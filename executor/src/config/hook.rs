@@ -3,12 +3,12 @@
 use std::fmt;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use protocol::duration::Span;
+use protocol::task::State;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
 
-use crate::duration::Span;
-use crate::secret::SecretName;
-use crate::task::State;
+use crate::config::secret::SecretName;
 
 /// One hook.
 #[derive(Debug, Clone, Deserialize)]

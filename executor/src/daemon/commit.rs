@@ -8,13 +8,17 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::task::{Step, TaskId};
+
 use super::{Daemon, DaemonError};
-use crate::code::Code;
-use crate::dispatcher::{Action, Dispatcher, Effects, Event, Failed, Finished, Why};
-use crate::mailbox::request::Answer;
-use crate::runner::{Again, Effect};
+use crate::attempt::report::{Failed, Finished, Why};
+use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::store::Change;
-use crate::task::{End, ErrorBody, Outcome, Step, Task, TaskId};
+use crate::task::failure::{Again, Effect};
+use crate::task::{End, Outcome, Task};
 
 /// How often it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -181,10 +185,14 @@ fn start(change: &Change) -> Option<TaskId> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::dispatcher::{Admission, Limits};
-    use crate::store::{Store as _, StoreError, memory::MemoryStore};
-    use rusqlite::ffi;
+    use crate::dispatcher::Admission;
+    use crate::dispatcher::Limits;
+    use crate::store::Store as _;
+    use crate::store::StoreError;
+    use crate::store::memory::MemoryStore;
     use std::sync::Arc;
+
+    use rusqlite::ffi;
 
     #[test]
     fn only_a_want_of_room_is_waited_out() {

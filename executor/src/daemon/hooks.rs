@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::fault;
+use protocol::mailbox::Mailbox;
+use protocol::task::TaskId;
 use tokio_util::sync::CancellationToken;
 
 use super::{Daemon, DaemonError, Wake, clock};
 use crate::dispatcher::{Action, Effects};
-use crate::fault;
-use crate::hook::{self, Hooks, send::send};
-use crate::mailbox::Mailbox;
+use crate::notify::hook::send::send;
+use crate::notify::hook::{self, Hooks};
 use crate::store::outbox::{Delivery, Telling};
 use crate::store::{Change, Store, StoreError};
-use crate::task::TaskId;
 
 /// How many attempts of one hook are under way at once.
 const AT_ONCE: usize = 4;

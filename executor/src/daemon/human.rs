@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::mailbox::request::Answer;
+use protocol::resolution::By;
+use protocol::task::{State, TaskId};
 
 use super::{Daemon, DaemonError, Wake};
-use crate::confirmation::Replaced;
+use crate::attempt as perform;
+use crate::catalog::definition::Definition;
 use crate::dispatcher::{Decided, Event, Heard, NotDecided, ResolveAsked, Ticket};
-use crate::mailbox::request::Answer;
 use crate::page::{self, Spoken, Word};
-use crate::perform;
-use crate::settlement::{self, Verdict};
 use crate::store::sqlite::records::Records;
-use crate::subtool::Definition;
-use crate::task::{State, Task, TaskId};
+use crate::task::Task;
+use crate::task::confirmation::Replaced;
+use crate::task::resolution::Verdict;
 
 /// How many that wait are told where they stand: whoever is behind these waits for long anyway.
 const TOLD: usize = 50;
@@ -85,7 +87,7 @@ impl Daemon {
             Word::Revoke(grant) => Event::Revoked { ticket, grant },
             Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
             Word::Settle { task, happened, note } => {
-                let verdict = Verdict { happened, by: settlement::By::Human, note };
+                let verdict = Verdict { happened, by: By::Human, note };
                 let (id, uid) = (task.id, task.caller.uid);
                 let asked = ResolveAsked { request: ticket, id, uid, task: Some(*task), verdict };
                 Event::ResolveAsked(Box::new(asked))

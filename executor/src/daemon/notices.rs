@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use protocol::paths::Places;
+use protocol::task::State;
 
 use super::Daemon;
 use crate::config;
-use crate::notice::send::{Ways, send};
-use crate::notice::{Notice, Notices};
-use crate::places::Places;
-use crate::task::State;
+use crate::notify::notice::send::{Ways, send};
+use crate::notify::notice::{Notice, Notices};
 
 pub(super) struct Bell {
     notices: Notices,

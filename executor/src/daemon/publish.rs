@@ -8,14 +8,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use protocol::clock;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::Answer;
+use protocol::task::TaskId;
+
 use super::Daemon;
-use crate::clock;
-use crate::mailbox::Mailbox;
-use crate::mailbox::request::Answer;
-use crate::mailbox::result::{Approver, Beside, render};
-use crate::page::{Audience, Live};
+use crate::delivery::result_file::{Approver, Beside, render};
+use crate::intake::audience::Audience;
+use crate::page::Live;
 use crate::store::{Store, StoreError};
-use crate::task::{Outcome, Task, TaskId};
+use crate::task::{Outcome, Task};
 
 /// How soon it is tried again to write what could not be written.
 pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -170,10 +173,14 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Change;
+    use crate::store::Move;
     use crate::store::contract::task;
     use crate::store::memory::MemoryStore;
-    use crate::store::{Change, Move};
-    use crate::task::{End, Outcome, State, Step};
+    use crate::task::End;
+    use protocol::task::{State, Step};
+
+    use crate::task::Outcome;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 

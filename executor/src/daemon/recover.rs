@@ -1,10 +1,11 @@
 //! Taking over: what an executor before us left open, and what must outlast it.
 
 use jiff::Timestamp;
+use protocol::task::{State, Step};
 
 use super::{Daemon, DaemonError, LONGEST_PAUSE};
 use crate::dispatcher::{Effects, Event, HOUR};
-use crate::task::{State, Step, Task};
+use crate::task::Task;
 
 impl Daemon {
     pub(super) fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {

@@ -1,10 +1,10 @@
 //! What the executor says of itself to whoever asks.
 
 use jiff::Timestamp;
+use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::Daemon;
-use crate::mailbox::request::Answer;
 
 impl Daemon {
     pub(super) fn status(&self, now: Timestamp) -> Answer {

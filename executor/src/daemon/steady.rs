@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::clock::{self, Moment};
 
-use crate::clock::{self, Moment};
 use crate::task::Task;
 
 /// Clocks are corrected by this much all the time; that is no jump.
@@ -70,7 +70,8 @@ fn advance(then: Timestamp, passed: Duration, told: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confirmation::{Asking, Confirmation};
+    use crate::task::confirmation::Asking;
+    use crate::task::confirmation::Confirmation;
 
     #[test]
     fn a_new_executor_goes_on_from_when_a_human_was_asked() {

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use jiff::Timestamp;
+use protocol::clock;
+use protocol::mailbox::request::Answer;
+use protocol::task::TaskId;
 
 use super::commit::no_room;
 use super::{Daemon, DaemonError};
-use crate::clock;
 use crate::config;
-use crate::mailbox::request::Answer;
-use crate::retention::{self, Keep, Kept};
-use crate::task::{Outcome, TaskId};
+use crate::store::retention::{self, Keep, Kept};
+use crate::task::Outcome;
 
 /// How often it is done where nothing is kept for a shorter time.
 const EVERY: Duration = Duration::from_hours(1);

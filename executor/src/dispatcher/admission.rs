@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::task::{State, Step};
 
 use super::{Action, Admission, Dispatcher, Effects, Open, advance};
-use crate::code::Code;
-use crate::confirmation::Replaced;
-use crate::mailbox::request::Answer;
+use crate::catalog::definition::Definition;
 use crate::store::Change;
-use crate::subtool::Definition;
-use crate::switch::Off;
-use crate::task::{ErrorBody, State, Step, Task};
+use crate::store::switch::Off;
+use crate::task::Task;
+use crate::task::confirmation::Replaced;
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
@@ -111,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::tests::{Bench, definition, limits, task};
-    use crate::subtool::EffectClass;
+    use crate::task::effect::EffectClass;
 
     #[test]
     fn one_call_too_many_switches_off_what_is_to_be_switched_off() {

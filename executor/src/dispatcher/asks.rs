@@ -8,16 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
 use super::lines::{Party, party};
 use super::{Action, Dispatcher, Effects, Moved, failed_end, move_on};
-use crate::code::Code;
-use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{By, Confirmation, Decision, Digest, Replaced, Verdict, denied, drifted, expired};
 use crate::store::{Answered, Change};
-use crate::task::{ErrorBody, State, Step, Task, TaskId};
+use crate::task::Task;
+use crate::task::confirmation::{By, Confirmation, Decision, Digest, Replaced, Verdict, denied, drifted, expired};
+use crate::task::grant::{Grant, GrantId};
 
 mod remembered;
 #[cfg(test)]

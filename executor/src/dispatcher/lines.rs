@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
+use protocol::caller::Caller;
+use protocol::task::TaskId;
+
 use super::places::Kind;
-use crate::task::{Caller, TaskId};
 
 /// A caller as far as fairness goes: a user's sessions do not starve each other either.
 pub(super) type Party = (u32, Option<String>);

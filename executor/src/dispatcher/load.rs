@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::layout::compact_bytes;
+use protocol::task::TaskId;
+
 use super::lines::{Party, party};
 use super::{Limits, Most};
-use crate::code::Code;
-use crate::layout::compact_bytes;
-use crate::task::{ErrorBody, Task, TaskId};
+use crate::task::Task;
 
 /// The open tasks and their inputs' bytes.
 #[derive(Debug, Default)]
@@ -122,12 +125,13 @@ fn input_bytes(task: &Task) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use protocol::caller::Caller;
+    use serde_json::json;
+
     use super::super::tests::{limits, task};
     use super::*;
-    use crate::subtool::EffectClass;
-    use crate::task::Caller;
-    use jiff::Timestamp;
-    use serde_json::json;
+    use crate::task::effect::EffectClass;
 
     fn of(uid: u32, session: &str, text: &str) -> Task {
         let mut task = task("t", EffectClass::Once, Timestamp::UNIX_EPOCH);

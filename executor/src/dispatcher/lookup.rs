@@ -4,12 +4,15 @@
 //! waits in line for a place and is recorded before it starts, like an attempt, and counts as one.
 
 use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::task::{State, Step};
 
 use super::{Dispatcher, Effects, Failed, Finished, Open, Purpose, Why, advance, failed_end, pause, told_lost};
-use crate::code::Code;
-use crate::runner::{Again, Effect};
-use crate::subtool::{Definition, EffectClass};
-use crate::task::{End, ErrorBody, Outcome, State, Step, Task};
+use crate::catalog::definition::Definition;
+use crate::task::effect::EffectClass;
+use crate::task::failure::{Again, Effect};
+use crate::task::{End, Outcome, Task};
 
 /// What an open task is about.
 #[derive(Debug)]
@@ -126,20 +129,20 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use Effect::{None as Surely, Possible};
     use serde_json::json;
 
     use super::super::recovery::MOST_LOST;
     use super::super::tests::{Bench, definition, error_of, limits};
     use super::super::{Event, Why};
     use super::*;
-    use Effect::{None as Surely, Possible};
 
     fn verifiable() -> Arc<Definition> {
         definition(json!({"verify": {"subtool": "look", "happened": "."}}))
     }
 
     /// A task whose one attempt ended like this, and whose lookup is under way.
-    fn in_doubt(bench: &mut Bench, definition: &Arc<Definition>, why: Why, again: Again) -> crate::task::TaskId {
+    fn in_doubt(bench: &mut Bench, definition: &Arc<Definition>, why: Why, again: Again) -> protocol::task::TaskId {
         let id = bench.start(EffectClass::Verifiable, definition);
         let turn = bench.fail(id, why, again, Possible);
         assert_eq!((turn.performed, bench.state(id), bench.stored(id).attempt), (vec![id], State::Running, 2));

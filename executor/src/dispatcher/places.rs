@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::subtool::SubtoolName;
+use crate::task::name::SubtoolName;
 
 /// Tasks that need the same places.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

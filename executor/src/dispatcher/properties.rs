@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use protocol::caller::Caller;
 use serde_json::json;
 
 use super::tests::{definition, failure, known, limits, task};
 use super::*;
-use crate::confirmation::grant::{Covers, Grant, Scope};
-use crate::confirmation::{Asking, By, Confirmation, Digest};
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::Caller;
+use crate::task::confirmation::{Asking, By, Confirmation, Digest};
+use crate::task::grant::{Covers, Grant, Scope};
 
 #[derive(Debug, Clone)]
 enum Act {

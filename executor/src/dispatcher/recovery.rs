@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::task::{State, Step};
 use serde_json::{Map, Value};
 
 use super::lookup::{Phase, can_look_up};
 use super::{Action, Dispatcher, Effects, Open, advance, failed_end};
-use crate::code::Code;
-use crate::confirmation::{Replaced, drifted};
-use crate::subtool::{Definition, EffectClass};
-use crate::task::{ErrorBody, State, Step, Task};
+use crate::catalog::definition::Definition;
+use crate::task::Task;
+use crate::task::confirmation::{Replaced, drifted};
+use crate::task::effect::EffectClass;
 
 /// How often in all, beyond its declared retries, a task is started that never reported: what
 /// takes its executor down each time must not do so for ever.

@@ -3,13 +3,16 @@
 //! The task is in memory no more, so that it comes with the event, as the store has it.
 
 use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::resolution::Settlement;
+use protocol::task::TaskId;
 
 use super::{Action, Dispatcher, Effects};
-use crate::code::Code;
-use crate::mailbox::request::Answer;
-use crate::settlement::{self, Settlement, Verdict};
 use crate::store::Change;
-use crate::task::{ErrorBody, Task, TaskId};
+use crate::task::resolution::Verdict;
+use crate::task::{Task, resolution as settlement};
 
 /// The caller of `request` says what had happened to a task.
 #[derive(Debug)]
@@ -68,14 +71,14 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use protocol::resolution::By;
+    use protocol::task::State;
     use serde_json::json;
 
     use super::super::Event;
     use super::super::tests::{Bench, definition, limits};
     use super::*;
-    use crate::settlement::By;
-    use crate::subtool::EffectClass;
-    use crate::task::State;
+    use crate::task::effect::EffectClass;
 
     fn asked(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
         use crate::store::Store as _;

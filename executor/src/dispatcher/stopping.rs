@@ -1,12 +1,14 @@
 //! Stopping: what becomes of open tasks that their caller no longer wants.
 
 use jiff::Timestamp;
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::task::{State, Step, TaskId};
 
 use super::{Action, Dispatcher, Effects, Phase, Why, advance, failed_end};
-use crate::code::Code;
-use crate::mailbox::request::Answer;
-use crate::subtool::EffectClass;
-use crate::task::{Caller, ErrorBody, State, Step, TaskId};
+use crate::task::effect::EffectClass;
 
 impl Dispatcher {
     /// The open tasks of a user's session, the oldest first.
@@ -74,12 +76,13 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use protocol::caller::Caller;
     use serde_json::json;
 
     use super::super::tests::{Bench, definition, limits, task};
     use super::super::{Effects, Event};
-    use crate::subtool::EffectClass;
-    use crate::task::{Caller, State, TaskId};
+    use crate::task::effect::EffectClass;
+    use protocol::task::{State, TaskId};
 
     #[test]
     fn what_a_session_left_open_is_stopped_and_nothing_of_others() {

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::recovery::MOST_LOST;
 use super::*;
-use crate::code::Code;
-use crate::confirmation::{Asking, Confirmation};
-use crate::mailbox::request::Answer;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::Caller;
+use crate::task::confirmation::{Asking, Confirmation};
 
 /// A dispatcher over a store, with a clock that only moves when told.
 pub(super) struct Bench {

@@ -3,11 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
 
 use super::lines::{Party, party};
-use crate::code::Code;
-use crate::subtool::{RateLimit, SubtoolName};
-use crate::task::{Caller, ErrorBody};
+use crate::catalog::definition::RateLimit;
+use crate::task::name::SubtoolName;
 
 /// So many windows are kept before those that are empty by now are looked for.
 const TIDY_FROM: usize = 1_000;
@@ -87,8 +89,9 @@ fn length(limit: RateLimit) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
+    use protocol::duration::Span;
+
     use super::*;
-    use crate::duration::Span;
 
     #[test]
     fn sessions_that_are_gone_are_forgotten() {

@@ -9,6 +9,9 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use protocol::mailbox::request::{Answer, Ask, Request, Run};
+use protocol::task::{State as TaskState, TaskId};
+use protocol::{clock, json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -20,14 +23,12 @@ use super::views::Failed;
 use super::word::Word;
 use super::words::decided_words;
 use super::{Page, form};
+use crate::base::schema::Problem;
 use crate::catalog::Subtool;
-use crate::confirmation::grant::{self, Covers, Grant, GrantId, Scope};
-use crate::confirmation::{Confirmation, Digest};
 use crate::dispatcher::{NotDecided, Said};
-use crate::mailbox::request::{Answer, Ask, Request, Run};
-use crate::schema::Problem;
-use crate::task::{State as TaskState, Task, TaskId};
-use crate::{clock, json};
+use crate::task::Task;
+use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::grant::{self, Covers, Grant, GrantId, Scope};
 
 /// What is asked for is read whole, or refused with what is wrong.
 type Acts = Result<Response, Response>;
@@ -414,7 +415,7 @@ fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Re
         // Nobody tells when a session is over: its name is what it is bound to, and a working day its end.
         "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
         text => {
-            let span = text.parse::<crate::duration::Span>().map_err(|error| wrong(&error.to_string()))?;
+            let span = text.parse::<protocol::duration::Span>().map_err(|error| wrong(&error.to_string()))?;
             (span.get(), (None, task.caller.folder.clone()))
         }
     };

@@ -1,6 +1,7 @@
 //! The card: one task that waits, with everything that a yes to it is bound to.
 
 use jiff::Timestamp;
+use protocol::caller::Caller;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -8,14 +9,14 @@ use super::Page;
 use super::form::{self, Field};
 use super::show::{Line, Shown, line};
 use super::words::{Moment, effect_words, span, user};
+use crate::attempt as perform;
 use crate::catalog::Subtool;
 use crate::config::Config;
-use crate::confirmation::Replaced;
-use crate::perform;
 use crate::runner::Run;
 use crate::runner::ask_user::Question;
-use crate::subtool::EffectClass;
-use crate::task::{Caller, Task};
+use crate::task::Task;
+use crate::task::confirmation::Replaced;
+use crate::task::effect::EffectClass;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the template")]
 #[derive(Debug, Serialize)]

@@ -8,12 +8,12 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use protocol::task::TaskId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::gate::COOKIE;
 use super::{Site, make_link};
-use crate::task::TaskId;
 
 /// The page answers at once, but for what it must have made durable.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -16,8 +16,9 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use super::Page;
-use super::server::LARGEST_BODY;
 
+/// The largest body of a request: an input, and what comes with it.
+pub(super) const LARGEST_BODY: usize = 2 << 20;
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
 const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
 /// A body comes over loopback from a script that has all of it.

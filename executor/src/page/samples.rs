@@ -11,21 +11,23 @@ use axum::extract::{Path, Query, State as Given};
 use axum::http::StatusCode;
 use http_body_util::BodyExt as _;
 use minijinja::{State as Rendering, UndefinedBehavior};
+use protocol::caller::Caller;
+use protocol::clock;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
 use super::*;
 use crate::catalog::Sources;
-use crate::clock;
-use crate::code::Code;
 use crate::config::Config;
-use crate::confirmation::grant::{Covers, Grant, Scope};
-use crate::confirmation::{Asking, By, Confirmation, Decision, Replaced, Verdict};
-use crate::runner::http::Clients;
-use crate::secret::Secrets;
-use crate::store::contract;
+use crate::config::secret::Secrets;
+use crate::net::clients::Clients;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Change, Move, Store as _};
-use crate::task::{Caller, End, ErrorBody, Outcome, State, Step, Task, TaskId};
+use crate::store::{Change, Move, Store as _, contract};
+use crate::task::confirmation::{Asking, By, Confirmation, Decision, Replaced, Verdict};
+use crate::task::grant::{Covers, Grant, Scope};
+use crate::task::{End, Outcome, Task};
 
 const VIEWS: [&str; 10] =
     ["card", "grants", "history", "login", "message", "subtool", "subtools", "task", "tasks", "waiting"];
@@ -166,6 +168,7 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         say: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
         equipment: Arc::new(Equipment {
+            tokens: crate::runner::http::Tokens::default(),
             http: Clients::new(&config).expect("clients"),
             secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
             spool: folder.to_owned(),

@@ -24,14 +24,12 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::Visitor;
+use super::gate::{LARGEST_BODY, Visitor};
 use super::{Page, actions, events, gate, views};
 
 /// What headers may take and be.
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 const LARGEST_HEADERS: usize = 16 << 10;
-/// An input, and what comes with it.
-pub(super) const LARGEST_BODY: usize = 2 << 20;
 /// How long one request may take altogether, but for streams.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// How many connections there may be at once that have shown no session, and how many in all.

@@ -13,12 +13,12 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use protocol::{clock, digest};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::keep;
-use crate::confirmation::nonce;
-use crate::{clock, digest};
+use crate::task::confirmation::nonce;
 
 /// Their file in the executor's folder.
 const NAME: &str = "sessions.json";

@@ -4,15 +4,14 @@
 //! the other way round. It also tells one record of tasks from another, so that a yes given to one is
 //! none to the other.
 
-use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::keep;
-use crate::confirmation::nonce;
+use crate::task::confirmation::nonce;
 
 /// Its file in the executor's folder.
 const NAME: &str = "page.json";

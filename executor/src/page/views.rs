@@ -7,24 +7,25 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
+use protocol::caller::Caller;
+use protocol::clock;
+use protocol::task::{State as TaskState, Step, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Page;
 use super::card::{Asked, Card, fields, question_of, touches};
-use super::form;
 use super::gate::refuse;
 use super::show::{Line, Shown, line};
 use super::words::{Moment, by_words, decided_words, effect_words, span, state_words, step_words, user};
+use super::{Page, form};
 use crate::catalog::Subtool;
 use crate::catalog::listing::Entry;
 use crate::catalog::search::search;
-use crate::clock;
-use crate::confirmation::grant::{Covers, Grant, Standing};
-use crate::policy::{Case, Decision};
+use crate::intake::policy::{Case, Decision};
 use crate::store::StoreError;
 use crate::store::sqlite::records::{Records, Wanted};
-use crate::task::{Caller, Outcome, State as TaskState, Step, Task, TaskId};
+use crate::task::grant::{Covers, Grant, Standing};
+use crate::task::{Outcome, Task};
 
 /// How many cards are shown at once; the others wait behind them.
 const MOST_CARDS: u32 = 50;
@@ -73,7 +74,7 @@ impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         match self {
             Self::Record(error) => {
-                tracing::error!(error = crate::log::chain(&error), "the page could not read the record");
+                tracing::error!(error = protocol::error::chain(&error), "the page could not read the record");
                 refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal",

@@ -1,11 +1,12 @@
 //! What the page says to the daemon, and what it hears back.
 
+use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
-use crate::confirmation::Digest;
-use crate::confirmation::grant::{Grant, GrantId};
 use crate::dispatcher::{Heard, Said};
-use crate::task::{State, Task, TaskId};
+use crate::task::Task;
+use crate::task::confirmation::Digest;
+use crate::task::grant::{Grant, GrantId};
 
 /// Something that a human wants done.
 #[derive(Debug)]

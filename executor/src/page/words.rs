@@ -1,11 +1,11 @@
 //! Words: how the page names states, times and people.
 
 use jiff::Timestamp;
+use protocol::task::{State, Step};
 use serde::Serialize;
 
-use crate::confirmation::{By, Confirmation, Verdict};
-use crate::subtool::EffectClass;
-use crate::task::{State, Step};
+use crate::task::confirmation::{By, Confirmation, Verdict};
+use crate::task::effect::EffectClass;
 
 /// A moment, and how long ago it was.
 #[derive(Debug, Serialize)]

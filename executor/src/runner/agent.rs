@@ -8,6 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use protocol::error::ErrorBody;
+use protocol::paths::{DEPTH, REACH, SESSION};
+use protocol::tool_scope::Reach;
 use serde_json::{Map, json};
 use tokio::process::Command;
 
@@ -17,10 +20,7 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::places::{DEPTH, REACH, SESSION};
-use crate::reach::Reach;
-use crate::task::ErrorBody;
-use crate::template::{self, Scope};
+use crate::base::template::{self, Scope};
 
 /// The longest answer, with all that is told of it.
 const MAX_BYTES: u64 = 8 << 20;
@@ -173,7 +173,7 @@ impl Runner for Agent {
         let (brief, reach) = self.filled(order)?;
         let delegation = equipment.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
         // Before a process is started for nothing.
-        crate::agent::model::Models::new(&equipment.config).choose(brief.model.as_deref())?;
+        crate::model::registry::Models::new(&equipment.config).choose(brief.model.as_deref())?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, "the sub-agent was not started"));
         }

@@ -10,9 +10,9 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::schema::{InputSchema, Problem};
-use crate::secret::{SecretName, Secrets};
-use crate::template::{self, Scope};
+use crate::base::schema::{InputSchema, Problem};
+use crate::base::template::{self, Scope};
+use crate::config::secret::{SecretName, Secrets};
 
 /// The one field of a question that has no form of its own.
 const ANSWER: &str = "answer";

@@ -10,7 +10,7 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::template::{self, Scope};
+use crate::base::template::{self, Scope};
 
 mod fetch_url;
 mod interrupt;

@@ -5,23 +5,24 @@
 //! (`dispatcher/places.rs`). Decides nothing about models or agents.
 
 use std::ffi::OsString;
+use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask, Request, Run};
+use protocol::paths::Places;
+use protocol::task::{State, TaskId};
+use protocol::tool_scope::Reach;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Again, Failure, Order};
-use crate::catalog::{Catalog, Subtool};
-use crate::code::Code;
 use crate::config::Config;
-use crate::mailbox::Mailbox;
-use crate::mailbox::request::{Answer, Ask, Request, Run};
-use crate::places::Places;
-use crate::task::{ErrorBody, State, TaskId};
-use crate::trigger::Trigger;
+use crate::delivery::trigger::Trigger;
+use crate::model::provider::Tool;
 
 /// How often an answer is looked for that the executor gives at once.
 const LOOK: Duration = Duration::from_millis(5);
@@ -30,11 +31,18 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 /// How long a call that was cancelled may take to report.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
+/// The subtools that a task can be delegated to.
+pub trait SubtoolDirectory: Send + Sync + Debug {
+    /// The definition of `name` as a model needs it, or the names that resemble it. A caller of `scope`
+    /// finds nothing beyond that.
+    fn find(&self, name: &str, scope: &Reach) -> Result<Tool, Vec<String>>;
+}
+
 /// The way back to the executor itself, as its callers go.
 #[derive(Debug)]
 pub struct Delegation {
     pub mailbox: Mailbox,
-    pub catalog: watch::Receiver<Arc<Catalog>>,
+    pub subtools: Box<dyn SubtoolDirectory>,
     /// This program.
     pub program: PathBuf,
     /// With which a program of ours finds the same places.
@@ -64,10 +72,10 @@ pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
 }
 
 impl Delegation {
-    pub fn new(places: &Places, mailbox: Mailbox, catalog: watch::Receiver<Arc<Catalog>>) -> std::io::Result<Self> {
+    pub fn new(places: &Places, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
         Ok(Self {
             mailbox,
-            catalog,
+            subtools,
             program: std::env::current_exe()?,
             environment: places.environment(),
             prompts: places.prompts(),
@@ -81,10 +89,8 @@ impl Delegation {
     }
 
     /// The subtool that the order's caller may use under this name.
-    pub(super) fn subtool(&self, name: &str, order: &Order) -> Result<Subtool, Failure> {
-        let catalog = Arc::clone(&self.catalog.borrow());
-        catalog.get(name).filter(|_| order.caller_reach.covers(name)).cloned().ok_or_else(|| {
-            let nearest = catalog.nearest(name, &order.caller_reach);
+    pub(super) fn subtool(&self, name: &str, order: &Order) -> Result<Tool, Failure> {
+        self.subtools.find(name, &order.caller_reach).map_err(|nearest| {
             let hint = match nearest.first() {
                 Some(first) => format!("did you mean `{first}`?"),
                 None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),

@@ -11,24 +11,21 @@ use super::{
     Again, CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Map, Mistake, Order, Runner,
     Serialize, Success, Value,
 };
-use crate::secret::SecretName;
+use crate::config::secret::SecretName;
 
 mod address;
 mod api_error;
 mod call;
 mod check;
-mod clients;
-mod guard;
 mod oauth;
 mod pages;
 mod parts;
 mod placement;
 mod request;
 mod response;
-mod text;
 mod upload;
 
-pub use clients::{Clients, ClientsError, Fetched};
+pub use oauth::Tokens;
 pub use parts::Parts;
 
 /// An HTTP request.

@@ -11,13 +11,12 @@ use super::{
     Again, CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner,
     Serialize, Success, Value,
 };
-use crate::agent::conversation::{Call, CallResult, Entry, Turn, Usage};
-use crate::agent::model::{Chosen, Models};
-use crate::agent::provider::client::Client;
-use crate::agent::provider::{Failed, Provider as _, Request, Tool};
-use crate::agent::view::{self, Bounds, Style};
-use crate::catalog::Subtool;
-use crate::template::{self, Scope};
+use crate::base::template::{self, Scope};
+use crate::model::conversation::{Call, CallResult, Entry, Turn, Usage};
+use crate::model::provider::client::Client;
+use crate::model::provider::{Failed, Provider as _, Request, Tool};
+use crate::model::registry::{Chosen, Models};
+use crate::model::view::{self, Bounds, Style};
 
 /// How much of a result the model gets to read.
 const MOST_RESULT: usize = 50_000;
@@ -194,7 +193,7 @@ impl Runner for Llm {
             return Err(cannot_call(&chosen, &models));
         }
         let mut target = Target::open(chosen, filled.system, equipment, cancel).await?;
-        let (turn, called) = target.call(&filled.prompt, &subtool, delegation, order).await?;
+        let (turn, called) = target.call(&filled.prompt, subtool, delegation, order).await?;
         let success = Success::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
         Ok(target.told(success))
     }
@@ -243,23 +242,18 @@ impl<'a> Target<'a> {
         Ok(turn)
     }
 
-    /// Has it call `subtool`, and say what came of that.
+    /// Has it call `tool`, and say what came of that.
     async fn call(
         &mut self,
         prompt: &str,
-        subtool: &Subtool,
+        tool: Tool,
         delegation: &Delegation,
         order: &Order,
     ) -> Result<(Turn, Called), Failure> {
-        let name = subtool.name.as_str();
-        let tool = Tool {
-            name: name.to_owned(),
-            description: subtool.definition.description.clone(),
-            parameters: Value::Object(subtool.definition.input.clone()),
-        };
+        let name = &tool.name.clone();
         let asked = Entry::Asked { text: prompt.to_owned() };
         let turn = self.ask(vec![asked.clone()], Some(tool)).await?;
-        let Some(call) = turn.calls.iter().find(|call| call.name == name).cloned() else {
+        let Some(call) = turn.calls.iter().find(|call| call.name == *name).cloned() else {
             return Err(Failure::new(Code::ModelFailed, format!("the model `{}` did not call `{name}`", self.name))
                 .hint(format!("ask for it more plainly, or run it by itself: agent-magic-tool run {name}"))
                 .detail("said", excerpt(&turn.text, 2_000)));

@@ -17,8 +17,8 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
     Success, Value,
 };
-use crate::secret::{InvalidReference, SecretName, Secrets};
-use crate::template;
+use crate::base::template;
+use crate::config::secret::{InvalidReference, SecretName, Secrets};
 use argument::{Argument, Options};
 use group::Ended;
 use invocation::Invocation;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use protocol::task::{State, Step, TaskId};
 
 use super::outbox::{Delivery, Outbox, Telling, Undelivered};
 use super::{Asked, Change, Ended, Recorded, Store, StoreError};
-use crate::confirmation::grant::{Grant, GrantId};
-use crate::retention::Kept;
-use crate::task::{State, Step, Task, TaskId};
+use crate::store::retention::Kept;
+use crate::task::Task;
+use crate::task::grant::{Grant, GrantId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {

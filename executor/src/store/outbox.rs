@@ -4,9 +4,9 @@
 //! up; it needs the task no more. Says *what*, like `store.rs`.
 
 use jiff::Timestamp;
+use protocol::task::TaskId;
 
 use super::StoreError;
-use crate::task::TaskId;
 
 /// One end of a task that one hook is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,19 +11,19 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use protocol::fault;
+use protocol::resolution::Settlement;
+use protocol::task::{State, Step, TaskId};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use damage::Damage;
-
 use super::{Answered, Asked, Change, Ended, Move, Recorded, Store, StoreError};
-use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{Confirmation, Digest};
-use crate::fault;
-use crate::retention::Kept;
-use crate::settlement::Settlement;
-use crate::task::{State, Step, Task, TaskId};
+use crate::store::retention::Kept;
+use crate::task::Task;
+use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::grant::{Grant, GrantId};
+use damage::Damage;
 
 mod damage;
 mod outbox;

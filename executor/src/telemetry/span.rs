@@ -8,14 +8,16 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use protocol::digest;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::digest;
-use crate::secret::Secrets;
+use crate::config::secret::Secrets;
 use crate::store::Move;
-use crate::subtool::{EffectClass, SubtoolName};
-use crate::task::{Outcome, State, Step, Task, TaskId};
+use crate::task::effect::EffectClass;
+use crate::task::name::SubtoolName;
+use crate::task::{Outcome, Task};
 
 /// More than these wait for no collector.
 const MOST_WAITING: usize = 4096;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use executor::mailbox::request::Ask;
-use executor::task::TaskId;
+use protocol::mailbox::request::Ask;
+use protocol::task::TaskId;
 use serde_json::json;
 
 use crate::world::{World, run};
@@ -68,7 +68,7 @@ fn an_end_that_was_recorded_and_not_published_is_published_at_the_next_start() {
 
     fs::write(world.mailbox.result_file(gate), "").expect("written");
     fs::remove_dir_all(world.mailbox.root()).expect("removed");
-    executor::mailbox::Mailbox::open(world.mailbox.root()).expect("made anew");
+    protocol::mailbox::Mailbox::open(world.mailbox.root()).expect("made anew");
     let _executor = world.serve();
     assert_eq!((world.wait(gate), world.wait(said)), (ended, large), "a new mailbox gets the results of the old one");
     assert_eq!(world.arrivals("gate"), 1);
@@ -83,14 +83,14 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
     let id = world.post(ask());
     let ended = world.wait(id);
     executor.stop();
-    let request = executor::mailbox::request::Request {
-        v: executor::mailbox::request::VERSION,
+    let request = protocol::mailbox::request::Request {
+        v: protocol::mailbox::request::VERSION,
         ask: ask(),
         session: None,
         folder: Some(world.home()),
         depth: 0,
         wakes: false,
-        reach: executor::reach::Reach::default(),
+        reach: protocol::tool_scope::Reach::default(),
     };
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);

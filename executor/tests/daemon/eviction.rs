@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use executor::mailbox::Mailbox;
 use jiff::Timestamp;
+use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 
 use crate::world::{World, eventually};

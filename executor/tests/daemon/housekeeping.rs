@@ -3,12 +3,14 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use executor::clock;
 use executor::store::sqlite::SqliteStore;
 use executor::store::{Change, Move, Store as _};
-use executor::subtool::EffectClass;
-use executor::task::{Caller, End, Outcome, State, Step, Task, TaskId};
+use executor::task::effect::EffectClass;
+use executor::task::{End, Outcome, Task};
 use jiff::SignedDuration;
+use protocol::caller::Caller;
+use protocol::clock;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, json};
 
 use crate::world::{World, eventually};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use executor::code::Code;
-use executor::mailbox::request::{Answer, Ask, Run};
-use executor::task::State;
+use protocol::code::Code;
+use protocol::mailbox::request::{Answer, Ask, Run};
+use protocol::task::State;
 use serde_json::json;
 
 use crate::world::{World, eventually, run};

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use executor::mailbox::Mailbox;
-use executor::mailbox::request::{Answer, Ask, Request, Run};
-use executor::places::Places;
-use executor::task::TaskId;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Ask, Request, Run};
+use protocol::paths::Places;
+use protocol::task::TaskId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,6 +1,6 @@
 //! Which addresses a URL from the input reaches, and `fetch_guarded`.
 
-use executor::code::Code;
+use protocol::code::Code;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use url::Url;

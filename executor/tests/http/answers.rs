@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use executor::code::Code;
-use executor::runner::{Again, Data, Effect};
+use executor::runner::Data;
+use executor::task::failure::{Again, Effect};
+use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 

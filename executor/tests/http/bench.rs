@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use executor::config::Config;
-use executor::runner::{Data, Equipment, Failure, Order, Run, Success, http::Clients};
-use executor::secret::Secrets;
+use executor::config::secret::Secrets;
+use executor::net::clients::Clients;
+use executor::runner::{Data, Equipment, Order, Run, Success};
+use executor::task::failure::Failure;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +26,7 @@ impl Bench {
         let mut config = Config::default();
         change(&mut config);
         let equipment = Equipment {
+            tokens: executor::runner::http::Tokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             http: Clients::new(&config).expect("clients"),
             spool: folder.path().join("spool"),

@@ -1,7 +1,7 @@
 //! Cancelling: at once, and with a truthful word on what may have happened.
 
-use executor::code::Code;
-use executor::runner::Effect;
+use executor::task::failure::Effect;
+use protocol::code::Code;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -1,8 +1,8 @@
 //! The shipped packs: right in themselves, and every subtool of Gmail and GitHub run.
 
-use executor::code::Code;
-use executor::runner::{Effect, Failure};
-use executor::subtool::Definition;
+use executor::catalog::definition::Definition;
+use executor::task::failure::{Effect, Failure};
+use protocol::code::Code;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -1,6 +1,6 @@
 //! Several pages, joined.
 
-use executor::code::Code;
+use protocol::code::Code;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, json_of};

@@ -1,7 +1,7 @@
 //! Redirects: followed for reading, and never with a secret to another host.
 
-use executor::code::Code;
-use executor::runner::Effect;
+use executor::task::failure::Effect;
+use protocol::code::Code;
 use serde_json::json;
 
 use crate::bench::{Bench, json_of};

@@ -1,6 +1,6 @@
 //! What is sent, byte by byte.
 
-use executor::code::Code;
+use protocol::code::Code;
 use serde_json::json;
 
 use crate::bench::{Bench, run_of};

@@ -1,7 +1,7 @@
 //! OAuth: one renewal for all who wait, rotation kept, and a human asked only when it must be.
 
-use executor::code::Code;
-use executor::runner::{Again, Effect};
+use executor::task::failure::{Again, Effect};
+use protocol::code::Code;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, json_of};

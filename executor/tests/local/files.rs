@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use executor::code::Code;
-use executor::runner::Effect;
+use executor::task::failure::Effect;
+use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

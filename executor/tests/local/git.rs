@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use executor::code::Code;
-use executor::runner::Failure;
+use executor::task::failure::Failure;
+use protocol::code::Code;
 use serde_json::{Value, json};
 
 use crate::packs::selected;

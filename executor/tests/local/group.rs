@@ -3,8 +3,8 @@
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use executor::code::Code;
-use executor::runner::Effect;
+use executor::task::failure::Effect;
+use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ fn shell(script: &str) -> Value {
 }
 
 /// Performs `script` and cancels it as soon as the file `ready` is there.
-async fn cancelled_when_ready(world: &World, script: &str) -> (executor::runner::Failure, Duration) {
+async fn cancelled_when_ready(world: &World, script: &str) -> (executor::task::failure::Failure, Duration) {
     let cancel = CancellationToken::new();
     let ready = world.home().join("ready");
     let canceller = async {

@@ -1,6 +1,6 @@
 //! The shipped packs are well-formed, and say what a model needs.
 
-use executor::subtool::EffectClass;
+use executor::task::effect::EffectClass;
 use jaq_core::load::{Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
 use jaq_json::Val;

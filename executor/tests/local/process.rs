@@ -1,7 +1,9 @@
 //! Programs: what they are given, and what their end means.
 
-use executor::code::Code;
-use executor::runner::{Again, Effect, Runner as _, process::Process};
+use executor::runner::Runner as _;
+use executor::runner::process::Process;
+use executor::task::failure::{Again, Effect};
+use protocol::code::Code;
 use serde_json::{Value, json};
 
 use crate::{World, json_of, runner};

@@ -3,9 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use executor::code::Code;
-use executor::runner::{Effect, Order};
+use executor::runner::Order;
+use executor::task::failure::Effect;
 use nix::sys::stat::Mode;
+use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -79,7 +80,7 @@ async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_th
         ("link.txt".to_owned(), "dangling.txt".to_owned()),
     ];
     for (there, not_there) in pairs {
-        let said = |failure: executor::runner::Failure, path: &str| {
+        let said = |failure: executor::task::failure::Failure, path: &str| {
             (failure.code, failure.message.replace(path, "PATH"), failure.hint, Value::Object(failure.details))
         };
         let first = said(world.failure(&run, json!({"path": there})).await, &there);

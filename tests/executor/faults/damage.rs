@@ -107,12 +107,12 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
 fn a_flipped_byte_in_a_request_is_refused() {
     let oracle = Oracle::new();
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
-    let mailbox = executor::mailbox::Mailbox::open(&oracle.world.mailbox()).expect("a mailbox");
+    let mailbox = protocol::mailbox::Mailbox::open(&oracle.world.mailbox()).expect("a mailbox");
     let request = json!({"v": 1, "ask": {"run": {"tool": "once", "input": {"name": "x"}}}}).to_string();
     for place in (0..request.len()).step_by(size(7, 1)) {
         let mut bytes = request.clone().into_bytes();
         bytes[place] ^= 0x80;
-        let id = executor::task::TaskId::new();
+        let id = protocol::task::TaskId::new();
         let hidden = mailbox.inbox().join(".written");
         fs::write(&hidden, bytes).expect("written");
         fs::set_permissions(&hidden, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");

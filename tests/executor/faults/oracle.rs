@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use executor::mailbox::Mailbox;
 use executor::store::Store as _;
 use executor::store::sqlite::SqliteStore;
-use executor::task::{State, Step, TaskId};
 use jiff::Timestamp;
+use protocol::mailbox::Mailbox;
+use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, Ran, World, until};

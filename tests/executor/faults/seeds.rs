@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use executor::mailbox::Mailbox;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::mailbox::Mailbox;
 use serde_json::json;
 
 use super::oracle::{Class, Oracle};

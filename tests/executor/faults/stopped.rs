@@ -13,7 +13,7 @@ use super::size;
 fn many_commands_at_once_over_stale_files_start_one_executor_that_takes_them_all() {
     let oracle = Oracle::new();
     let mailbox = oracle.world.mailbox();
-    executor::mailbox::Mailbox::open(&mailbox).expect("a mailbox");
+    protocol::mailbox::Mailbox::open(&mailbox).expect("a mailbox");
     for (file, text) in [("executor.lock", "1\n"), ("start.lock", "1\n"), ("executor.json", "{\"pid\": 1, \"vers")] {
         fs::write(mailbox.join(file), text).expect("written");
     }

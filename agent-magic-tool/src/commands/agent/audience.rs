@@ -1,12 +1,12 @@
 //! What a person or a program is told while a question is worked on: one line for what happens, on standard
 //! error; the words of the model as they come, where somebody looks on.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
-use executor::agent::conversation::{Call, CallResult, Ended, Opened};
 use executor::agent::driver::{Audience, News};
-use executor::agent::provider::Failed;
+use executor::model::conversation::{Call, CallResult, Ended};
+use executor::model::provider::Failed;
+use protocol::command_executor::Opened;
 
 use crate::output::Output;
 

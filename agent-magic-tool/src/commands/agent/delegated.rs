@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use executor::agent::driver::Wish;
 use executor::agent::session::{Opening, Session};
-use executor::code::{Code, Exit};
 use executor::config::Config;
-use executor::mailbox::LARGEST_REQUEST;
 use executor::runner::agent::Brief;
+use protocol::code::{Code, Exit};
+use protocol::mailbox::LARGEST_REQUEST;
 
 use super::audience::Lines;
 use super::one_shot;
@@ -31,7 +31,7 @@ pub(super) fn run(config: Config, context: &Context) -> Result<Exit, Error> {
         brief: Some(brief.clone()),
         ..Opening::default()
     };
-    let shell = Arc::new(InProcess::new(context.places.clone()));
+    let shell = Arc::new(InProcess::of(context));
     let mut session = Session::open(opening, &context.places, config, shell, Arc::clone(&audience) as _)?;
     let wishes = session.wishes().ok_or_else(|| Error::internal("a new session takes no question"))?;
     if wishes.try_send(Wish::Ask(brief.prompt)).is_err() {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use executor::agent::conversation::{Termination, Usage};
 use executor::agent::driver::Wish;
 use executor::agent::journal::Sessions;
 use executor::agent::machine::Spent;
 use executor::agent::session::Session;
-use executor::code::{Code, Exit};
 use executor::config::Config;
-use executor::mailbox::LARGEST_REQUEST;
+use executor::model::conversation::{Termination, Usage};
+use protocol::code::{Code, Exit};
+use protocol::mailbox::LARGEST_REQUEST;
 use serde::Serialize;
 use serde_json::{Value, json};
 

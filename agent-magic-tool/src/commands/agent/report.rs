@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use executor::agent::conversation::Entry;
+use executor::model::conversation::Entry;
 
 use super::one_shot::Outcome;
 use crate::error::Error;

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 
 use executor::agent::journal::Sessions;
-use executor::agent::model::Models;
-use executor::code::Exit;
 use executor::config::{Config, Then};
+use executor::model::registry::Models;
+use protocol::code::Exit;
 
 use super::Args;
 use crate::context::{Context, Stdin};
@@ -98,6 +98,7 @@ fn talk(
         output: Output::above(to.clone()),
         stdin: Stdin::Text(String::new()),
         caller: context.caller.clone(),
+        dispatch: context.dispatch,
     };
     let doors = Arc::new(Doorkeeper::new(aside));
     let running = Running::open(args, config, sessions, to.clone(), Arc::clone(&typing), &doors, context)?;

@@ -1,6 +1,6 @@
 //! The client in whose shell this runs: whether its sandbox lets the mailbox be written, and whether it is woken.
 
-use executor::mailbox::Mailbox;
+use protocol::mailbox::Mailbox;
 
 use super::Check;
 use crate::context::Context;

@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use executor::duration::Span;
-use executor::mailbox::Mailbox;
-use executor::places::Places;
-use executor::switch::{Off, Switches};
+use executor::store::switch::{Off, Switches};
+use protocol::duration::Span;
+use protocol::mailbox::Mailbox;
+use protocol::paths::Places;
 use serde_json::{Value, json};
 
 use super::Check;

@@ -1,10 +1,10 @@
 //! Whether hooks were told what they are owed. Only looks.
 
 use executor::config::Config;
-use executor::log::chain;
-use executor::places::Places;
 use executor::store::outbox::Undelivered;
 use executor::store::sqlite;
+use protocol::error::chain;
+use protocol::paths::Places;
 
 use super::Check;
 

@@ -1,8 +1,8 @@
 //! Where a human says yes, how sure that is here, and what waits for it. Only looks.
 
 use executor::config::Config;
-use executor::mailbox::Mailbox;
-use executor::task::State;
+use protocol::mailbox::Mailbox;
+use protocol::task::State;
 use serde_json::Value;
 
 use super::Check;

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::SystemTime;
 
-use executor::mailbox::Mailbox;
-use executor::places::Places;
+use protocol::mailbox::Mailbox;
+use protocol::paths::Places;
 
 use super::health;
 use crate::output::Output;

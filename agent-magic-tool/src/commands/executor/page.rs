@@ -11,10 +11,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use executor::code::{Code, Exit};
-use executor::mailbox::Mailbox;
 use executor::page::{LINK_WORKS, Site, links, make_link};
-use executor::places::DISPLAYS;
+use protocol::code::{Code, Exit};
+use protocol::mailbox::Mailbox;
+use protocol::paths::DISPLAYS;
 use serde_json::json;
 
 use crate::context::Context;

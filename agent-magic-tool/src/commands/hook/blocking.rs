@@ -5,7 +5,7 @@
 //! standard output goes on with the reason as a user's message; nothing at all lets the turn end. A hook
 //! runs only once its user has trusted it, with `/hooks`.
 
-use executor::code::Exit;
+use protocol::code::Exit;
 use serde_json::{Value, json};
 
 use super::{Call, Moment};

@@ -5,7 +5,7 @@
 //! know `asyncRewake`, and `claude -p`, wait for the hook, and go on with the same words. The session's id
 //! is that of `CLAUDE_CODE_SESSION_ID` in its shell (since 2.1.132).
 
-use executor::code::Exit;
+use protocol::code::Exit;
 use serde_json::Value;
 
 use super::{Call, blocking};

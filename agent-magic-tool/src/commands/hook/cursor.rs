@@ -5,7 +5,7 @@
 //! `loop_limit` allows. A turn that was aborted or failed is left alone. Its shell says `CURSOR_AGENT=1` but
 //! not which conversation it is, so those of one folder are one here.
 
-use executor::code::Exit;
+use protocol::code::Exit;
 use serde_json::{Value, json};
 
 use super::{Call, Moment};

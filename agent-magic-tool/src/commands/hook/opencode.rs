@@ -4,7 +4,7 @@
 //! and hands our text to `session.promptAsync`. `opencode run` ends with its first turn, so there the plugin
 //! announces nothing, and the model is told to wait.
 
-use executor::code::Exit;
+use protocol::code::Exit;
 use serde_json::{Value, json};
 
 use super::{Call, blocking};

@@ -1,14 +1,11 @@
-//! The clients: other makers' agents that `setup` and `hook` know. One line in the table here, one file beside
-//! this one for what is installed, and one below `hook/` if it can be woken.
+//! The clients: other makers' agents that `setup` and `hook` know. One line in the tables here, one file beside
+//! this one for what is installed, its line in `plan` of `setup.rs`, and one below `hook/` if it can be woken.
 
 use std::fmt;
 
 use executor::config::Wake;
-use executor::duration::Span;
+use protocol::duration::Span;
 use serde::Serialize;
-
-use super::plan::{Plan, Site};
-use super::{agents_md, aider, claude_code, codex, cursor, gemini_cli, goose, opencode};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,20 +45,6 @@ impl Client {
         match self {
             Self::ClaudeCode | Self::Opencode => wake.wait_beside,
             _ => wake.wait,
-        }
-    }
-
-    /// What is to be installed there.
-    pub(super) fn plan(self, site: &Site) -> Plan {
-        match self {
-            Self::ClaudeCode => claude_code::plan(site),
-            Self::Codex => codex::plan(site),
-            Self::GeminiCli => gemini_cli::plan(site),
-            Self::Opencode => opencode::plan(site),
-            Self::Cursor => cursor::plan(site),
-            Self::Goose => goose::plan(site),
-            Self::Aider => aider::plan(site),
-            Self::AgentsMd => agents_md::plan(site),
         }
     }
 }

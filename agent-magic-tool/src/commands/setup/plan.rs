@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use executor::duration::Span;
-use executor::places::Places;
+use protocol::duration::Span;
+use protocol::paths::Places;
 use serde_json::{Value, json};
 
 use super::client::Client;

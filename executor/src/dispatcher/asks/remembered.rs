@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::after;
-use crate::confirmation::grant::{Grant, GrantId};
-use crate::confirmation::{By, Verdict};
 use crate::dispatcher::Dispatcher;
 use crate::store::Asked;
 use crate::task::Task;
+use crate::task::confirmation::{By, Verdict};
+use crate::task::grant::{Grant, GrantId};
 
 impl Dispatcher {
     /// The grants that an executor before us left.
@@ -58,14 +58,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use jiff::SignedDuration;
+    use protocol::task::TaskId;
     use serde_json::json;
 
     use super::super::super::tests::{Bench, asking, definition, limits};
     use super::*;
-    use crate::confirmation::grant::Scope;
-    use crate::store::Change;
-    use crate::store::Store as _;
-    use crate::task::TaskId;
+    use crate::store::{Change, Store as _};
+    use crate::task::grant::Scope;
 
     #[test]
     fn a_grant_that_ended_is_spent_but_not_while_something_it_let_through_is_to_start() {

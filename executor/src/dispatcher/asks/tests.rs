@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::super::tests::{Bench, Turn, asking, definition, error_of, limits};
 use super::super::{Event, Limits};
 use super::*;
-use crate::confirmation::grant::{Covers, Grant, Scope};
-use crate::mailbox::request::Answer;
+use crate::catalog::definition::Definition;
 use crate::store::Store as _;
-use crate::subtool::Definition;
+use crate::task::grant::{Covers, Grant, Scope};
 
 fn plain() -> Arc<Definition> {
     definition(json!({}))
@@ -150,7 +150,7 @@ fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may(
 #[test]
 fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
     let mut bench = Bench::new(limits(1));
-    let running = bench.start(crate::subtool::EffectClass::Once, &plain());
+    let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
     let (waits, approved) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
     said(&mut bench, &of, Said::Yes);

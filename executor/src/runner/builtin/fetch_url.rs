@@ -3,6 +3,7 @@
 //! Which addresses may be reached is the HTTP client's matter; what a page's bytes say is
 //! `page.rs`'s.
 
+use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -11,8 +12,8 @@ use url::Url;
 
 use super::interrupt::blocking;
 use super::whole;
-use crate::code::Code;
-use crate::runner::{Again, Equipment, Failure, Success};
+use crate::runner::{Equipment, Success};
+use crate::task::failure::{Again, Failure};
 use page::{Content, Page};
 
 mod page;

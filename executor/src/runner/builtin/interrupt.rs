@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
+use protocol::code::Code;
 use tokio_util::sync::CancellationToken;
 
-use crate::code::Code;
-use crate::runner::Failure;
+use crate::task::failure::Failure;
 
 /// Does `work` where it may block. `work` ends early when the token that it is given fires, which it
 /// does too when nobody waits for the outcome any more.

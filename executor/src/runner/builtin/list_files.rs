@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Metadata;
+use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use super::interrupt::cancelled;
 use super::roots::{Found, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::code::Code;
-use crate::runner::{Equipment, Failure, Order, Success};
+use crate::runner::{Equipment, Order, Success};
+use crate::task::failure::Failure;
 
 /// The most entries that are returned.
 const MAX_ENTRIES: usize = 200;

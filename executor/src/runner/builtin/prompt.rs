@@ -5,16 +5,17 @@
 
 use std::path::PathBuf;
 
+use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::agent::prompt::{self, PromptError, Section};
-use crate::code::Code;
+use crate::model::prompt::{self, PromptError, Section};
 use crate::runner::delegation::Delegation;
-use crate::runner::{Equipment, Failure, Success};
+use crate::runner::{Equipment, Success};
+use crate::task::failure::Failure;
 
 /// Shows the sections of the system prompt, or one of them. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -98,7 +99,7 @@ fn outline(section: &Section) -> Value {
 
 impl From<PromptError> for Failure {
     fn from(error: PromptError) -> Self {
-        let message = crate::log::chain(&error);
+        let message = protocol::error::chain(&error);
         match error {
             PromptError::Unknown { .. } => Self::new(Code::NotFound, message),
             PromptError::NotALeaf { .. } => Self::new(Code::Rejected, message)

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
+use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
 use super::whole;
-use crate::code::Code;
-use crate::runner::{Equipment, Failure, Order, Success};
+use crate::runner::{Equipment, Order, Success};
+use crate::task::failure::Failure;
 
 /// The most lines that are returned at once.
 const MAX_LINES: u64 = 500;

@@ -14,13 +14,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use protocol::code::Code;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::code::Code;
 use crate::config::Config;
-use crate::runner::{Equipment, Failure, Order, Success};
+use crate::runner::{Equipment, Order, Success};
+use crate::task::failure::Failure;
 
 /// The folders that an order may read.
 #[derive(Debug)]

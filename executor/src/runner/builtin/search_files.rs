@@ -9,6 +9,7 @@ use std::io;
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
+use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,8 +19,8 @@ use super::interrupt::{Interruptible, cancelled};
 use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::code::Code;
-use crate::runner::{Equipment, Failure, Order, Success};
+use crate::runner::{Equipment, Order, Success};
+use crate::task::failure::Failure;
 
 /// The most hits that are returned.
 const MAX_HITS: usize = 50;

@@ -1,12 +1,13 @@
 //! Walking a folder: in order, with a glob, without following links.
 
-use globset::{GlobBuilder, GlobMatcher};
-use ignore::{DirEntry, WalkBuilder};
 use std::path::Path;
 
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::{DirEntry, WalkBuilder};
+use protocol::code::Code;
+
 use super::roots::Found;
-use crate::code::Code;
-use crate::runner::Failure;
+use crate::task::failure::Failure;
 
 /// A pattern for paths. One without `/` is for names, wherever they are.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Code, Failure, Http};
-use crate::template::Scope;
+use crate::base::template::Scope;
 
 /// The address without the declared parameters, at the configured endpoint.
 pub(super) fn address(http: &Http, scope: &Scope, endpoints: &BTreeMap<String, String>) -> Result<Url, Failure> {
@@ -83,8 +83,9 @@ pub(super) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn url(definition: Value, input: Value) -> Result<String, Code> {
         url_at(definition, input, &BTreeMap::new())

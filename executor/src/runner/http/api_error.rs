@@ -6,9 +6,9 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::clients::header;
 use super::{Again, Auth, Code, Failure, Method};
-use crate::runner::Effect;
+use crate::net::clients::header;
+use crate::task::failure::Effect;
 
 /// A reader needs the first lines of an error page, not its style sheet.
 const MESSAGE_CHARACTERS: usize = 500;
@@ -173,8 +173,9 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn the_apis_own_words_are_found() {

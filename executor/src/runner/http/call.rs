@@ -9,13 +9,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio_util::io::ReaderStream;
 use url::Url;
 
-use super::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
 use super::oauth::Access;
 use super::placement::{Pairs, Placed, encode, encode_shown, encoded, with_query};
 use super::request::{Draft, DraftBody, DraftPart};
 use super::{CancellationToken, Code, Equipment, Failure, Http, Method, Order, Success, pages, response, upload};
-use crate::runner::Effect;
-use crate::secret::{Secret, SecretName};
+use crate::config::secret::{Secret, SecretName};
+use crate::net::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
+use crate::task::failure::Effect;
 
 /// One order under way.
 pub(super) struct Call<'a> {
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         loop {
             let access = match self.token() {
                 Some(name) => {
-                    let tokens = &self.equipment.http.tokens;
+                    let tokens = &self.equipment.tokens;
                     Some(tokens.access(name, self.equipment, refused.as_ref(), self.cancel).await?)
                 }
                 None => None,

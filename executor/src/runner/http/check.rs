@@ -5,8 +5,8 @@ use url::Url;
 
 use super::parts::Part;
 use super::{Auth, Body, Expected, Http, Method, Mistake, Pagination};
-use crate::secret::{InvalidReference, SecretName};
-use crate::template;
+use crate::base::template;
+use crate::config::secret::{InvalidReference, SecretName};
 
 /// Headers that belong to the connection: who sets them decides where a request ends.
 const RESERVED_HEADERS: [&str; 9] =
@@ -218,9 +218,10 @@ fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), M
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::Runner as _;
     use super::*;
-    use serde_json::json;
 
     fn place_of(changes: Value) -> Option<String> {
         let mut definition = json!({"base_url": "https://api.example.com"});

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::address::endpoint;
-use super::clients;
 use super::{Again, Code, Equipment, Failure, api_error};
-use crate::runner::Effect;
-use crate::secret::{Secret, SecretName, Secrets};
+use crate::config::secret::{Secret, SecretName, Secrets};
+use crate::net::clients;
+use crate::task::failure::Effect;
 
 /// A token is renewed this long before it ends, so that it outlives the request that carries it.
 const MARGIN: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ const ANSWER_BYTES: u64 = 256 * 1024;
 
 /// The tokens of one executor, by secret.
 #[derive(Default)]
-pub(super) struct Tokens {
+pub struct Tokens {
     kept: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<Kept>>>>>,
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use super::{ArrayStyle, Code, Failure};
-use crate::secret::SecretName;
-use crate::template::Scope;
+use crate::base::template::Scope;
+use crate::config::secret::SecretName;
 
 /// What stands in a header or a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::address::address;
 use super::parts::Part;
 use super::placement::{Pairs, Placed, encode_shown, encoded, header, pairs, scalar, with_query};
 use super::{ArrayStyle, Auth, Body, Code, Config, Expected, Failure, Http, Method, Order};
-use crate::template::{self, Scope};
+use crate::base::template::{self, Scope};
 
 #[derive(Debug)]
 pub(super) enum DraftBody {

@@ -8,9 +8,11 @@ use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::call::{Answer, Call};
-use super::clients::{broken_off, bytes, header, too_large};
-use super::{Code, Equipment, Expected, Failure, Http, Method, Success, api_error, text};
-use crate::runner::{Data, Effect};
+use super::{Code, Equipment, Expected, Failure, Http, Method, Success, api_error};
+use crate::net::clients::{broken_off, bytes, header, too_large};
+use crate::net::text;
+use crate::runner::Data;
+use crate::task::failure::Effect;
 
 /// JSON and texts are held in memory, where parsed JSON takes several times its size.
 const IN_MEMORY: u64 = 16 * 1024 * 1024;

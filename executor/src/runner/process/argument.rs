@@ -9,14 +9,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use protocol::code::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::code::Code;
-use crate::runner::Failure;
-use crate::template::{self, Scope, TemplateError};
+use crate::base::template::{self, Scope, TemplateError};
+use crate::task::failure::Failure;
 
 /// An element of `argv`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,8 +165,9 @@ impl JsonSchema for Argument {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn rendered(argv: Value, input: Value) -> Vec<String> {
         let argv: Vec<Argument> = serde_json::from_value(argv).expect("arguments");

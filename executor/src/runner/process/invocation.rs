@@ -3,22 +3,22 @@
 //! Secrets stay names until [`Invocation::prepare`]; only environment variables can hold one, since
 //! arguments are there for everybody on the machine to read.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::{env, io};
 
+use protocol::code::Code;
+use protocol::paths::{DEPTH, REACH};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::{Process, argument};
-use crate::code::Code;
-use crate::places::{DEPTH, REACH};
-use crate::runner::{Again, Failure, Order};
-use crate::secret::{Secret, SecretName, Secrets};
-use crate::template::Scope;
+use crate::base::template::Scope;
+use crate::config::secret::{Secret, SecretName, Secrets};
+use crate::runner::Order;
+use crate::task::failure::{Again, Failure};
 
 /// What a program gets of the executor's environment: enough to find programs, the home folder and
 /// the language, and nothing that could hold a key.

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
+use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::group::{Ended, Stopped};
 use super::{Output, Process};
-use crate::code::Code;
-use crate::runner::{Again, Failure, Success};
-use crate::secret::{Secret, Secrets};
+use crate::config::secret::{Secret, Secrets};
+use crate::runner::Success;
+use crate::task::failure::{Again, Failure};
 
 /// How much of each stream a failure shows: enough for a compiler's first and last words.
 const SHOWN_BYTES: usize = 16 * 1024;

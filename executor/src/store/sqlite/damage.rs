@@ -3,9 +3,8 @@
 //! Bad memory, a bad disk, a careless copy. It is told and a copy is kept; nothing is mended, and no
 //! empty record is put in its place: what was promised to callers stands in the damaged one.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rusqlite::{Connection, ErrorCode};
 
@@ -51,7 +50,7 @@ impl<'a> Damage<'a> {
         if let Some(kept) = self.kept()? {
             return Ok(kept);
         }
-        let copy = self.beside(&format!(".corrupt-{}", crate::clock::now().as_second()));
+        let copy = self.beside(&format!(".corrupt-{}", protocol::clock::now().as_second()));
         let log = self.beside("-wal");
         if log.exists() {
             let mut name = copy.clone().into_os_string();

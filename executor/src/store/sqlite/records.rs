@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::{COLUMNS, columns, grants, story, task};
-use crate::confirmation::grant::Grant;
 use crate::store::{Recorded, StoreError};
-use crate::task::{State, Task, TaskId};
+use crate::task::Task;
+use crate::task::grant::Grant;
 
 /// The tasks that wait for a human, and whose question is whole: nothing of it is still being looked up.
 const ASKED: &str = "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";

@@ -8,12 +8,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use executor::agent::conversation::Opened;
 use executor::agent::driver::{Seat, Wish};
 use executor::agent::machine::Spent;
 use executor::agent::session::Wishes;
 use executor::page::door::Asked;
-use executor::task::{State, TaskId};
+use protocol::command_executor::Opened;
+use protocol::task::{State, TaskId};
 
 /// A session that was told to stop does so by then.
 const STOPS_WITHIN: Duration = Duration::from_secs(10);

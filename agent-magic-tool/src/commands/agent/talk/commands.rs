@@ -2,8 +2,8 @@
 
 use executor::agent::driver::Wish;
 use executor::agent::machine::Spent;
-use executor::agent::shell::Shell as _;
-use executor::task::State;
+use protocol::shell::Shell as _;
+use protocol::task::State;
 use serde_json::Value;
 
 use super::super::Args;
@@ -83,7 +83,7 @@ impl Talk<'_> {
         if open.is_empty() {
             return "no open tasks".to_owned();
         }
-        let one = |(id, task): &(executor::task::TaskId, super::board::Task)| {
+        let one = |(id, task): &(protocol::task::TaskId, super::board::Task)| {
             let state = match task.state {
                 State::AwaitingConfirmation => "needs your yes: /page".to_owned(),
                 state => state.to_string(),
@@ -103,7 +103,7 @@ impl Talk<'_> {
             [..] => return self.say(&format!("several tasks end with `{word}`: type more of it")),
         };
         let words = ["cancel".to_owned(), id];
-        let printed = InProcess::new(self.context.places.clone()).call(&words, "", &self.context.caller);
+        let printed = InProcess::of(self.context).call(&words, "", &self.context.caller);
         let told: Value = serde_json::from_str(&printed.stdout).unwrap_or_default();
         let error: Value = serde_json::from_str(printed.stderr.lines().last().unwrap_or_default()).unwrap_or_default();
         match told["state"].as_str().or(told["status"].as_str()) {

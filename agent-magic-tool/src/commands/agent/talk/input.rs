@@ -3,7 +3,7 @@
 //! A line that begins with `/word` or `!word` is a command wherever it stands, and one that is not known
 //! stops all of it: what was meant for us never reaches a model. A blank before it makes it text.
 
-use executor::nearest::nearest;
+use protocol::nearest::nearest;
 
 /// A command, its name for the help, and what it does.
 pub(super) const COMMANDS: [(&str, &str, &str); 19] = [

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use executor::agent::conversation::Entry;
 use executor::agent::driver::{Audience, Wish};
 use executor::agent::journal::Sessions;
 use executor::agent::session::{Seats, Session};
 use executor::config::Config;
-use executor::mailbox::Mailbox;
-use executor::task::ErrorBody;
+use executor::model::conversation::Entry;
+use protocol::error::ErrorBody;
+use protocol::mailbox::Mailbox;
 
 use super::super::{Args, open};
 use super::board::{Board, Look};

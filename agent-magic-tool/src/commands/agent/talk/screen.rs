@@ -5,9 +5,10 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use executor::agent::conversation::{Call, CallResult, Ended, Opened, Termination};
 use executor::agent::driver::{Audience, News};
-use executor::mailbox::Mailbox;
+use executor::model::conversation::{Call, CallResult, Ended, Termination};
+use protocol::command_executor::Opened;
+use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
 use super::board::{Board, Doing};

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use executor::code::Code;
-use executor::mailbox::Mailbox;
 use executor::page::door::{Asked, Door, DoorError};
-use executor::task::{State, TaskId};
 use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
+use protocol::code::Code;
+use protocol::mailbox::Mailbox;
+use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
 use super::board::{Board, Look};
@@ -58,7 +58,7 @@ impl Doorkeeper {
         page::is_for_a_human(&self.context)?;
         let mut open = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.context.places.executor();
-        let failed = |error: DoorError| Error::new(Code::NoExecutor, executor::log::chain(&error));
+        let failed = |error: DoorError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
         if let Some(door) = &*open {
             match does(door) {
                 Err(DoorError::Refused { status: 401 | 403, .. } | DoorError::Io(_)) => {}

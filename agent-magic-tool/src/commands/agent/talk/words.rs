@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use executor::task::TaskId;
+use protocol::task::TaskId;
 
 /// Letters of these scripts are two columns wide.
 const WIDE: [std::ops::RangeInclusive<char>; 5] = [

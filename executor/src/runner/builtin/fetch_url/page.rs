@@ -3,11 +3,11 @@
 use encoding_rs::{Encoding, UTF_8};
 use html2text::config;
 use html2text::render::TextDecorator;
+use protocol::code::Code;
 use serde_json::Value;
 use url::Url;
 
-use crate::code::Code;
-use crate::runner::Failure;
+use crate::task::failure::Failure;
 
 /// Wider than any paragraph: lines are broken where the page breaks them.
 const WIDTH: usize = 100_000;

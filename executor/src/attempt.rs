@@ -1,0 +1,300 @@
+//! One attempt of a task: the runner, its timeout, what becomes of its data, and no secret in any of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use protocol::clock;
+use protocol::code::Code;
+use protocol::duration::Span;
+use protocol::error::ErrorBody;
+use protocol::layout::compact_bytes;
+use protocol::mailbox::result::LARGE;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::attempt::report::{Failed, Finished, Purpose, Why};
+use crate::base::select;
+use crate::catalog::definition::Definition;
+use crate::config::Config;
+use crate::runner::{Data, Equipment, Order, Run, Success};
+use crate::task::confirmation::Replaced;
+use crate::task::effect::EffectClass;
+use crate::task::failure::{Again, Effect, Failure};
+use crate::task::fingerprint::Fingerprint;
+use crate::task::{End, Outcome, Task};
+
+mod lookup;
+pub mod report;
+
+/// Says why a running attempt was told to stop.
+pub type Reason = Arc<std::sync::OnceLock<Why>>;
+
+/// Performs one attempt to its end. Always returns, at the latest a little after the timeout.
+pub async fn perform(
+    task: Task,
+    definition: Arc<Definition>,
+    purpose: Purpose,
+    equipment: Arc<Equipment>,
+    data_folder: Arc<Path>,
+    cancel: CancellationToken,
+    reason: Reason,
+) -> Finished {
+    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    let result = match purpose {
+        Purpose::Work => attempt.work(&definition).await,
+        Purpose::Lookup => lookup::look_up(&attempt, &definition).await,
+    };
+    Finished { id: task.id, attempt: task.attempt, result }
+}
+
+/// Looks what is there that `task` would replace. Always returns, a little after the timeout of whoever looks.
+pub async fn preview(
+    task: Task,
+    definition: Arc<Definition>,
+    equipment: Arc<Equipment>,
+    data_folder: Arc<Path>,
+    cancel: CancellationToken,
+) -> Replaced {
+    let reason = Reason::default();
+    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    lookup::preview(&attempt, &definition).await.unwrap_or_else(|| Replaced::Fields(Map::new()))
+}
+
+/// One attempt, and what it is made with.
+struct Attempt<'a> {
+    task: &'a Task,
+    equipment: &'a Equipment,
+    data_folder: &'a Path,
+    cancel: CancellationToken,
+    reason: Reason,
+}
+
+impl Attempt<'_> {
+    async fn work(&self, definition: &Definition) -> Result<End, Failed> {
+        let (started, started_at) = (Instant::now(), clock::now());
+        let order = order(self.task, self.task.input.clone());
+        let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
+        let outcome = match self.is_as_shown(definition, &order).await {
+            Ok(()) => self.bounded(&definition.run, &order, timeout).await,
+            Err(failure) => Err(failure),
+        };
+        let most = self.equipment.config.executor.output_bytes;
+        let shaped = match outcome {
+            Ok(success) => shape(success, self.task, definition, self.data_folder, most).await,
+            Err(failure) => Err(failure),
+        };
+        let duration = milliseconds(started);
+        match shaped {
+            Ok((outcome, meta)) => Ok(end(outcome, meta, duration, self.equipment)),
+            Err(mut failure) => {
+                if self.is_in_doubt(&failure) {
+                    failure.details.extend(sent(definition, &order, &self.equipment.config));
+                    failure = failure.detail("started_at", started_at.to_string());
+                }
+                Err(failed(failure, self.task, timeout, &self.reason, duration, self.equipment))
+            }
+        }
+    }
+
+    /// Whether what would be executed is what a human was shown, if one was.
+    async fn is_as_shown(&self, definition: &Definition, order: &Order) -> Result<(), Failure> {
+        let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
+        let (shown, files) = (confirmation.files.clone(), definition.run.files(order));
+        let look = move || {
+            let is_same = shown.iter().map(|file| &file.path).eq(&files);
+            is_same && shown.iter().all(Fingerprint::holds)
+        };
+        // A large program takes its time to be read.
+        if !matches!(tokio::task::spawn_blocking(look).await, Ok(true)) {
+            return Err(drifted("the program is no longer the one that a human was shown"));
+        }
+        match (&confirmation.preview, lookup::preview(self, definition).await) {
+            (Some(Replaced::Fields(shown)), Some(now)) if Replaced::Fields(shown.clone()) != now => {
+                Err(drifted("what it would replace is no longer what a human was shown"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `order`; when its time is up it is told to stop, and still reports.
+    async fn bounded(&self, run: &Run, order: &Order, timeout: Span) -> Result<Success, Failure> {
+        let work = run.perform(order, self.equipment, &self.cancel);
+        tokio::pin!(work);
+        tokio::select! {
+            outcome = &mut work => outcome,
+            () = tokio::time::sleep(timeout.get()) => {
+                if self.reason.set(Why::Timeout).is_err() {
+                    tracing::debug!(id = %self.task.id, "it was being stopped when its time ran out");
+                }
+                self.cancel.cancel();
+                work.await
+            }
+        }
+    }
+
+    /// Whether nobody knows what became of something that was sent.
+    fn is_in_doubt(&self, failure: &Failure) -> bool {
+        let was_cut_off = matches!(failure.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
+        failure.effect == Effect::Possible && !self.task.effect.repeatable() && was_cut_off
+    }
+}
+
+fn drifted(what: &str) -> Failure {
+    Failure::new(Code::Drifted, format!("{what}: nothing was done"))
+        .hint("run it again if it is still wanted: the human will be asked about it as it is now")
+}
+
+/// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only
+/// if it is long. Empty if it cannot be told.
+pub fn sent(definition: &Definition, order: &Order, config: &Config) -> Map<String, Value> {
+    let plan = definition.run.plan(order, config).ok();
+    let plan = plan.map(|plan| ("sent".to_owned(), json!({ definition.run.name(): excerpt(&plan) })));
+    plan.into_iter().collect()
+}
+
+fn milliseconds(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn shape(
+    success: Success,
+    task: &Task,
+    definition: &Definition,
+    data_folder: &Path,
+    output_bytes: u64,
+) -> Result<(Outcome, Map<String, Value>), Failure> {
+    let outcome = match success.data {
+        Data::Json(data) => {
+            let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
+            // The effect has happened by now, whatever becomes of its data.
+            let select_failed = |error: select::SelectError| {
+                after_effect(Failure::new(Code::SelectFailed, error.to_string()).detail("data", excerpt(&data)), task)
+            };
+            let data = match selected.map_err(select_failed)? {
+                Some(selected) => selected,
+                None => data,
+            };
+            let bytes = compact_bytes(&data);
+            if bytes > output_bytes {
+                return Err(too_large(bytes, output_bytes, task));
+            }
+            Outcome::Data(data)
+        }
+        Data::File { path, content_type, bytes } => {
+            if bytes > output_bytes {
+                if let Err(error) = tokio::fs::remove_file(&path).await {
+                    tracing::warn!(%error, "data that is too large was left behind");
+                }
+                return Err(too_large(bytes, output_bytes, task));
+            }
+            let kept = data_folder.join(task.id.to_string());
+            tokio::fs::rename(&path, &kept).await.map_err(|error| {
+                Failure::new(Code::Io, format!("the data could not be kept: {error}")).effect_possible()
+            })?;
+            Outcome::File { path: kept, content_type, bytes }
+        }
+    };
+    Ok((outcome, success.meta))
+}
+
+fn too_large(bytes: u64, most: u64, task: &Task) -> Failure {
+    let failure = Failure::new(Code::ResponseTooLarge, format!("the data has {bytes} bytes; the most is {most}"))
+        .hint("ask for less: narrow the input; a human can raise `output_bytes` under [executor] in config.toml");
+    after_effect(failure, task)
+}
+
+/// A failure that came when the runner had already done its work.
+fn after_effect(failure: Failure, task: &Task) -> Failure {
+    if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
+}
+
+/// `value`, or its beginning as text where it is large: what explains an error must not be its bulk.
+fn excerpt(value: &Value) -> Value {
+    const MOST_CHARS: usize = 2_000;
+    if compact_bytes(value) < LARGE as u64 {
+        return value.clone();
+    }
+    value.to_string().chars().take(MOST_CHARS).chain(['…']).collect::<String>().into()
+}
+
+fn failed(
+    failure: Failure,
+    task: &Task,
+    timeout: Span,
+    reason: &Reason,
+    duration: u64,
+    equipment: &Equipment,
+) -> Failed {
+    let (again, effect) = (failure.again, failure.effect);
+    let why = if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(Why::Failure);
+    let mut error = error_body(failure);
+    if why == Why::Timeout {
+        error.code = Code::TimedOut;
+        error.message = format!("it took longer than {timeout}");
+    }
+    if effect == Effect::Possible && !task.effect.repeatable() {
+        let known = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
+        error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
+    }
+    let again = if why == Why::Timeout { Again::Later } else { again };
+    Failed { end: end(Outcome::Error(error), Map::new(), duration, equipment), why, again, effect }
+}
+
+fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, equipment: &Equipment) -> End {
+    meta.insert("duration_ms".to_owned(), duration.into());
+    let mut end = End { at: clock::now(), outcome, meta };
+    match &mut end.outcome {
+        Outcome::Data(data) => redact(data, equipment),
+        Outcome::Error(error) => {
+            error.message = equipment.secrets.redact(&error.message).into_owned();
+            error.hint = error.hint.take().map(|hint| equipment.secrets.redact(&hint).into_owned());
+            error.details.values_mut().for_each(|value| redact(value, equipment));
+        }
+        Outcome::File { .. } => {}
+    }
+    end.meta.values_mut().for_each(|value| redact(value, equipment));
+    end
+}
+
+/// Takes every known secret out of every text, for far sides that echo what they got.
+fn redact(value: &mut Value, equipment: &Equipment) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(redacted) = equipment.secrets.redact(text) {
+                *text = redacted;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, equipment)),
+        Value::Object(fields) => {
+            if fields.keys().any(|key| matches!(equipment.secrets.redact(key), std::borrow::Cow::Owned(_))) {
+                *fields = std::mem::take(fields)
+                    .into_iter()
+                    .map(|(key, value)| (equipment.secrets.redact(&key).into_owned(), value))
+                    .collect();
+            }
+            fields.values_mut().for_each(|field| redact(field, equipment));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// What a runner gets to do for `task`, with this input.
+pub fn order(task: &Task, input: Map<String, Value>) -> Order {
+    let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
+    Order {
+        id: task.id.to_string(),
+        attempt: task.attempt,
+        input,
+        caller_folder: task.caller.folder.clone(),
+        caller_depth: task.caller.depth,
+        caller_session: task.caller.session.clone(),
+        caller_reach: task.caller.reach.clone(),
+        answer: decision.and_then(|decision| decision.answer.clone()),
+    }
+}
+
+/// A runner's failure as a caller reads it.
+pub fn error_body(failure: Failure) -> ErrorBody {
+    ErrorBody { code: failure.code, message: failure.message, hint: failure.hint, details: failure.details }
+}

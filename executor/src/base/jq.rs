@@ -1,0 +1,79 @@
+//! What the one tool's `jq` prints.
+//!
+//! Called in a process of its own, since nobody can tell beforehand what an expression takes in time and memory.
+
+use protocol::command_executor::JqCall;
+use protocol::shell::Printed;
+use serde_json::Value;
+
+use super::select::{self, SelectError};
+
+/// What `jq` prints for these arguments, which name no files, and this input.
+pub fn filter(arguments: &[String], input: &[u8]) -> Printed {
+    evaluate(arguments, input).unwrap_or_else(|(status, message)| Printed {
+        status,
+        stdout: String::new(),
+        stderr: format!("jq: {message}\n"),
+    })
+}
+
+fn evaluate(arguments: &[String], input: &[u8]) -> Result<Printed, (u8, String)> {
+    let call = JqCall::read(arguments).map_err(|message| (2, message))?;
+    let mut inputs = Vec::new();
+    for input in serde_json::Deserializer::from_slice(input).into_iter::<Value>() {
+        inputs.push(input.map_err(|error| (2, format!("the input is not JSON: {error}")))?);
+    }
+    if call.null_input {
+        inputs = vec![Value::Null];
+    } else if call.slurp {
+        inputs = vec![Value::Array(inputs)];
+    }
+    select::check(&call.expression).map_err(failed)?;
+    let mut stdout = String::new();
+    for input in &inputs {
+        for output in select::outputs(&call.expression, input).map_err(failed)? {
+            let text = match output {
+                Value::String(text) if call.raw => text,
+                value if call.compact => value.to_string(),
+                value => format!("{value:#}"),
+            };
+            stdout.extend([text.as_str(), "\n"]);
+        }
+    }
+    Ok(Printed { stdout, ..Printed::default() })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn failed(error: SelectError) -> (u8, String) {
+    match error {
+        SelectError::Syntax { .. } => (3, error.to_string()),
+        SelectError::Failed { .. } => (5, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_jq_prints_them() {
+        let printed = |arguments: &[&str], input: &str| {
+            let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
+            filter(&arguments, input.as_bytes())
+        };
+        let json = r#"{"a": [1, {"b": "x"}], "n": 9007199254740993}"#;
+        for (arguments, expected) in [
+            (&["-c", ".a"][..], "[1,{\"b\":\"x\"}]\n"),
+            (&[".a"], "[\n  1,\n  {\n    \"b\": \"x\"\n  }\n]\n"),
+            (&["-r", ".a[1].b, .n"], "x\n9007199254740993\n"),
+            (&["-rc", ".a[]"], "1\n{\"b\":\"x\"}\n"),
+            (&["-sc", "length"], "1\n"),
+            (&["-n", "1 + 1"], "2\n"),
+        ] {
+            assert_eq!(printed(arguments, json).stdout, expected, "{arguments:?}");
+        }
+        assert_eq!(printed(&[".a["], "1").status, 3);
+        assert_eq!(printed(&[".a.b"], r#"{"a": 1}"#).status, 5);
+        assert_eq!(printed(&["."], "{a}").status, 2);
+    }
+}

@@ -1,0 +1,291 @@
+//! A subtool's input schema: compiled once, then asked for every run.
+//!
+//! JSON Schema draft 2020-12 unless the schema's `$schema` says otherwise, by the `jsonschema`
+//! crate. A `$ref` reaches the schema itself and nothing else; patterns run on a linear engine.
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// More mistakes than these are not listed one by one.
+const MOST_PROBLEMS: usize = 20;
+/// A compiled pattern larger than this is refused; it is the `regex` crate's own default.
+const LARGEST_PATTERN: usize = 10 << 20;
+
+/// A compiled schema, and the text it was made from.
+#[derive(Debug)]
+pub struct InputSchema {
+    schema: Value,
+    validator: Validator,
+}
+
+/// One thing that is wrong with an input: what a model needs to repair its call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Problem {
+    /// JSON Pointer (RFC 6901) of the field in the input; empty for the input itself.
+    pub pointer: String,
+    pub problem: String,
+    /// The name that was probably meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did_you_mean: Option<String>,
+    /// The schema of that field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(String);
+
+impl InputSchema {
+    /// Compiles `schema`, which must describe an object.
+    pub fn compile(schema: &Map<String, Value>) -> Result<Self, SchemaError> {
+        if schema.get("type").is_some_and(|kind| kind != "object") {
+            return Err(SchemaError("an input is an object: its schema must have `\"type\": \"object\"`".to_owned()));
+        }
+        let schema = Value::Object(schema.clone());
+        let validator = validator(&schema)?;
+        Ok(Self { schema, validator })
+    }
+
+    /// Puts the schema's defaults where `input` has no value.
+    pub fn fill_defaults(&self, input: &mut Map<String, Value>) {
+        fill_defaults(&self.schema, input);
+    }
+
+    /// The value that the word `text` stands for in `field`: typed by the schema where it can be.
+    pub fn read_word(&self, field: &str, text: &str) -> Value {
+        let kinds = match &self.schema["properties"][field]["type"] {
+            Value::String(kind) => vec![kind.as_str()],
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        if kinds.is_empty() || kinds.contains(&"string") {
+            return Value::String(text.to_owned());
+        }
+        match protocol::json::parse(text.as_bytes()) {
+            Ok(value) if kinds.iter().any(|kind| is_of(kind, &value)) => value,
+            // One item of a list, as in `to=ann`.
+            _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
+            _ => Value::String(text.to_owned()),
+        }
+    }
+
+    /// Everything that is wrong with `input`; empty if it fits.
+    pub fn problems(&self, input: &Value) -> Vec<Problem> {
+        if self.validator.is_valid(input) {
+            return Vec::new();
+        }
+        self.validator.iter_errors(input).flat_map(|error| self.explain(&error)).take(MOST_PROBLEMS).collect()
+    }
+
+    fn explain(&self, error: &ValidationError<'_>) -> Vec<Problem> {
+        let pointer = error.instance_path().as_str().to_owned();
+        let keyword = error.schema_path().as_str();
+        let parent = keyword.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let schema = self.schema.pointer(parent);
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                vec![Problem {
+                    pointer: format!("{pointer}/{}", escape(name)),
+                    problem: format!("`{name}` is required"),
+                    did_you_mean: None,
+                    schema: schema.and_then(|schema| schema["properties"].get(name)).cloned(),
+                }]
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                let known: Vec<_> = schema
+                    .and_then(|schema| schema["properties"].as_object())
+                    .map(|properties| properties.keys().map(String::as_str).collect())
+                    .unwrap_or_default();
+                unexpected
+                    .iter()
+                    .map(|name| Problem {
+                        pointer: format!("{pointer}/{}", escape(name)),
+                        problem: format!("there is no field `{name}`; the fields are {}", in_backticks(&known)),
+                        did_you_mean: protocol::nearest::nearest(name, known.iter().copied(), 1).pop(),
+                        schema: None,
+                    })
+                    .collect()
+            }
+            _ => vec![Problem {
+                pointer,
+                problem: shortened(&error.to_string()),
+                did_you_mean: None,
+                schema: schema.filter(|_| !parent.is_empty()).cloned(),
+            }],
+        }
+    }
+}
+
+/// Whether `schema`, which may describe anything, can be compiled.
+pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
+    validator(&Value::Object(schema.clone())).map(|_| ())
+}
+
+fn validator(schema: &Value) -> Result<Validator, SchemaError> {
+    jsonschema::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(LARGEST_PATTERN))
+        .build(schema)
+        .map_err(|error| SchemaError(format!("{}: {error}", place(&error))))
+}
+
+fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {
+    let Some(properties) = schema["properties"].as_object() else { return };
+    for (name, property) in properties {
+        match (input.get_mut(name), property.get("default")) {
+            (Some(Value::Object(nested)), _) => fill_defaults(property, nested),
+            (None, Some(default)) => {
+                input.insert(name.clone(), default.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_of(kind: &str, value: &Value) -> bool {
+    match kind {
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => false,
+    }
+}
+
+fn place(error: &ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => "the schema".to_owned(),
+        pointer => format!("the schema at `{pointer}`"),
+    }
+}
+
+/// A JSON Pointer's own escapes.
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn in_backticks(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn shortened(message: &str) -> String {
+    const LONGEST: usize = 300;
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn compiled(schema: Value) -> InputSchema {
+        let Value::Object(schema) = schema else { panic!("a schema is an object") };
+        InputSchema::compile(&schema).expect("it compiles")
+    }
+
+    fn mail() -> InputSchema {
+        compiled(json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string"},
+                "limit": {"type": "integer", "minimum": 1, "default": 10},
+                "to": {"type": "array", "items": {"type": "string"}},
+                "flags": {"type": "object", "properties": {"unread": {"type": "boolean", "default": false}}}
+            },
+            "required": ["query"],
+            "additionalProperties": false
+        }))
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once_with_the_fields_schema() {
+        let problems = mail().problems(&json!({"limit": 0, "qury": "x"}));
+        let told: Vec<_> =
+            problems.iter().map(|p| (p.pointer.as_str(), p.did_you_mean.as_deref(), p.schema.is_some())).collect();
+        assert_eq!(told, [("/limit", None, true), ("/qury", Some("query"), false), ("/query", None, true)]);
+    }
+
+    #[test]
+    fn defaults_are_filled_at_every_depth() {
+        let Value::Object(mut input) = json!({"query": "x", "flags": {}}) else { unreachable!() };
+        mail().fill_defaults(&mut input);
+        assert_eq!(Value::Object(input), json!({"query": "x", "flags": {"unread": false}, "limit": 10}));
+    }
+
+    #[test]
+    fn a_word_takes_the_type_that_the_schema_names() {
+        let schema = mail();
+        assert_eq!(schema.read_word("limit", "5"), json!(5));
+        assert_eq!(schema.read_word("limit", "many"), json!("many"));
+        assert_eq!(schema.read_word("query", "5"), json!("5"));
+        assert_eq!(schema.read_word("flags", "{\"unread\": true}"), json!({"unread": true}));
+        assert_eq!(schema.read_word("to", "ann"), json!(["ann"]));
+        assert_eq!(schema.read_word("to", "[\"ann\"]"), json!(["ann"]));
+    }
+
+    #[test]
+    fn a_reference_to_elsewhere_and_a_broken_schema_are_refused() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/a.json"}}}),
+            json!({"type": "object", "properties": {"a": {"type": "strin"}}}),
+            json!({"type": "array"}),
+        ] {
+            let Value::Object(schema) = schema else { unreachable!() };
+            assert!(InputSchema::compile(&schema).is_err(), "{schema:?}");
+        }
+    }
+
+    #[test]
+    fn no_pattern_takes_longer_than_its_text_is_long() {
+        let pattern = |pattern: &str| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
+        let schema = compiled(pattern("^(a+)+$"));
+        let started = std::time::Instant::now();
+        assert_eq!(schema.problems(&json!({"a": "a".repeat(100_000) + "!"})).len(), 1);
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+        // What only an engine that tries again and again could match, or what is too large for memory.
+        for wrong in [r"^(a+)+\1$", "^(?=(a+)+$)", "^(?!a).*$", "^((a{1000}){1000}){1000}$"] {
+            let Value::Object(schema) = pattern(wrong) else { unreachable!() };
+            assert!(InputSchema::compile(&schema).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
+            json!({"type": "object", "$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}, "properties": {"a": {"$ref": "#/$defs/x"}}}),
+            json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}),
+        ] {
+            let Value::Object(schema) = schema else { unreachable!() };
+            // Whether it is refused or asks for nothing: it does not go round for ever.
+            if let Ok(schema) = InputSchema::compile(&schema) {
+                assert_eq!(schema.problems(&json!({"a": {"a": {}}})), []);
+            }
+        }
+    }
+
+    #[test]
+    fn large_whole_numbers_are_compared_exactly() {
+        let schema = compiled(json!({"type": "object", "properties": {"id": {"maximum": 9_007_199_254_740_992_i64}}}));
+        assert_eq!(schema.problems(&json!({"id": 9_007_199_254_740_993_i64})).len(), 1);
+        assert!(schema.problems(&json!({"id": 9_007_199_254_740_992_i64})).is_empty());
+    }
+
+    #[test]
+    fn an_older_draft_is_followed_where_the_schema_says_so() {
+        let old = compiled(json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object",
+            "properties": {"n": {"type": "integer", "minimum": 0, "exclusiveMinimum": true}}}));
+        assert_eq!(old.problems(&json!({"n": 0})).len(), 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! Templates: how a value of the input is *placed* into a request.
+//!
+//! Never spliced into a language: a value becomes one argument, one percent-encoded part of a path,
+//! one JSON value. The engine is minijinja in its semi-strict mode: testing an absent optional
+//! value is fine, printing one is an error. Knows nothing of secrets: a `secret:NAME` is resolved
+//! by whoever reads the definition, so a value of the input can never become one.
+
+use std::borrow::Cow;
+
+use minijinja::value::{Serde, Value as Scoped};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+mod mail;
+
+/// Everything but RFC 3986's unreserved characters.
+const PLACED_IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How many steps one template may compute; a shipped template needs about twenty.
+const FUEL: u64 = 50_000;
+
+/// The autoescape mode in which every placed value is percent-encoded.
+const URL_PART: AutoEscape = AutoEscape::Custom(Cow::Borrowed("url-part"));
+
+#[derive(Debug, thiserror::Error)]
+#[error("template `{template}`: {reason}")]
+pub struct TemplateError {
+    template: String,
+    reason: String,
+}
+
+impl TemplateError {
+    fn new(template: &str, error: &minijinja::Error) -> Self {
+        let reason = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        Self { template: template.to_owned(), reason }
+    }
+}
+
+/// The values that templates see.
+#[derive(Debug, Clone)]
+pub struct Scope(Scoped);
+
+impl Scope {
+    /// The fields of the input by their names; the whole of it as `input`.
+    pub fn of_input(input: &Map<String, Value>) -> Self {
+        let mut names = input.clone();
+        names.entry("input").or_insert_with(|| Value::Object(input.clone()));
+        Self(Scoped::from(Serde(names)))
+    }
+
+    /// What conditions (`confirm.when`) see: `input` and `caller`.
+    pub fn of_condition(input: &Map<String, Value>, caller: &Value) -> Self {
+        Self(minijinja::context! { input => Scoped::from(Serde(input)), caller => Scoped::from(Serde(caller)) })
+    }
+
+    /// Renders `template` as it stands: for headers, arguments, texts.
+    pub fn text(&self, template: &str) -> Result<String, TemplateError> {
+        engine(AutoEscape::None).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
+    }
+
+    /// Renders `template` with every placed value percent-encoded, a `/` too.
+    pub fn url_part(&self, template: &str) -> Result<String, TemplateError> {
+        engine(URL_PART).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
+    }
+
+    /// Fills every string inside `template`.
+    ///
+    /// A string that is exactly one reference (`"{{ limit }}"`) keeps the value's JSON type; where
+    /// the input has no such field its key, or its place in the array, is dropped, and `None` is
+    /// returned where `template` itself is that reference.
+    pub fn value(&self, template: &Value) -> Result<Option<Value>, TemplateError> {
+        Ok(Some(match template {
+            Value::String(text) => match reference(text) {
+                Some(expression) => return self.lookup(text, expression),
+                None => Value::String(self.text(text)?),
+            },
+            Value::Array(items) => {
+                let mut filled = Vec::with_capacity(items.len());
+                for item in items {
+                    filled.extend(self.value(item)?);
+                }
+                Value::Array(filled)
+            }
+            Value::Object(fields) => Value::Object(self.fields(fields)?),
+            Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+        }))
+    }
+
+    /// [`Scope::value`] for each field of an object.
+    pub fn fields(&self, template: &Map<String, Value>) -> Result<Map<String, Value>, TemplateError> {
+        let mut filled = Map::with_capacity(template.len());
+        for (key, value) in template {
+            if let Some(value) = self.value(value)? {
+                filled.insert(key.clone(), value);
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Whether the expression `condition` holds.
+    pub fn holds(&self, condition: &str) -> Result<bool, TemplateError> {
+        let engine = engine(AutoEscape::None);
+        let outcome = engine.compile_expression(condition).and_then(|expression| expression.eval(&self.0));
+        match outcome {
+            Ok(value) => Ok(value.is_true()),
+            Err(error) => Err(TemplateError::new(condition, &error)),
+        }
+    }
+
+    fn lookup(&self, template: &str, expression: &str) -> Result<Option<Value>, TemplateError> {
+        let engine = engine(AutoEscape::None);
+        let value = engine
+            .compile_expression(expression)
+            .and_then(|expression| expression.eval(&self.0))
+            .map_err(|error| TemplateError::new(template, &error))?;
+        if value.is_undefined() {
+            return Ok(None);
+        }
+        serde_json::to_value(&value)
+            .map(Some)
+            .map_err(|error| TemplateError { template: template.to_owned(), reason: error.to_string() })
+    }
+}
+
+/// Whether `template` can be understood, without any value.
+pub fn check(template: &str) -> Result<(), TemplateError> {
+    engine(AutoEscape::None)
+        .template_from_str(template)
+        .map(|_| ())
+        .map_err(|error| TemplateError::new(template, &error))
+}
+
+/// [`check`] for every string inside `template`.
+pub fn check_value(template: &Value) -> Result<(), TemplateError> {
+    match template {
+        Value::String(text) => check(text),
+        Value::Array(items) => items.iter().try_for_each(check_value),
+        Value::Object(fields) => fields.values().try_for_each(check_value),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+/// Whether the expression `condition` can be understood.
+pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
+    engine(AutoEscape::None)
+        .compile_expression(condition)
+        .map(|_| ())
+        .map_err(|error| TemplateError::new(condition, &error))
+}
+
+/// Whether anything of the input can appear in what `template` becomes.
+pub fn is_constant(template: &str) -> bool {
+    !template.contains("{{") && !template.contains("{%")
+}
+
+/// The `a.b` of a template that is exactly `{{ a.b }}`.
+fn reference(template: &str) -> Option<&str> {
+    let inner = template.strip_prefix("{{")?.strip_suffix("}}")?.trim();
+    let is_path = !inner.is_empty()
+        && inner.split('.').all(|part| {
+            part.starts_with(|first: char| first.is_alphabetic() || first == '_')
+                && part.chars().all(|character| character.is_alphanumeric() || character == '_')
+        });
+    is_path.then_some(inner)
+}
+
+fn engine(escape: AutoEscape) -> Environment<'static> {
+    let mut engine = Environment::new();
+    engine.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    engine.set_fuel(Some(FUEL));
+    engine.add_function("mime_message", mail::message);
+    engine.add_filter("b64url", mail::base64url);
+    engine.set_auto_escape_callback(move |_| escape.clone());
+    engine.set_formatter(|out, state, value| {
+        if *state.auto_escape() != URL_PART || value.is_undefined() {
+            return minijinja::escape_formatter(out, state, value);
+        }
+        let text = value.to_string();
+        write!(out, "{}", utf8_percent_encode(&text, PLACED_IN_URL)).map_err(minijinja::Error::from)
+    });
+    engine
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn scope(input: Value) -> Scope {
+        let Value::Object(input) = input else { panic!("an input is an object") };
+        Scope::of_input(&input)
+    }
+
+    #[test]
+    fn a_single_reference_keeps_its_type_and_an_absent_one_drops_its_key() {
+        let template =
+            json!({"maxResults": "{{ limit }}", "labelIds": ["{{ label }}", "INBOX"], "deep": {"a": "{{ deep.a }}"}});
+        let filled = scope(json!({"limit": 9_007_199_254_740_993_i64, "deep": {"a": [1, null]}})).value(&template);
+        assert_eq!(
+            filled.expect("it renders"),
+            Some(json!({"maxResults": 9_007_199_254_740_993_i64, "labelIds": ["INBOX"], "deep": {"a": [1, null]}}))
+        );
+    }
+
+    #[test]
+    fn testing_an_absent_value_is_fine_and_printing_one_is_an_error() {
+        let scope = scope(json!({"q": "年度报告"}));
+        assert_eq!(scope.text("{{ q }}{% if label %} label:{{ label }}{% endif %}").expect("it renders"), "年度报告");
+        assert!(scope.text("label:{{ label }}").is_err());
+    }
+
+    #[test]
+    fn a_value_placed_in_a_path_cannot_leave_its_segment() {
+        let scope = scope(json!({"id": "../a b?c#d/%2e"}));
+        assert_eq!(scope.url_part("/m/{{ id }}/x").expect("it renders"), "/m/..%2Fa%20b%3Fc%23d%2F%252e/x");
+        assert!(scope.url_part("/m/{{ absent }}").is_err());
+    }
+
+    #[test]
+    fn a_value_of_the_input_is_never_read_as_a_template() {
+        let scope = scope(json!({"q": "{{ 1 + 1 }}"}));
+        assert_eq!(scope.value(&json!("{{ q }}!")).expect("it renders"), Some(json!("{{ 1 + 1 }}!")));
+    }
+
+    #[test]
+    fn an_endless_template_stops() {
+        let template = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert!(scope(json!({})).text(template).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The log: who ran what, with which input, how it ended and how long it took. Never a secret.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use protocol::paths::make_private;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::config::{self, LogFormat};
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("the log `{path}` cannot be written")]
+    File { path: String, source: io::Error },
+    #[error("the setting `executor.log` is wrong: {0}")]
+    Filter(String),
+}
+
+/// Where it is written.
+#[derive(Debug, Clone, Copy)]
+pub enum To<'a> {
+    /// For a person who looks on, or for the journal of a service.
+    Stderr {
+        is_journal: bool,
+    },
+    File(&'a Path),
+}
+
+/// Starts logging as `config` says. Once for each process.
+pub fn start(to: To<'_>, config: &config::Executor) -> Result<(), LogError> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|error| LogError::Filter(error.to_string()))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    let format = match (config.log_format, to) {
+        (LogFormat::Auto, To::File(_)) => LogFormat::Json,
+        (LogFormat::Auto, To::Stderr { is_journal: true }) => LogFormat::Journald,
+        (LogFormat::Auto, To::Stderr { is_journal: false }) => LogFormat::Plain,
+        (format, _) => format,
+    };
+    let to_stderr = io::stderr;
+    let colours = matches!(to, To::Stderr { .. }) && to_stderr().is_terminal();
+    let writer = match to {
+        To::Stderr { .. } => BoxMakeWriter::new(to_stderr),
+        To::File(path) => {
+            let file = Bounded::open(path, config.log_bytes)
+                .map_err(|source| LogError::File { path: path.display().to_string(), source })?;
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor failed")));
+            BoxMakeWriter::new(Mutex::new(file))
+        }
+    };
+    let log = log.with_writer(writer).with_ansi(colours);
+    match format {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Journald => {
+            log.event_format(Journal(Format::default().with_target(false).with_level(false).without_time())).init();
+        }
+        LogFormat::Plain | LogFormat::Auto => log.init(),
+    }
+    Ok(())
+}
+
+/// A line as systemd's journal reads it: its priority first, as in `sd-daemon(3)`.
+struct Journal(Format<Full, ()>);
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        write!(to, "<{priority}>")?;
+        self.0.format_event(context, to, event)
+    }
+}
+
+/// A file that is put aside when it has grown to its bound; the one that was put aside before is dropped.
+struct Bounded {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    most: u64,
+}
+
+impl Bounded {
+    fn open(path: &Path, most: u64) -> io::Result<Self> {
+        make_private(path.parent().unwrap_or(Path::new("/")))?;
+        let file = append(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, bytes, most })
+    }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        self.file = append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+impl io::Write for Bounded {
+    /// Called once for each line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.most;
+        if is_full && self.put_aside().is_err() {
+            // It goes on where it is, and is tried again when as much was written once more.
+            self.bytes = 0;
+        }
+        let written = self.file.write(line)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_put_aside_line_by_line_and_never_grows_beyond_twice_its_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("executor.log");
+        fs::write(&path, "of the executor before\n").expect("written");
+        let mut log = Bounded::open(&path, 60).expect("opened");
+        for number in 0..20 {
+            log.write_all(format!("line {number:02}\n").as_bytes()).expect("written");
+        }
+        let read = |path: &Path| fs::read_to_string(path).expect("readable");
+        let (before, now) = (read(&path.with_extension("log.1")), read(&path));
+        assert!(before.len() <= 60 && now.len() <= 60, "{before}{now}");
+        assert!(now.ends_with("line 19\n") && (before + &now).lines().all(|line| line.starts_with("line ")));
+    }
+}

@@ -1,0 +1,290 @@
+//! Secrets: resolved only inside the executor, at the moment of use.
+//!
+//! A [`Secret`] never shows itself: not by `Debug`, not by `Display`, not in an error. Everything
+//! that leaves the executor goes through [`Secrets::redact`], for far sides that echo what they got.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{PoisonError, RwLock};
+use std::{fmt, fs};
+
+use protocol::code::Code;
+use protocol::paths::Places;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::config::{Config, SecretSource};
+use crate::task::failure::Failure;
+
+/// Shorter ones are not looked for in what leaves the executor: they would match by chance.
+const LEAST_REDACTED: usize = 6;
+
+/// The name of a secret, as it stands in a definition: `secret:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SecretName(String);
+
+/// Does not say the text: that may be the secret itself, typed where its name belongs.
+#[derive(Debug, thiserror::Error)]
+#[error("that is no secret's name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
+pub struct InvalidSecretName;
+
+/// Does not say the text, for the same reason.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this is no reference to a secret; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
+)]
+pub struct InvalidReference;
+
+impl SecretName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `text` begins like a reference and is none.
+    pub fn is_malformed_reference(text: &str) -> bool {
+        text.starts_with("secret:") && Self::in_reference(text).is_none()
+    }
+
+    /// The name in `secret:NAME`; `None` if `text` is no such reference.
+    pub fn in_reference(text: &str) -> Option<Self> {
+        text.strip_prefix("secret:")?.parse().ok()
+    }
+}
+
+impl FromStr for SecretName {
+    type Err = InvalidSecretName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSecretName> {
+        let fits = (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSecretName) }
+    }
+}
+
+/// Writes the reference, `secret:NAME`.
+impl fmt::Display for SecretName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "secret:{}", self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::in_reference(&text).ok_or_else(|| de::Error::custom(InvalidReference))
+    }
+}
+
+impl Serialize for SecretName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for SecretName {
+    fn schema_name() -> Cow<'static, str> {
+        "SecretName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The name of a secret, as `secret:NAME`.",
+            "pattern": "^secret:[a-zA-Z0-9_-]{1,64}$"
+        })
+    }
+}
+
+/// A secret's value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    /// The value itself: only for what is sent to the far side.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("the secret `{name}` is not set")]
+    NotSet { name: String },
+    #[error("the secret `{name}` could not be had from `{from}`: {reason}")]
+    Source { name: String, from: String, reason: String },
+    #[error("the folder of secrets `{path}` could not be used")]
+    Folder { path: PathBuf, source: io::Error },
+}
+
+impl From<SecretError> for Failure {
+    fn from(error: SecretError) -> Self {
+        let failure = Self::new(Code::SecretMissing, error.to_string());
+        match error {
+            SecretError::NotSet { name } => {
+                failure.hint(format!("a human sets it with: agent-magic-tool secret set {name}"))
+            }
+            SecretError::Source { .. } => failure.hint("a human must look at `[secrets]` in the configuration"),
+            SecretError::Folder { .. } => {
+                failure.hint("a human must look at its owner and mode: agent-magic-tool doctor")
+            }
+        }
+    }
+}
+
+/// The secrets of one user: files of mode 0600 in a folder of mode 0700, or where the configuration says.
+pub struct Secrets {
+    folder: PathBuf,
+    sources: std::collections::BTreeMap<String, SecretSource>,
+    /// Every value handed out so far, so that it can be taken out of what comes back.
+    exposed: RwLock<HashSet<(String, String)>>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    /// Those of this user.
+    pub fn of(places: &Places, config: &Config) -> Self {
+        Self::new(places.secrets(), config.secrets.clone())
+    }
+
+    pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
+        Self { folder, sources, exposed: RwLock::default() }
+    }
+
+    /// The value of `name`. A configured source comes before the stored file.
+    pub async fn get(&self, name: &SecretName) -> Result<Secret, SecretError> {
+        let value = match self.sources.get(name.as_str()) {
+            Some(SecretSource::Env(variable)) => std::env::var(variable)
+                .map_err(|_| source_error(name, variable, "the environment variable is not set"))?,
+            Some(SecretSource::Command(argv)) => from_command(name, argv).await?,
+            None => self.stored(name)?,
+        };
+        let secret = Secret(value.trim_end_matches(['\r', '\n']).to_owned());
+        self.watch(name.as_str(), secret.expose());
+        Ok(secret)
+    }
+
+    /// From now on `value` is taken out of everything that leaves, like a token that an OAuth server gave.
+    pub fn watch(&self, label: &str, value: &str) {
+        if value.len() < LEAST_REDACTED {
+            return;
+        }
+        let known = (value.to_owned(), label.to_owned());
+        let seen = self.exposed.read().unwrap_or_else(PoisonError::into_inner).contains(&known);
+        if !seen {
+            self.exposed.write().unwrap_or_else(PoisonError::into_inner).insert(known);
+        }
+    }
+
+    /// `text` with every known secret's value replaced by its name.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let exposed = self.exposed.read().unwrap_or_else(PoisonError::into_inner);
+        let mut redacted = Cow::Borrowed(text);
+        for (value, label) in exposed.iter() {
+            if redacted.contains(value.as_str()) {
+                redacted = Cow::Owned(redacted.replace(value.as_str(), &format!("[secret:{label}]")));
+            }
+        }
+        redacted
+    }
+
+    /// Stores `value`, replacing what was there. Durable when it returns.
+    pub fn set(&self, name: &SecretName, value: &str) -> Result<(), SecretError> {
+        self.write(name, value).map_err(|source| SecretError::Folder { path: self.folder.clone(), source })
+    }
+
+    /// Removes the stored value; false if there was none.
+    pub fn remove(&self, name: &SecretName) -> Result<bool, SecretError> {
+        match fs::remove_file(self.folder.join(name.as_str())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(SecretError::Folder { path: self.folder.clone(), source }),
+        }
+    }
+
+    /// The names that have a value or a source, sorted, with where it comes from.
+    pub fn names(&self) -> Result<Vec<(String, String)>, SecretError> {
+        let mut names: Vec<_> = self.sources.iter().map(|(name, source)| (name.clone(), source.describe())).collect();
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        for entry in entries.map_err(|source| SecretError::Folder { path: self.folder.clone(), source })? {
+            if let Some(name) = entry.file_name().to_str()
+                && name.parse::<SecretName>().is_ok()
+                && !self.sources.contains_key(name)
+            {
+                names.push((name.to_owned(), "stored".to_owned()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn stored(&self, name: &SecretName) -> Result<String, SecretError> {
+        let path = self.folder.join(name.as_str());
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(SecretError::NotSet { name: name.as_str().to_owned() });
+            }
+            Ok(metadata) if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 => {
+                return Err(source_error(name, "the folder of secrets", "the file can be read by others; set it anew"));
+            }
+            _ => {}
+        }
+        fs::read_to_string(&path).map_err(|error| source_error(name, "the folder of secrets", &error.to_string()))
+    }
+
+    fn write(&self, name: &SecretName, value: &str) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))?;
+        let temporary = self.folder.join(format!(".{}.{}", name.as_str(), uuid::Uuid::now_v7().simple()));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(value.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.folder.join(name.as_str()))?;
+        fs::File::open(&self.folder)?.sync_all()
+    }
+}
+
+async fn from_command(name: &SecretName, argv: &[String]) -> Result<String, SecretError> {
+    let from = argv.join(" ");
+    let Some((program, arguments)) = argv.split_first() else {
+        return Err(source_error(name, "command", "the command is empty"));
+    };
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| source_error(name, &from, &error.to_string()))?;
+    if !output.status.success() {
+        return Err(source_error(name, &from, &output.status.to_string()));
+    }
+    String::from_utf8(output.stdout).map_err(|_| source_error(name, &from, "it printed no UTF-8"))
+}
+
+fn source_error(name: &SecretName, from: &str, reason: &str) -> SecretError {
+    SecretError::Source { name: name.as_str().to_owned(), from: from.to_owned(), reason: reason.to_owned() }
+}

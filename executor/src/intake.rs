@@ -1,0 +1,535 @@
+//! The desk: from a request to a task, or to a refusal that repairs the caller.
+//!
+//! Knows the catalog and keeps it fresh; what becomes of an admitted task is the dispatcher's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use protocol::caller::Caller;
+use protocol::clock::Moment;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::Taken;
+use protocol::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
+use protocol::resolution::By;
+use protocol::task::{State, Step, TaskId};
+use protocol::tool_scope::Reach;
+use protocol::{json, schedule};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use crate::attempt as perform;
+use crate::catalog::definition::{Definition, RateLimit};
+use crate::catalog::{Catalog, Sources, Stamp, Subtool};
+use crate::config::Config;
+use crate::dispatcher::Known;
+use crate::intake::audience::Audience;
+use crate::intake::policy::{Case, Decision, Policy, Ruling};
+use crate::runner::delegation::too_deep;
+use crate::runner::{self, Order};
+use crate::store::Store;
+use crate::task::Task;
+use crate::task::confirmation::{self, Asking, Confirmation};
+use crate::task::effect::EffectClass;
+use crate::task::fingerprint::Fingerprint;
+use crate::task::name::SubtoolName;
+use crate::task::resolution::Verdict;
+
+pub mod audience;
+pub mod policy;
+
+#[derive(Debug)]
+pub struct Desk {
+    config: Config,
+    sources: Sources,
+    stamp: Stamp,
+    /// The page looks into it too.
+    catalog: watch::Sender<Arc<Catalog>>,
+    policy: Arc<Policy>,
+    /// Of this record of tasks: a yes to another one's is none here.
+    instance: String,
+    audience: Arc<Audience>,
+}
+
+/// What a request turned out to be.
+#[derive(Debug)]
+pub enum Wish {
+    Run { task: Box<Task>, definition: Arc<Definition> },
+    Cancel { task: TaskId, uid: u32 },
+    Resolve { task: TaskId, uid: u32, verdict: Verdict },
+    Abandon { session: String, uid: u32 },
+    Forget { session: String, uid: u32 },
+    Status,
+    Answered(Answer),
+}
+
+impl Desk {
+    pub fn new(
+        config: Config,
+        sources: Sources,
+        instance: String,
+        audience: Arc<Audience>,
+    ) -> Result<Self, policy::RuleError> {
+        let policy = Arc::new(Policy::new(&config.confirm)?);
+        let stamp = sources.stamp();
+        let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
+        Ok(Self { config, sources, stamp, catalog, policy, instance, audience })
+    }
+
+    /// Loads the catalog anew if any of its files changed; whether it did.
+    pub fn refresh(&mut self) -> bool {
+        let stamp = self.sources.stamp();
+        let is_changed = stamp != self.stamp;
+        if is_changed {
+            self.catalog.send_replace(Arc::new(Catalog::load(&self.sources)));
+            self.stamp = stamp;
+        }
+        is_changed
+    }
+
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy)
+    }
+
+    /// The catalog, whatever becomes of it.
+    pub fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.subscribe()
+    }
+
+    /// The definition that `task` was accepted under, if it is still the same.
+    pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
+        let catalog = self.catalog.borrow();
+        let subtool = catalog.get(task.tool.as_str())?;
+        (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
+    }
+
+    /// What the dispatcher must know of a task that an executor before us left open; `store` tells when
+    /// it was started.
+    pub fn known(&self, task: &Task, store: &dyn Store) -> Known {
+        let definition = self.definition_of(task);
+        let mut sent = Map::new();
+        if task.state == State::Running {
+            if let Some(definition) = &definition {
+                let order = perform::order(task, task.input.clone());
+                sent = perform::sent(definition, &order, &self.config);
+                let catalog = self.catalog.borrow();
+                let is_read = |name: &&SubtoolName| {
+                    catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
+                };
+                let checks: Vec<_> = definition.depends_on.iter().filter(is_read).map(SubtoolName::as_str).collect();
+                if !checks.is_empty() {
+                    sent.insert("check_with".to_owned(), checks.into());
+                }
+            }
+            let started = store.story(task.id).ok().and_then(|story| {
+                story.into_iter().rev().find(|recorded| recorded.step == Step::Start).map(|recorded| recorded.at)
+            });
+            sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
+        }
+        Known { definition, sent }
+    }
+
+    /// The rate limit of a subtool, if it has one.
+    pub fn rate_limit(&self, tool: &SubtoolName) -> Option<RateLimit> {
+        self.catalog.borrow().get(tool.as_str())?.definition.rate_limit
+    }
+
+    /// The longest time over which any subtool's calls are counted.
+    pub fn longest_window(&self) -> Option<Duration> {
+        self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
+    }
+
+    pub fn read(&self, taken: &Taken, now: Timestamp) -> Wish {
+        let request = match &taken.bytes {
+            Ok(bytes) => parse(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+                let error = ErrorBody::new(Code::RequestTooLarge, format!("the request is too large: {error}"))
+                    .hint("put large data into a file and pass its path");
+                Err(error)
+            }
+            Err(error) => Err(ErrorBody::new(Code::BadRequest, format!("the request cannot be read: {error}"))),
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Wish::Answered(Answer::Refused(error)),
+        };
+        let Request { session, folder, depth, wakes, reach, .. } = request;
+        let caller = Caller { uid: taken.uid, session, folder, depth, wakes, reach };
+        match request.ask {
+            Ask::Run(run) => self.run(taken.id, caller, *run, now),
+            Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
+            Ask::Resolve { id, happened, note } => {
+                // Whatever it says of itself: only the page knows that a human speaks.
+                let verdict = Verdict { happened, by: By::Caller, note };
+                Wish::Resolve { task: id, uid: taken.uid, verdict }
+            }
+            Ask::Abandon { session } => Wish::Abandon { session, uid: taken.uid },
+            Ask::Forget { session } => Wish::Forget { session, uid: taken.uid },
+            Ask::Status => Wish::Status,
+        }
+    }
+
+    fn run(&self, id: TaskId, caller: Caller, mut run: Run, now: Timestamp) -> Wish {
+        let refused = |error| Wish::Answered(Answer::Refused(error));
+        let catalog = Arc::clone(&self.catalog.borrow());
+        let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.reach.covers(&run.tool)) else {
+            return refused(unknown(&catalog, &run.tool, &caller.reach));
+        };
+        if subtool.definition.run.delegates()
+            && let Some(error) = too_deep(&run.tool, caller.depth, &self.config)
+        {
+            return refused(error);
+        }
+        let mut input = std::mem::take(&mut run.input);
+        for (field, word) in &run.words {
+            let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.read_word(field, text));
+            input.insert(field.clone(), value);
+        }
+        subtool.schema.fill_defaults(&mut input);
+        let problems = subtool.schema.problems(&Value::Object(input.clone()));
+        if !problems.is_empty() {
+            return refused(invalid(subtool, &problems));
+        }
+        let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+        let mut ruling = self.policy.decide(case);
+        if run.read_only {
+            ruling = ruling.where_only_read(&subtool.definition);
+        }
+        let Ruling { decision, why, .. } = ruling;
+        let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
+            Ok(run_at) => run_at,
+            Err(error) => return refused(error),
+        };
+        if run.dry_run {
+            let order = Order {
+                id: id.to_string(),
+                attempt: 1,
+                input,
+                caller_folder: caller.folder,
+                caller_depth: caller.depth,
+                caller_session: caller.session,
+                caller_reach: caller.reach,
+                answer: None,
+            };
+            return match subtool.definition.run.plan(&order, &self.config) {
+                Ok(plan) => {
+                    let mut plan = json!({
+                        "tool": run.tool,
+                        "input": order.input,
+                        "dry_run": true,
+                        "confirmation": if decision == Decision::Run { Value::Null } else { why.into() },
+                        "would_send": {subtool.definition.run.name(): plan},
+                    });
+                    if let Some(at) = run_at {
+                        plan["run_at"] = at.to_string().into();
+                    }
+                    Wish::Answered(Answer::Plan(plan))
+                }
+                Err(failure) => refused(perform::error_body(failure)),
+            };
+        }
+        if let Some(error) = self.unaskable(&run, decision, &why) {
+            return refused(error);
+        }
+        if let runner::Run::AskUser(ask) = &subtool.definition.run
+            && let Err(failure) = ask.question(&input)
+        {
+            return refused(perform::error_body(failure));
+        }
+        let mut task = Task {
+            id,
+            tool: subtool.name.clone(),
+            input,
+            definition_hash: subtool.hash.clone(),
+            effect: subtool.definition.effect_class(),
+            caller,
+            idempotency_key: run.idempotency_key,
+            created_at: now,
+            state: State::Accepted,
+            attempt: 0,
+            not_before: None,
+            confirmation: None,
+            end: None,
+            settlement: None,
+            run_at,
+        };
+        if decision == Decision::Ask {
+            // What is to run later may be agreed to until then.
+            let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
+            let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
+            let instance = self.instance.clone();
+            let files = subtool.definition.run.files(&perform::order(&task, task.input.clone()));
+            let files = files.iter().map(|path| Fingerprint::of(path)).collect();
+            let has_preview = subtool.definition.preview.is_some();
+            let asking = Asking { why, reason: run.reason, instance, wait, files, has_preview };
+            let mut asked = Confirmation::ask(&task, asking, confirmation::nonce(), now);
+            asked.asked_moment = Moment::now();
+            task.confirmation = Some(Box::new(asked));
+        }
+        Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
+    }
+
+    /// Why a run that policy does not simply let through is not even asked about.
+    fn unaskable(&self, run: &Run, decision: Decision, why: &str) -> Option<ErrorBody> {
+        let tool = &run.tool;
+        match decision {
+            Decision::Run => None,
+            Decision::Refuse => Some(
+                ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
+                    .hint("do not look for a way around it: a human decided so; tell the user, who can change the rule"),
+            ),
+            Decision::Unsure => Some(
+                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
+                    .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
+            ),
+            Decision::Ask if !self.config.page.enabled => Some(
+                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
+                    .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
+            ),
+            Decision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
+                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
+                    .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
+            ),
+            Decision::Ask => None,
+        }
+    }
+}
+
+fn unknown(catalog: &Catalog, name: &str, reach: &Reach) -> ErrorBody {
+    let nearest = catalog.nearest(name, reach);
+    let hint = match nearest.first() {
+        Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
+        None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
+    };
+    ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).detail("nearest", nearest)
+}
+
+fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
+    let bad = |reason: String| ErrorBody::new(Code::BadRequest, format!("the request cannot be understood: {reason}"));
+    let value = json::parse(bytes).map_err(|error| bad(error.to_string()))?;
+    if value["v"] != VERSION {
+        return Err(bad(format!("it is of version {}, and this executor knows {VERSION}", value["v"]))
+            .hint("the command and the executor differ: agent-magic-tool executor stop"));
+    }
+    serde_json::from_value(value).map_err(|error| bad(error.to_string()))
+}
+
+/// What is wrong with an input, for whoever has to mend it.
+pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> ErrorBody {
+    let first = &problems[0];
+    let place = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
+    let more = match problems.len() {
+        1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    let message = format!("the input of `{}` is wrong at {place}: {}{more}", subtool.name, first.problem);
+    ErrorBody::new(Code::InvalidInput, message)
+        .hint(format!("mend the fields below; the whole schema: agent-magic-tool inspect {}", subtool.name))
+        .detail("problems", serde_json::to_value(problems).expect("problems are plain JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::{fs, io};
+
+    use super::*;
+
+    const DEFINITIONS: &str = r#"{
+        "greet": {
+            "description": "d",
+            "input": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "minLength": 1},
+                "times": {"type": "integer", "default": 1, "maximum": 3}}},
+            "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["echo", "{{ name }}", "{{ times }}"]}}
+        },
+        "send": {"description": "d", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
+    }"#;
+
+    fn desk(folder: &Path) -> Desk {
+        fs::create_dir_all(folder.join("subtools")).expect("a folder");
+        fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
+        let config = Config::default();
+        let sources = Sources::new(&config, folder, None);
+        Desk::new(config, sources, "test".to_owned(), Arc::default()).expect("no rules")
+    }
+
+    fn taken(bytes: impl Into<Vec<u8>>) -> Taken {
+        Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()), written_at: None }
+    }
+
+    fn asked(ask: &Value) -> Taken {
+        taken(json!({"v": VERSION, "ask": ask, "session": "s", "folder": "/home/a"}).to_string())
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_700_000_000).expect("a time")
+    }
+
+    fn refusal(wish: Wish) -> ErrorBody {
+        match wish {
+            Wish::Answered(Answer::Refused(error)) => error,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_that_fits_becomes_a_task_with_defaults_and_typed_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
+        let Wish::Run { task, definition } = desk.read(&taken, now()) else { panic!("a task") };
+        let expected = Task {
+            id: taken.id,
+            tool: "greet".parse().expect("a name"),
+            input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
+            definition_hash: task.definition_hash.clone(),
+            effect: EffectClass::Read,
+            caller: Caller {
+                uid: 1000,
+                session: Some("s".to_owned()),
+                folder: Some("/home/a".into()),
+                ..Caller::default()
+            },
+            idempotency_key: Some("k".to_owned()),
+            created_at: now(),
+            state: State::Accepted,
+            attempt: 0,
+            not_before: None,
+            confirmation: None,
+            end: None,
+            settlement: None,
+            run_at: None,
+        };
+        assert_eq!(*task, expected);
+        assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));
+        let Wish::Run { task, .. } = desk
+            .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
+        else {
+            panic!("a task")
+        };
+        assert_eq!(task.input["times"], 2, "a word takes the type that the schema names");
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_is_refused_with_what_repairs_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let refused = |ask: Value| refusal(desk.read(&asked(&ask), now()));
+        let unknown = refused(json!({"run": {"tool": "gret"}}));
+        assert_eq!((unknown.code, &unknown.details["nearest"][0]), (Code::UnknownSubtool, &json!("greet")));
+        assert!(unknown.hint.expect("a hint").contains("`greet`"));
+        let invalid = refused(json!({"run": {"tool": "greet", "input": {"name": "", "times": 4}}}));
+        assert_eq!(invalid.code, Code::InvalidInput);
+        assert_eq!(invalid.details["problems"].as_array().map(Vec::len), Some(2), "all problems at once: {invalid:?}");
+        let missing = refused(json!({"run": {"tool": "greet"}}));
+        assert!(missing.message.contains("name"), "{missing:?}");
+        let in_vain = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
+        assert_eq!(in_vain.code, Code::NoApprover);
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_nothing_waits_for_a_yes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut desk = desk(folder.path());
+        desk.config.page.enabled = false;
+        let refused = refusal(desk.read(&asked(&json!({"run": {"tool": "send"}})), now()));
+        assert_eq!(refused.code, Code::NoApprover);
+        let read = desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
+        assert!(matches!(read, Wish::Run { .. }), "what needs no yes goes on");
+    }
+
+    #[test]
+    fn what_needs_a_yes_becomes_a_task_with_its_question() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
+        let Wish::Run { task, .. } = desk.read(&asked, now()) else { panic!("a task") };
+        let confirmation = task.confirmation.as_ref().expect("a question");
+        assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::LONGEST_REASON));
+        assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
+        assert!(confirmation.decision.is_none() && confirmation.expires_at > now());
+    }
+
+    #[test]
+    fn a_file_that_is_no_request_is_refused_and_says_why() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let run = json!({"run": {"tool": "greet", "input": {"name": "x"}}});
+        for bytes in [
+            b"".to_vec(),
+            b"{".to_vec(),
+            b"[]".to_vec(),
+            b"\xff".to_vec(),
+            json!({"v": 1}).to_string().into_bytes(),
+            json!({"v": 1, "ask": run, "more": 1}).to_string().into_bytes(),
+            json!({"v": 1, "ask": {"run": {"tool": "greet", "inputs": {}}}}).to_string().into_bytes(),
+            json!({"v": 1, "ask": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
+        ] {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            assert_eq!(refusal(desk.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
+        }
+        let newer = refusal(desk.read(&taken(json!({"v": 2, "ask": run}).to_string()), now()));
+        assert!(newer.message.contains("version 2") && newer.hint.is_some(), "{newer:?}");
+        for (kind, code) in
+            [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
+        {
+            let unreadable = Taken { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
+            assert_eq!(refusal(desk.read(&unreadable, now())).code, code);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_be_sent_and_whether_a_human_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        for (tool, asks) in [("greet", false), ("send", true)] {
+            let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
+            let Wish::Answered(Answer::Plan(plan)) = desk.read(&taken, now()) else { panic!("a plan") };
+            assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
+            assert!(plan["would_send"]["process"].is_object(), "{plan}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_only_reads_is_refused_what_is_not_declared_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let run = |tool: &str| {
+            desk.read(&asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "read_only": true}})), now())
+        };
+        assert!(matches!(run("greet"), Wish::Run { .. }));
+        let error = refusal(run("send"));
+        assert_eq!(error.code, Code::RefusedByPolicy);
+        assert!(error.message.contains("this session only reads"), "{}", error.message);
+    }
+
+    #[test]
+    fn cancel_and_status_need_no_subtool() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = desk(folder.path());
+        let id = TaskId::new();
+        let wish = desk.read(&asked(&json!({"cancel": {"id": id}})), now());
+        assert!(matches!(wish, Wish::Cancel { task, uid: 1000 } if task == id));
+        assert!(matches!(desk.read(&asked(&json!("status")), now()), Wish::Status));
+    }
+
+    #[test]
+    fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut desk = desk(folder.path());
+        let Wish::Run { task, .. } =
+            desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
+        else {
+            panic!("a task")
+        };
+        fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
+        desk.refresh();
+        assert!(desk.definition_of(&task).is_some(), "a bad file hides no other");
+        fs::write(folder.path().join("subtools/test.json"), DEFINITIONS.replace("echo", "printf")).expect("written");
+        desk.refresh();
+        assert!(desk.definition_of(&task).is_none());
+    }
+}

@@ -1,0 +1,113 @@
+//! The models that there are: the configuration's entries, found by name.
+
+use std::collections::BTreeMap;
+
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::nearest::nearest;
+
+use super::conversation::Usage;
+use crate::config::{Config, Model, Price};
+
+/// One enabled model, with the name that people give it.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    pub name: String,
+    pub model: Model,
+}
+
+impl Chosen {
+    /// The provider's name for it.
+    pub fn id(&self) -> &str {
+        self.model.model.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// The enabled models.
+#[derive(Debug, Clone)]
+pub struct Models {
+    models: BTreeMap<String, Model>,
+    default: String,
+}
+
+impl Models {
+    pub fn new(config: &Config) -> Self {
+        let enabled = config.models.iter().filter(|(_, model)| model.enabled);
+        Self {
+            models: enabled.map(|(name, model)| (name.clone(), model.clone())).collect(),
+            default: config.agent.model.clone(),
+        }
+    }
+
+    /// The model of that name; the default one where none is given.
+    pub fn choose(&self, name: Option<&str>) -> Result<Chosen, ErrorBody> {
+        let wanted = name.unwrap_or(&self.default);
+        if wanted.is_empty() {
+            return Err(ErrorBody::new(Code::NoModel, "no model is chosen").hint(
+                "name one in the configuration: `[agent] model = \"NAME\"` and `[models.NAME]`; agent-magic-tool doctor --settings shows both",
+            ));
+        }
+        if let Some(model) = self.models.get(wanted) {
+            return Ok(Chosen { name: wanted.to_owned(), model: model.clone() });
+        }
+        let names = self.names();
+        let near = nearest(wanted, names.iter().copied(), 3);
+        let hint = if names.is_empty() {
+            "there are none yet: add `[models.NAME]` to the configuration".to_owned()
+        } else if near.is_empty() {
+            format!("there are: {}", names.join(", "))
+        } else {
+            format!("did you mean `{}`?", near.join("` or `"))
+        };
+        Err(ErrorBody::new(Code::NoModel, format!("no model named `{wanted}`")).hint(hint))
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.models.keys().map(String::as_str).collect()
+    }
+
+    /// Name and description of each, the default one first.
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &Model)> {
+        let is_default = |name: &&String| **name == self.default;
+        let default = self.models.iter().filter(move |(name, _)| is_default(name));
+        let others = self.models.iter().filter(move |(name, _)| !is_default(name));
+        default.chain(others).map(|(name, model)| (name.as_str(), model))
+    }
+}
+
+/// What `usage` costs.
+#[expect(clippy::cast_precision_loss, reason = "a sum of money is not exact to the last of 2^52 tokens")]
+pub fn cost(price: Price, usage: Usage) -> f64 {
+    let cached = usage.cached.min(usage.input);
+    let fresh = usage.input - cached;
+    let sum = fresh as f64 * price.input
+        + cached as f64 * price.cached.unwrap_or(price.input)
+        + usage.output as f64 * price.output;
+    sum / 1_000_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cached_token_has_its_own_price() {
+        let price = Price { input: 3.0, output: 15.0, cached: Some(0.3) };
+        let usage = Usage { input: 1_000_000, output: 100_000, cached: 400_000 };
+        assert!((cost(price, usage) - (1.8 + 0.12 + 1.5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_misspelled_model_is_told_its_neighbour() {
+        let config: Config = toml::from_str(&crate::config::DEFAULTS.replace(
+            "[models]\n",
+            "[models]\n[models.sonnet]\nprovider = \"anthropic\"\n[models.off]\nprovider = \"ollama\"\nenabled = false\n",
+        ))
+        .expect("a configuration");
+        let models = Models::new(&config);
+        assert_eq!(models.names(), ["sonnet"]);
+        let error = models.choose(Some("sonet")).expect_err("there is none");
+        assert_eq!(error.hint.as_deref(), Some("did you mean `sonnet`?"));
+        assert_eq!(models.choose(None).expect_err("none is chosen").message, "no model is chosen");
+    }
+}

@@ -1,0 +1,276 @@
+//! Which addresses a URL from the input may reach: public ones, and those that a human listed.
+//!
+//! The decision falls on the *resolved* address, inside the client's own resolver, so a name that
+//! answers differently the second time gains nothing. A literal address never meets the resolver
+//! and is checked in the URL; the `url` crate has by then normalised every odd spelling (`0x7f.1`).
+//!
+//! With a proxy from the environment the proxy resolves the name, out of our sight. Then the name
+//! is resolved here first and refused by the same rule; what the proxy itself reaches is its own
+//! policy.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use protocol::code::Code;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use crate::task::failure::{Again, Failure};
+
+/// The environment variables that reqwest takes a proxy from.
+const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+#[derive(Debug)]
+pub(super) struct Guard {
+    listed: Vec<Listed>,
+    /// The hosts of the environment's proxies: the resolver must find those wherever they are.
+    proxies: HashSet<String>,
+}
+
+/// `host` or `host:port` of the configuration.
+#[derive(Debug)]
+struct Listed {
+    host: Host,
+    port: Option<u16>,
+}
+
+/// Why a connection was not even begun.
+#[derive(Debug)]
+pub(super) struct Forbidden {
+    pub(super) host: String,
+    address: IpAddr,
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is at {}, which is no public address", self.host, self.address)
+    }
+}
+
+impl std::error::Error for Forbidden {}
+
+impl From<&Forbidden> for Failure {
+    fn from(forbidden: &Forbidden) -> Self {
+        Self::new(Code::ForbiddenAddress, forbidden.to_string()).hint(format!(
+            "if it is meant to be reached, a human adds \"{}\" to `http.private_hosts` in the configuration",
+            forbidden.host
+        ))
+    }
+}
+
+impl Guard {
+    /// `Err` is the entry that names no host.
+    pub(super) fn new(private_hosts: &[String]) -> Result<Self, String> {
+        let listed =
+            private_hosts.iter().map(|entry| listed(entry).ok_or_else(|| entry.clone())).collect::<Result<_, _>>()?;
+        let proxies = PROXY_VARIABLES.iter().filter_map(|variable| proxy_host(&std::env::var(variable).ok()?));
+        Ok(Self { listed, proxies: proxies.collect() })
+    }
+
+    /// Whether a human listed the host of `url`.
+    pub(super) fn lists(&self, url: &Url) -> bool {
+        let host = url.host().map(|host| host.to_owned());
+        self.listed.iter().any(|listed| {
+            Some(&listed.host) == host.as_ref()
+                && listed.port.is_none_or(|port| url.port_or_known_default() == Some(port))
+        })
+    }
+
+    /// Whether `url` may be reached as far as that shows before a connection; see the file's head.
+    pub(super) async fn check(&self, url: &Url) -> Result<(), Failure> {
+        if self.lists(url) {
+            return Ok(());
+        }
+        let host = url.host_str().unwrap_or_default();
+        let literal = match url.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+            Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
+            Some(Host::Domain(_)) | None => None,
+        };
+        match literal {
+            Some(address) if !is_public(address) => Err((&Forbidden { host: host.to_owned(), address }).into()),
+            Some(_) => Ok(()),
+            None if self.proxies.is_empty() => Ok(()),
+            None => match tokio::net::lookup_host((host, 0)).await {
+                Ok(addresses) => {
+                    let forbidden = addresses.map(|address| address.ip()).find(|address| !is_public(*address));
+                    forbidden.map_or(Ok(()), |address| Err((&Forbidden { host: host.to_owned(), address }).into()))
+                }
+                Err(error) => {
+                    let failure = Failure::new(Code::Unreachable, format!("`{host}` could not be resolved: {error}"));
+                    Err(failure.again(Again::Later))
+                }
+            },
+        }
+    }
+}
+
+/// The resolver of the guarded client.
+#[derive(Debug, Clone)]
+pub(super) struct GuardedResolver(pub(super) Arc<Guard>);
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = Arc::clone(&self.0);
+        Box::pin(async move {
+            let host = name.as_str();
+            let addresses: Vec<_> = tokio::net::lookup_host((host, 0)).await?.collect();
+            let forbidden = addresses.iter().map(std::net::SocketAddr::ip).find(|address| !is_public(*address));
+            match forbidden {
+                Some(address) if !guard.proxies.contains(host) => {
+                    Err(Forbidden { host: host.to_owned(), address }.into())
+                }
+                _ => Ok(Box::new(addresses.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// Whether `url` names this very machine: such a request never goes through a proxy.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name.trim_end_matches('.') == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+fn listed(entry: &str) -> Option<Listed> {
+    let (host, port) = match entry.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port.parse().ok()?)),
+        _ => (entry, None),
+    };
+    let bracketed = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
+    Some(Listed { host: Host::parse(&bracketed).ok()?, port })
+}
+
+fn proxy_host(proxy: &str) -> Option<String> {
+    let with_scheme = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
+    Url::parse(&with_scheme).ok()?.host_str().map(str::to_owned)
+}
+
+/// Whether `address` is one that anybody on the internet could be asked at.
+///
+/// The special-purpose registries of IANA (RFC 6890); addresses that carry an IPv4 address inside
+/// (mapped, compatible, NAT64, 6to4) are judged by it.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let octets = address.octets();
+    let special = address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation()
+        || matches!(
+            octets,
+            [0 | 240.., ..] | [100, 64..128, ..] | [192, 0, 0, _] | [192, 88, 99, _] | [198, 18 | 19, ..]
+        );
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let embedded = |high: u16, low: u16| is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
+        [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0x2002, high, low, ..] => embedded(high, low),
+        // Teredo, benchmarking, ORCHID and documentation are no one's addresses.
+        [0x2001, second, ..] => second >= 0x0200 && second != 0x0db8,
+        // Global unicast; all else is loopback, local, multicast or not assigned.
+        [first, ..] => (0x2000..0x4000).contains(&first) && first != 0x3fff,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for text in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "198.18.0.1",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::127.0.0.1",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "2001::1",
+        ] {
+            assert!(!is_public(text.parse().expect("an address")), "{text}");
+        }
+        for text in [
+            "8.8.8.8",
+            "100.128.0.1",
+            "172.32.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2001:4860:4860::8888",
+        ] {
+            assert!(is_public(text.parse().expect("an address")), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn every_spelling_of_a_private_address_is_refused_unless_it_is_listed() {
+        let guard = Guard { listed: Vec::new(), proxies: HashSet::new() };
+        for url in [
+            "http://0x7f.1/",
+            "http://2130706433/",
+            "http://127.1/",
+            "http://[::ffff:7f00:1]/",
+            "http://017700000001/",
+            "http://①②⑦.0.0.1/",
+        ] {
+            let refused = guard.check(&Url::parse(url).expect("a URL")).await.expect_err("refused");
+            assert_eq!(refused.code, Code::ForbiddenAddress, "{url}");
+        }
+        let guard =
+            Guard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()]).expect("hosts");
+        let lists = |url: &str| guard.lists(&Url::parse(url).expect("a URL"));
+        assert!(lists("http://0x7f.1:8080/") && lists("http://[::1]:99/") && lists("https://intranet.EXAMPLE/"));
+        assert!(!lists("http://127.0.0.1/") && !lists("http://127.0.0.1:8081/"));
+        assert!(Guard::new(&["a b".to_owned()]).is_err());
+    }
+
+    #[tokio::test]
+    async fn with_a_proxy_a_private_name_is_refused_before_the_proxy_sees_it() {
+        let guard = Guard { listed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
+        let refused = guard.check(&Url::parse("http://localhost:9/").expect("a URL")).await.expect_err("refused");
+        assert_eq!(refused.code, Code::ForbiddenAddress);
+    }
+
+    #[tokio::test]
+    async fn the_resolver_refuses_a_name_by_the_address_that_it_has() {
+        let resolver = GuardedResolver(Arc::new(Guard { listed: Vec::new(), proxies: HashSet::new() }));
+        let refused = resolver.resolve("localhost".parse().expect("a name")).await.err().expect("refused");
+        assert!(refused.downcast_ref::<Forbidden>().is_some());
+    }
+}

@@ -1,0 +1,194 @@
+//! Hooks: who is told when a task is final, of what, and when again if that fails.
+//!
+//! Decides only. What is owed is recorded with the end itself, in `store/outbox.rs`; the daemon has it
+//! sent, by `hook/send.rs`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use protocol::task::State;
+use serde_json::json;
+
+use crate::config::{self, Matches};
+use crate::store::outbox::Delivery;
+use crate::task::Task;
+
+pub mod send;
+
+/// A pause before another attempt never grows beyond this, but for its jitter.
+pub const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// The hooks of one configuration, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks(BTreeMap<String, config::Hook>);
+
+impl Hooks {
+    pub fn new(configured: BTreeMap<String, config::Hook>) -> Self {
+        Self(configured)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&config::Hook> {
+        self.0.get(name)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is owed for the end of `task`, due at once.
+    pub fn owed(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<Delivery> {
+        let wanting = self.0.iter().filter(|(_, hook)| wants(hook, task));
+        let delivery = |(name, _): (&String, _)| Delivery {
+            hook: name.clone(),
+            task: task.id,
+            event: event(task, result_file),
+            created_at: now,
+            attempts: 0,
+            next_at: now,
+            reason: None,
+        };
+        wanting.map(delivery).collect()
+    }
+}
+
+fn wants(hook: &config::Hook, task: &Task) -> bool {
+    let names = |matches: &Option<Matches>, name: Option<&str>| {
+        matches.as_ref().is_none_or(|matches| name.is_some_and(|name| matches.any(name)))
+    };
+    names(&hook.tools, Some(task.tool.as_str()))
+        && names(&hook.sessions, task.caller.session.as_deref())
+        && hook.states.as_ref().is_none_or(|states| states.contains(&task.state))
+}
+
+/// The name of an event: the same however often it is sent, so that a receiver knows it again.
+pub fn event_id(delivery: &Delivery) -> String {
+    format!("{}.final", delivery.task)
+}
+
+/// What is sent: which task ended and how, and where its result is. Neither its input nor its data.
+fn event(task: &Task, result_file: &Path) -> String {
+    let at = task.end.as_ref().map_or(task.created_at, |end| end.at);
+    json!({
+        "type": "task.final",
+        "id": format!("{}.final", task.id),
+        "timestamp": at.to_string(),
+        "data": {
+            "id": task.id,
+            "tool": task.tool.as_str(),
+            "status": task.state,
+            "success": task.state == State::Succeeded,
+            "result_file": result_file,
+            "session": task.caller.session,
+        },
+    })
+    .to_string()
+}
+
+/// `delivery` as it is to be recorded after an attempt that failed now; `Err` if it is given up.
+///
+/// The pause doubles each time, with a jitter of up to a quarter.
+pub fn after_failure(
+    delivery: Delivery,
+    reason: String,
+    hook: &config::Hook,
+    now: Timestamp,
+) -> Result<Delivery, Delivery> {
+    let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(LONGEST_PAUSE);
+    // An id is random in its last bits: what failed together does not come back together.
+    let spread = delivery
+        .task
+        .to_string()
+        .bytes()
+        .rev()
+        .take(8)
+        .fold(delivery.attempts, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let pause = doubled + doubled.mul_f64(f64::from(spread % 256) / 1024.0);
+    let next_at = now.saturating_add(SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX));
+    let next_at = next_at.unwrap_or(Timestamp::MAX);
+    let give_up = delivery.created_at.saturating_add(hook.give_up.get()).unwrap_or(Timestamp::MAX);
+    let after = Delivery { attempts: delivery.attempts + 1, next_at, reason: Some(reason), ..delivery };
+    if next_at > give_up { Err(after) } else { Ok(after) }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::caller::Caller;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::store::contract::task;
+    use crate::task::{End, Outcome};
+
+    fn hooks(toml: &str) -> Hooks {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, toml).expect("written");
+        Hooks::new(Config::load(&path).expect("it loads").hooks)
+    }
+
+    fn told(hooks: &Hooks, task: &Task) -> Vec<String> {
+        let owed = hooks.owed(task, Path::new("/r.json"), task.created_at);
+        owed.into_iter().map(|delivery| delivery.hook).collect()
+    }
+
+    #[test]
+    fn a_hook_is_told_of_what_it_asks_for() {
+        let hooks = hooks(
+            "[hooks.all]\ncommand = [\"x\"]\n\
+             [hooks.failed]\ncommand = [\"x\"]\nstates = [\"failed\", \"unknown\"]\n\
+             [hooks.mail]\ncommand = [\"x\"]\ntools = [\"gmail_*\", \"send\"]\n\
+             [hooks.mine]\ncommand = [\"x\"]\nsessions = [\"s\"]\n",
+        );
+        let end = End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
+        let mail = Task { state: State::Succeeded, end: Some(end), ..task(None) };
+        assert_eq!(told(&hooks, &mail), ["all", "mail", "mine"]);
+        let nobodys = Caller { session: None, ..mail.caller.clone() };
+        let other =
+            Task { tool: "files_read".parse().expect("a name"), state: State::Unknown, caller: nobodys, ..mail };
+        assert_eq!(told(&hooks, &other), ["all", "failed"]);
+    }
+
+    #[test]
+    fn an_event_says_what_ended_and_nothing_of_what_it_was_about() {
+        let end =
+            End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data("secret".into()), meta: serde_json::Map::new() };
+        let task = Task { state: State::Succeeded, end: Some(end), ..task(None) };
+        let told: serde_json::Value = serde_json::from_str(&event(&task, Path::new("/r.json"))).expect("JSON");
+        let expected = json!({"type": "task.final", "id": format!("{}.final", task.id), "timestamp": "1970-01-01T00:00:00Z",
+            "data": {"id": task.id.to_string(), "tool": "gmail_search_messages", "status": "succeeded", "success": true,
+                "result_file": "/r.json", "session": "s"}});
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn pauses_grow_up_to_an_hour_until_it_is_given_up() {
+        let hooks = hooks("[hooks.a]\ncommand = [\"x\"]\ngive_up = \"72h\"\nbackoff = \"1s\"\n");
+        let hook = hooks.get("a").expect("it is there");
+        let mut delivery = crate::store::outbox::contract::delivery("a", 1_000);
+        let begun = delivery.created_at;
+        let mut pauses = Vec::new();
+        let given_up = loop {
+            let now = delivery.next_at;
+            match after_failure(delivery, "no".to_owned(), hook, now) {
+                Ok(later) => {
+                    pauses.push(later.next_at.duration_since(now));
+                    delivery = later;
+                }
+                Err(given_up) => break given_up,
+            }
+        };
+        for (number, pause) in pauses.iter().enumerate() {
+            let least = SignedDuration::from_secs(1 << number.min(12)).min(SignedDuration::from_hours(1));
+            assert!(*pause >= least && *pause <= least + least / 4, "{number}: {pause}");
+        }
+        assert!(given_up.next_at.duration_since(begun) > SignedDuration::from_hours(72));
+        assert_eq!((given_up.attempts as usize, given_up.reason.as_deref()), (pauses.len() + 1, Some("no")));
+        assert!(pauses.len() > 60, "{}", pauses.len());
+    }
+}

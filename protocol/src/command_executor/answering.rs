@@ -1,0 +1,130 @@
+//! An answer in the making: what was printed so far, and which tasks were opened and read.
+
+use serde_json::Value;
+
+use super::reading::task_in;
+use super::{Answer, Opened, result_of};
+use crate::code::Exit;
+use crate::error::ErrorBody;
+use crate::mailbox::Mailbox;
+use crate::shell::Printed;
+use crate::task::TaskId;
+
+/// The most that a model is given at once, in bytes: row by row it pays for all of it at every turn.
+pub(super) const MOST: usize = 50_000;
+/// Of it, the most that is said on standard error.
+const MOST_ASIDE: usize = 8_000;
+/// Room for the words about what was cut.
+const ROOM: usize = 600;
+
+#[derive(Debug, Default)]
+pub(super) struct Answering {
+    stdout: Vec<u8>,
+    stderr: String,
+    opened: Vec<Opened>,
+    collected: Vec<TaskId>,
+}
+
+impl Answering {
+    pub(super) fn print(&mut self, text: &[u8]) {
+        self.stdout.extend(text);
+    }
+
+    pub(super) fn complain(&mut self, text: &str) {
+        self.stderr.push_str(text);
+    }
+
+    pub(super) fn collect(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+        for task in tasks {
+            if !self.collected.contains(&task) {
+                self.collected.push(task);
+            }
+        }
+    }
+
+    /// Takes note of the tasks that a call of `agent-magic-tool` opened, or whose results it printed.
+    pub(super) fn note(&mut self, arguments: &[String], printed: &Printed, mailbox: &Mailbox) {
+        let Some((command, rest)) = arguments.split_first() else { return };
+        match command.as_str() {
+            "run" => {
+                let Ok(printed) = serde_json::from_str::<Value>(&printed.stdout) else { return };
+                match result_of(&printed) {
+                    Some((id, true)) => self.collect([id]),
+                    Some((id, false)) => {
+                        let tool = printed["tool"].as_str().unwrap_or_default().to_owned();
+                        self.opened.push(Opened { id, tool, result_file: mailbox.result_file(id) });
+                    }
+                    None => {}
+                }
+            }
+            "wait" => {
+                let Ok(printed) = serde_json::from_str::<Value>(&printed.stdout) else { return };
+                let results = match &printed {
+                    Value::Array(results) => results.as_slice(),
+                    result => std::slice::from_ref(result),
+                };
+                self.collect(results.iter().filter_map(result_of).filter(|(_, is_final)| *is_final).map(|(id, _)| id));
+            }
+            "read" if printed.status == Exit::Ok as u8 => {
+                self.collect(rest.iter().filter_map(|word| task_in(word)).filter(|id| mailbox.is_final(*id)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The answer to a line of which nothing was done.
+    pub(super) fn refused(mut self, error: &ErrorBody) -> Answer {
+        let Printed { status, stderr, .. } = Printed::refused(error);
+        self.complain(&stderr);
+        self.end(status, false)
+    }
+
+    pub(super) fn end(mut self, status: u8, only_reads: bool) -> Answer {
+        self.opened.retain(|opened| !self.collected.contains(&opened.id));
+        let text = self.text(status);
+        Answer { text, status, opened: self.opened, collected: self.collected, only_reads }
+    }
+
+    fn text(&self, status: u8) -> String {
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        let mut after = String::new();
+        push_lines(&mut after, &shortened(&self.stderr, MOST_ASIDE));
+        if status != 0 {
+            push_lines(&mut after, &format!("exit status: {status}"));
+        }
+        let mut text = String::new();
+        let room = MOST - ROOM - after.len();
+        if stdout.len() > room {
+            let shown = &stdout[..stdout.floor_char_boundary(room)];
+            push_lines(&mut text, shown);
+            text.push_str(&self.way_on(shown.len(), stdout.len()));
+        } else {
+            push_lines(&mut text, &stdout);
+        }
+        text + &after
+    }
+
+    /// How to read what was cut away.
+    fn way_on(&self, shown: usize, all: usize) -> String {
+        let id = self.collected.first().map_or_else(|| "ID".to_owned(), TaskId::to_string);
+        format!(
+            "[cut: {shown} of {all} bytes are shown. Read the rest in parts: agent-magic-tool read {id} --jq EXPR, \
+             or --page 1, --lines 1-100, --bytes {shown}-; or take less of it: | head, | grep, | jq]\n"
+        )
+    }
+}
+
+/// Appends whole lines.
+fn push_lines(text: &mut String, more: &str) {
+    text.push_str(more);
+    if !more.is_empty() && !more.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}\n[cut: {} bytes more]\n", &text[..text.floor_char_boundary(most)], text.len() - most)
+}

@@ -1,0 +1,175 @@
+//! The programs that a model may read results with: our own, whatever is installed.
+//!
+//! `cat`, `head`, `tail`, `grep`, `jq`, `wc`, `ls`, `echo` and `true`, with the options that are used most,
+//! over standard input and the files of the mailbox's results alone. What is asked of them beyond
+//! that is refused in words that say what there is.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
+use std::path::Path;
+
+use crate::mailbox::Mailbox;
+use crate::shell::{Caller, Shell};
+use crate::task::TaskId;
+
+mod grep;
+mod jq;
+mod options;
+mod text;
+
+pub use jq::JqCall;
+
+/// The programs there are.
+pub(super) const PROGRAMS: [&str; 9] = ["cat", "echo", "grep", "head", "jq", "ls", "tail", "true", "wc"];
+
+/// What a program may have in memory: larger files are read in parts.
+const MOST: u64 = 64 << 20;
+
+/// What a program did.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    pub status: u8,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+/// A program that could not do what it was asked to: its exit status, and why.
+#[derive(Debug)]
+struct Failed(u8, String);
+
+impl From<String> for Failed {
+    fn from(message: String) -> Self {
+        Self(2, message)
+    }
+}
+
+/// The files that may be read, and which of them were.
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
+    mailbox: &'a Mailbox,
+    shell: &'a dyn Shell,
+    caller: &'a Caller,
+    stdin: Vec<u8>,
+    /// The tasks whose final results were opened.
+    pub collected: Vec<TaskId>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(mailbox: &'a Mailbox, shell: &'a dyn Shell, caller: &'a Caller) -> Self {
+        Self { mailbox, shell, caller, stdin: Vec::new(), collected: Vec::new() }
+    }
+
+    /// Runs one of [`PROGRAMS`].
+    pub(super) fn run(&mut self, words: &[String], stdin: Vec<u8>) -> Ran {
+        self.stdin = stdin;
+        let Some((name, arguments)) = words.split_first() else { return Ran::default() };
+        let done = match name.as_str() {
+            "cat" => text::cat(arguments, self),
+            "head" => text::head(arguments, self),
+            "tail" => text::tail(arguments, self),
+            "wc" => text::wc(arguments, self),
+            "ls" => self.list(arguments),
+            "grep" => grep::grep(arguments, self),
+            "jq" => jq::jq(arguments, self),
+            "echo" => Ok(text::echo(arguments)),
+            _ => Ok(Ran::default()),
+        };
+        done.unwrap_or_else(|Failed(status, message)| Ran {
+            status,
+            stdout: Vec::new(),
+            stderr: format!("{name}: {message}\n"),
+        })
+    }
+
+    /// What `name` has, `-` being standard input.
+    fn open(&mut self, name: &str) -> Result<Box<dyn BufRead>, Failed> {
+        if name == "-" {
+            return Ok(Box::new(Cursor::new(std::mem::take(&mut self.stdin))));
+        }
+        let file_name = self.file_name(name)?;
+        let file = self.mailbox.open_result(file_name).map_err(|error| {
+            Failed(
+                1,
+                match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        format!("{name}: there is no such file; `agent-magic-tool tasks` names those that are there")
+                    }
+                    _ => format!("{name}: it cannot be read: {error}"),
+                },
+            )
+        })?;
+        let id = task_in(name).filter(|id| self.mailbox.is_final(*id));
+        self.collected.extend(id);
+        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+    }
+
+    /// All of it, if that is not too much.
+    fn read(&mut self, name: &str) -> Result<Vec<u8>, Failed> {
+        let mut bytes = Vec::new();
+        let read = self.open(name)?.take(MOST + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Failed(1, format!("{name}: it cannot be read: {error}")))?;
+        if bytes.len() as u64 > MOST {
+            let id = task_in(name).map_or_else(|| "ID".to_owned(), |id| id.to_string());
+            let message =
+                format!("{name}: more than {MOST} bytes; read a part: agent-magic-tool read {id} --lines 1-100");
+            return Err(Failed(1, message));
+        }
+        Ok(bytes)
+    }
+
+    /// The name among the results that a path means; a path that is not from the root begins there.
+    fn file_name<'b>(&self, path: &'b str) -> Result<&'b OsStr, Failed> {
+        let results = self.mailbox.results();
+        let outside = || {
+            let results = results.display();
+            Failed(1, format!("{path}: only result files can be read here, which lie in {results}"))
+        };
+        let whole = results.join(path);
+        let folder = whole.parent().and_then(|folder| folder.canonicalize().ok());
+        if folder.is_none() || folder != results.canonicalize().ok() {
+            return Err(outside());
+        }
+        Path::new(path).file_name().ok_or_else(outside)
+    }
+
+    fn list(&mut self, arguments: &[String]) -> Result<Ran, Failed> {
+        let options = options::read("ls", "-1, -a, -h, -l, -r, -t", "1ahlrt", "", &[], arguments)?;
+        let results = self.mailbox.results();
+        let mut named = Vec::new();
+        for operand in &options.operands {
+            let is_folder =
+                results.join(operand).canonicalize().is_ok_and(|path| Some(path) == results.canonicalize().ok());
+            if !is_folder {
+                named.push(self.file_name(operand)?.to_owned());
+            }
+        }
+        let entries = fs::read_dir(&results).map_err(|error| format!("{}: {error}", results.display()))?;
+        let mut found: Vec<_> = entries
+            .flatten()
+            .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?)))
+            .filter(|(name, found)| found.is_file() && name.starts_with("result-"))
+            .filter(|(name, _)| named.is_empty() || named.iter().any(|wanted| wanted.to_str() == Some(name)))
+            .collect();
+        if let Some(missing) = named.iter().find(|wanted| found.iter().all(|(name, _)| wanted.to_str() != Some(name))) {
+            return Err(Failed(2, format!("{}: there is no such file", missing.display())));
+        }
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        // Names sort by time.
+        if options.has('t') != options.has('r') {
+            found.reverse();
+        }
+        let line = |(name, metadata): &(String, fs::Metadata)| {
+            let size = if options.has('l') { format!("{:>10} ", metadata.len()) } else { String::new() };
+            format!("{size}{name}\n")
+        };
+        Ok(Ran { stdout: found.iter().map(line).collect::<String>().into_bytes(), ..Ran::default() })
+    }
+}
+
+/// The task that the name of a file or a word speaks of.
+pub(super) fn task_in(word: &str) -> Option<TaskId> {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let name = name.strip_prefix("result-").and_then(|name| name.split('.').next()).unwrap_or(name);
+    name.parse().ok()
+}

@@ -1,0 +1,272 @@
+//! Lines carried out over a mailbox, with calls that are written down.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::{Mutex, PoisonError};
+
+use super::*;
+
+/// Prints its words as JSON, or what `prints` says for its first word.
+#[derive(Debug, Default)]
+struct Scripted {
+    calls: Mutex<Vec<(Vec<String>, String)>>,
+    prints: Vec<(&'static str, Printed)>,
+}
+
+impl Shell for Scripted {
+    fn call(&self, words: &[String], stdin: &str, _: &Caller) -> Printed {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push((words.to_vec(), stdin.to_owned()));
+        let prints = self.prints.iter().find(|(command, _)| *command == words[0]);
+        prints.map_or_else(|| printed(&json!(words).to_string()), |(_, printed)| printed.clone())
+    }
+}
+
+fn printed(stdout: &str) -> Printed {
+    Printed { stdout: format!("{stdout}\n"), ..Printed::default() }
+}
+
+struct Bench {
+    folder: tempfile::TempDir,
+    mailbox: Mailbox,
+    shell: Arc<Scripted>,
+    executor: CommandExecutor,
+}
+
+impl Bench {
+    fn new(prints: Vec<(&'static str, Printed)>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        let shell = Arc::new(Scripted { prints, ..Scripted::default() });
+        let executor = CommandExecutor::new(Arc::<Scripted>::clone(&shell), mailbox.clone(), Caller::default());
+        Self { folder, mailbox, shell, executor }
+    }
+
+    fn answer(&self, command: &str) -> Answer {
+        self.executor.carry_out(command, "")
+    }
+
+    fn text(&self, command: &str) -> String {
+        self.answer(command).text
+    }
+
+    fn calls(&self) -> Vec<Vec<String>> {
+        let calls = self.shell.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.iter().map(|(words, _)| words.clone()).collect()
+    }
+
+    /// A final result with this data, and the path of its file.
+    fn result(&self, data: &Value) -> (TaskId, String) {
+        let id = TaskId::new();
+        let file = json!({"id": id, "tool": "t", "status": "succeeded", "success": true, "data": data});
+        self.mailbox.publish(id, &format!("{file:#}\n")).expect("published");
+        (id, self.mailbox.result_file(id).display().to_string())
+    }
+}
+
+#[test]
+fn calls_are_joined_as_a_shell_joins_them() {
+    let failed = Printed { status: 3, stdout: String::new(), stderr: "no such thing\n".to_owned() };
+    let bench = Bench::new(vec![("inspect", failed)]);
+    let answer =
+        bench.answer("agent-magic-tool inspect x && agent-magic-tool tasks || /usr/bin/agent-magic-tool list 'a b'");
+    assert_eq!(bench.calls(), [vec!["inspect", "x"], vec!["list", "a b"]]);
+    assert_eq!((answer.text.as_str(), answer.status), ("[\"list\",\"a b\"]\nno such thing\n", 0));
+    assert_eq!(bench.text("agent-magic-tool inspect x"), "no such thing\nexit status: 3\n");
+    assert_eq!(
+        bench.text("agent-magic-tool inspect x 2>&1 | wc -l; agent-magic-tool inspect y 2>/dev/null || true"),
+        "1\n"
+    );
+    assert_eq!(bench.text("agent-magic-tool list | grep -o list"), "list\n");
+}
+
+#[test]
+fn one_foreign_command_and_nothing_of_the_line_is_done() {
+    let bench = Bench::new(vec![]);
+    for line in
+        ["agent-magic-tool list; rm x", "agent-magic-tool list | sh", "agent-magic-tool list && curl y", "echo $(id)"]
+    {
+        let answer = bench.answer(line);
+        assert_eq!(answer.status, 5, "{line}");
+        assert!(answer.text.contains("\"code\":\"not-carried-out\""), "{}", answer.text);
+    }
+    for (line, advice) in [("sleep 5; agent-magic-tool read x", "wait ID"), ("cd /tmp && ls", "no folder to change to")]
+    {
+        assert!(bench.text(line).contains(advice), "{line}");
+    }
+    for (line, code) in [
+        ("agent-magic-tool executor stop", "humans-only"),
+        ("agent-magic-tool secret list", "humans-only"),
+        ("agent-magic-tool jq .", "humans-only"),
+        ("agent-magic-tool doctor --repair", "humans-only"),
+        ("agent-magic-tool lint /etc", "humans-only"),
+        ("agent-magic-tool run x --input=@/etc/passwd", "not-carried-out"),
+        ("agent-magic-tool run x --input @f", "not-carried-out"),
+        ("agent-magic-tool inspect x -i@f", "not-carried-out"),
+        ("agent-magic-tool list 'x", "usage"),
+        ("", "usage"),
+    ] {
+        assert!(bench.text(line).contains(&format!("\"code\":\"{code}\"")), "{line}: {}", bench.text(line));
+    }
+    assert_eq!(bench.calls(), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn where_a_human_is_asked_the_whole_line_becomes_a_task() {
+    let id = TaskId::new();
+    let pending = json!({"tool": SHELL_SUBTOOL, "id": id, "status": "pending"}).to_string();
+    let bench = Bench::new(vec![("run", printed(&pending))]);
+    let asking = bench.executor.clone().with_others(Others::Ask);
+    let line = "make test > log 2>&1; tail log";
+    let answer = asking.carry_out(line, "k");
+    let result_file = bench.mailbox.result_file(id);
+    assert_eq!(answer.opened, [Opened { id, tool: SHELL_SUBTOOL.to_owned(), result_file }]);
+    let calls = bench.shell.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let words = ["run", "--idempotency-key=k", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
+    assert_eq!(calls, [(words, json!({"command": line}).to_string())]);
+    for refused in ["sleep 5", "make 'x", "agent-magic-tool secret list"] {
+        assert!(asking.carry_out(refused, "k").status > 1, "{refused}");
+    }
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[test]
+fn every_run_has_a_key_of_its_own_that_is_the_same_again() {
+    let bench = Bench::new(vec![]);
+    let line = "agent-magic-tool run a || agent-magic-tool run b; agent-magic-tool run c --idempotency-key=own; \
+                agent-magic-tool run d x=1; agent-magic-tool wait e";
+    bench.executor.carry_out(line, "k");
+    let keys =
+        |call: &Vec<String>| call.iter().find_map(|word| word.strip_prefix("--idempotency-key=").map(str::to_owned));
+    let found: Vec<_> = bench.calls().iter().map(keys).collect();
+    assert_eq!(found, [Some("k"), Some("own"), Some("k-4"), None].map(|key| key.map(str::to_owned)));
+}
+
+#[test]
+fn what_was_opened_and_what_was_read_is_told() {
+    let (done, open, read) = (TaskId::new(), TaskId::new(), TaskId::new());
+    let state = |id: TaskId, status: &str| json!({"id": id, "tool": "t", "status": status});
+    let bench = Bench::new(vec![
+        ("run", printed(&state(open, "pending").to_string())),
+        ("wait", printed(&json!([state(done, "failed"), state(open, "pending")]).to_string())),
+    ]);
+    let answer = bench.answer("agent-magic-tool run t");
+    assert_eq!((answer.opened.len(), answer.opened[0].id, answer.only_reads), (1, open, false));
+    let answer = bench.answer("agent-magic-tool wait a b");
+    assert_eq!((answer.opened.len(), answer.collected, answer.only_reads), (0, vec![done], true));
+    let file = |id: TaskId, status: &str| format!("{:#}\n", json!({"id": id, "status": status}));
+    bench.mailbox.publish(read, &file(read, "succeeded")).expect("published");
+    bench.mailbox.publish(open, &file(open, "pending")).expect("published");
+    for line in ["agent-magic-tool read ID --jq .x", "cat result-ID.json", "jq .status result-ID.json | grep -v x"] {
+        let answer = bench.answer(&line.replace("ID", &read.to_string()));
+        assert_eq!((answer.collected, answer.only_reads, answer.status), (vec![read], true, 0), "{line}");
+        assert_eq!(bench.answer(&line.replace("ID", &open.to_string())).collected, [], "{line}");
+    }
+    assert!(!bench.answer("agent-magic-tool wait x; agent-magic-tool list").only_reads);
+}
+
+#[test]
+fn result_files_are_read_and_no_others() {
+    let bench = Bench::new(vec![]);
+    let secret = bench.folder.path().join("secret");
+    fs::write(&secret, "top secret").expect("written");
+    let results = bench.mailbox.results();
+    symlink(&secret, results.join("result-link.json")).expect("linked");
+    symlink(bench.folder.path(), results.join("folder")).expect("linked");
+    fs::hard_link(&secret, results.join("result-hard.json")).expect("linked");
+    let (_, path) = bench.result(&json!({"text": "it's 年度报告"}));
+    assert_eq!(bench.text(&format!("grep -o 年度报告 {path}")), "年度报告\n");
+    let name = path.rsplit('/').next().expect("a name");
+    assert_eq!(bench.text(&format!("ls {name}; ls")), format!("{name}\n{name}\nresult-hard.json\n"));
+    for file in [
+        secret.display().to_string(),
+        "../../secret".to_owned(),
+        "result-link.json".to_owned(),
+        "result-hard.json".to_owned(),
+        "folder/secret".to_owned(),
+        "/etc/passwd".to_owned(),
+        "..".to_owned(),
+        ".".to_owned(),
+        "result-none.json".to_owned(),
+    ] {
+        for program in ["cat", "head", "tail", "wc", "grep .", "jq ."] {
+            let answer = bench.answer(&format!("{program} '{file}'"));
+            assert!(
+                answer.status != 0 && !answer.text.contains("secret\"") && !answer.text.contains("root:"),
+                "{}",
+                answer.text
+            );
+            assert!(
+                answer.text.contains("only result files")
+                    || answer.text.contains("cannot be read")
+                    || answer.text.contains("no such file"),
+                "{}",
+                answer.text
+            );
+        }
+    }
+    assert!(bench.text("ls /etc").contains("only result files"));
+}
+
+#[test]
+fn the_reading_programs_do_what_their_names_say() {
+    let bench = Bench::new(vec![]);
+    let lines = "<<'EOF'\none 1\ntwo (2)\nThree|3\nfour\nEOF\n";
+    for (command, expected) in [
+        ("head -n 2", "one 1\ntwo (2)\n"),
+        ("head -1", "one 1\n"),
+        ("head -c 3", "one\n"),
+        ("head -n -3", "one 1\n"),
+        ("tail -n1", "four\n"),
+        ("tail -n +3", "Three|3\nfour\n"),
+        ("tail -c 5", "four\n"),
+        ("cat -n | tail -1", "     4\tfour\n"),
+        ("wc", "4 6 27\n"),
+        ("wc -l", "4\n"),
+        ("grep o", "one 1\ntwo (2)\nfour\n"),
+        ("grep -in THREE", "3:Three|3\n"),
+        ("grep -c '[0-9]'", "3\n"),
+        ("grep -v o", "Three|3\n"),
+        ("grep 'e|3'", "Three|3\n"),
+        ("grep -E 'one|four'", "one 1\nfour\n"),
+        ("grep 'one\\|four'", "one 1\nfour\n"),
+        ("grep -F '(2)'", "two (2)\n"),
+        ("grep '(2)'", "two (2)\n"),
+        ("grep -o '[a-z]* [0-9]'", "one 1\n"),
+        ("grep -m 1 -e o", "one 1\n"),
+        ("grep -q o && echo yes", "yes\n"),
+        ("grep zzz", "exit status: 1\n"),
+        ("cat -A", "cat: there is no option `-A` here; `cat` has -n\nexit status: 2\n"),
+        (
+            "tail -f",
+            "tail: nothing is followed here; `agent-magic-tool wait ID` blocks until the result is there\nexit status: 1\n",
+        ),
+    ] {
+        let (first, rest) = command
+            .split_once(" |")
+            .or_else(|| command.split_once(" &&"))
+            .map_or((command, ""), |(first, _)| (first, &command[first.len()..]));
+        assert_eq!(
+            bench.text(&format!("{first} {}", lines.replacen("<<'EOF'", &format!("<<'EOF' {rest}"), 1))),
+            expected,
+            "{command}"
+        );
+    }
+    assert_eq!(
+        bench.text("jq -rc '.a[]' <<< 1"),
+        "[\"jq\",\"-r\",\"-c\",\"--\",\".a[]\"]\n",
+        "in a process of its own"
+    );
+}
+
+#[test]
+fn an_answer_is_bounded_and_says_how_to_go_on() {
+    let bench = Bench::new(vec![]);
+    let (id, path) = bench.result(&json!("年".repeat(40_000)));
+    let answer = bench.answer(&format!("cat {path}; agent-magic-tool inspect x 2>&1; cat nothing"));
+    assert!(answer.text.len() <= 50_000, "{}", answer.text.len());
+    let (shown, rest) = answer.text.split_once("[cut: ").expect("it says that it was cut");
+    assert!(shown.len() > 49_000 && shown.trim_end().ends_with('年'), "{}", &shown[shown.len() - 30..]);
+    assert!(rest.contains(&format!("agent-magic-tool read {id} --jq EXPR")), "{rest}");
+    assert!(rest.contains("no such file") && rest.ends_with("exit status: 1\n"), "{rest}");
+}

@@ -1,0 +1,103 @@
+//! Durations as people write them: `500ms`, `30s`, `5m`, `1h 30m`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A length of time greater than zero, written like `30s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(Duration);
+
+/// Why a text is no [`Span`].
+#[derive(Debug, thiserror::Error)]
+pub enum SpanError {
+    #[error("`{0}` is no duration; write it like `500ms`, `30s`, `5m` or `1h`")]
+    Malformed(String),
+    #[error("a duration must be longer than 0s")]
+    NotPositive,
+}
+
+impl Span {
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
+    }
+
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = SpanError;
+
+    fn from_str(text: &str) -> Result<Self, SpanError> {
+        let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| SpanError::Malformed(text.to_owned()))?;
+        match Duration::try_from(signed) {
+            Ok(duration) if !duration.is_zero() => Ok(Self(duration)),
+            _ => Err(SpanError::NotPositive),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signed = jiff::SignedDuration::try_from(self.0).unwrap_or(jiff::SignedDuration::MAX);
+        write!(f, "{signed:#}")
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A duration: `500ms`, `30s`, `5m`, `1h 30m`.",
+            // Longer than zero; from hours down to nanoseconds; a fraction only of hours, minutes or seconds.
+            "pattern": r"^(?=.*[1-9])([0-9.]+ ?h ?)?([0-9.]+ ?m ?)?([0-9.]+ ?s ?)?([0-9]+ ?ms ?)?([0-9]+ ?us ?)?([0-9]+ ?ns)?$",
+            // Shown by editors that know it instead of the pattern.
+            "patternErrorMessage": "Write a duration like `500ms`, `30s`, `5m` or `1h 30m`.",
+            "examples": ["30s"]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000)] {
+            let span: Span = text.parse().expect("a duration");
+            assert_eq!(span, Span::from_millis(milliseconds));
+            assert_eq!(span.to_string().parse::<Span>().expect("its own text"), span);
+        }
+        assert!("0s".parse::<Span>().is_err());
+        assert!("-5s".parse::<Span>().is_err());
+        assert!("soon".parse::<Span>().is_err());
+    }
+}

@@ -1,0 +1,404 @@
+//! The mailbox: the agent's side of the hand-over, made of files only.
+//!
+//! ```text
+//! inbox/     requests, written by callers: a temporary name, then a rename
+//! taken/     requests that the executor is about to answer
+//! answers/   what is no result file: refusals, plans, the state of the executor
+//! results/   one file for each task, replaced atomically until it is final
+//! owed/      the sessions that are woken, and for what: `mailbox/owed.rs`
+//! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
+//! ```
+//!
+//! Whoever renames a request first has it: the executor into `taken/`, or the caller who withdraws
+//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`;
+//! what is swept is `mailbox/sweep.rs`.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::fcntl::OFlag;
+use serde::Serialize;
+
+use crate::fault;
+use crate::task::TaskId;
+
+pub mod owed;
+pub mod presence;
+mod reading;
+pub mod request;
+pub mod result;
+pub mod sweep;
+
+/// The largest request.
+pub const LARGEST_REQUEST: u64 = 1 << 20;
+
+/// A mailbox whose folders are there and ours alone.
+#[derive(Debug, Clone)]
+pub struct Mailbox {
+    root: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MailboxError {
+    #[error("the mailbox `{path}` could not be used")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the mailbox `{path}` cannot be trusted: {reason}")]
+    Untrusted { path: PathBuf, reason: &'static str },
+}
+
+/// A request file that was taken out of the inbox.
+#[derive(Debug)]
+pub struct Taken {
+    pub id: TaskId,
+    /// The owner of the file: the kernel's word on who asked.
+    pub uid: u32,
+    pub bytes: io::Result<Vec<u8>>,
+    /// When the file was written; `None` if it could not be looked at.
+    pub written_at: Option<SystemTime>,
+}
+
+impl Mailbox {
+    /// Opens the mailbox at `root`, making what is missing, whatever the umask.
+    ///
+    /// Refused if any folder is a link, belongs to somebody else or can be written by others.
+    pub fn open(root: &Path) -> Result<Self, MailboxError> {
+        let mailbox = Self { root: root.to_owned() };
+        for folder in [root.to_owned(), mailbox.inbox(), mailbox.taken(), mailbox.answers(), mailbox.results()] {
+            ensure_private(&folder)?;
+        }
+        Ok(mailbox)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn inbox(&self) -> PathBuf {
+        self.root.join("inbox")
+    }
+
+    pub fn results(&self) -> PathBuf {
+        self.root.join("results")
+    }
+
+    pub fn result_file(&self, id: TaskId) -> PathBuf {
+        self.results().join(format!("result-{id}.json"))
+    }
+
+    /// Where data lies that a result file only refers to.
+    pub fn data_file(&self, id: TaskId, extension: &str) -> PathBuf {
+        self.results().join(format!("result-{id}.data.{extension}"))
+    }
+
+    fn taken(&self) -> PathBuf {
+        self.root.join("taken")
+    }
+
+    fn answers(&self) -> PathBuf {
+        self.root.join("answers")
+    }
+
+    /// Puts a request into the inbox, whole or not at all.
+    pub fn post(&self, id: TaskId, request: &impl Serialize) -> io::Result<()> {
+        replace(&self.inbox().join(format!("{id}.json")), &serde_json::to_vec(request)?, "request")
+    }
+
+    /// Takes a request back; false if the executor has it already.
+    pub fn withdraw(&self, id: TaskId) -> bool {
+        let withdrawn = self.inbox().join(format!(".withdrawn-{id}"));
+        let ours = fs::rename(self.inbox().join(format!("{id}.json")), &withdrawn).is_ok();
+        if ours && let Err(error) = fs::remove_file(&withdrawn) {
+            tracing::debug!(%id, %error, "a withdrawn request was left behind");
+        }
+        ours
+    }
+
+    /// The answer to a request, once; `None` while there is none.
+    pub fn collect_answer(&self, id: TaskId) -> io::Result<Option<Vec<u8>>> {
+        let path = self.answers().join(format!("{id}.json"));
+        match fs::read(&path) {
+            Ok(bytes) => {
+                fs::remove_file(&path)?;
+                Ok(Some(bytes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes every well-formed request out of the inbox; foreign files are left where they are, and
+    /// so is what cannot be read for want of descriptors or memory.
+    pub fn take_all(&self) -> io::Result<Vec<Taken>> {
+        let mut taken = Vec::new();
+        for entry in fs::read_dir(self.inbox())? {
+            let entry = entry?;
+            let Some(id) = request_id(&entry.file_name()) else { continue };
+            let claimed = self.taken().join(entry.file_name());
+            if !entry.metadata().is_ok_and(|found| is_proper(&found)) {
+                continue;
+            }
+            let request = read_request(id, &entry.path());
+            if request.bytes.as_ref().is_err_and(is_want) {
+                break;
+            }
+            if fs::rename(entry.path(), &claimed).is_ok() {
+                taken.push(request);
+            }
+        }
+        taken.sort_by_key(|request| request.id);
+        if !taken.is_empty() {
+            fault::point("requests", "taken");
+        }
+        Ok(taken)
+    }
+
+    /// The requests that an executor before us took and did not answer. What it did answer, and did
+    /// not bring to its caller, is delivered.
+    pub fn left_behind(&self) -> io::Result<Vec<Taken>> {
+        let mut left = Vec::new();
+        for entry in fs::read_dir(self.taken())? {
+            let entry = entry?;
+            let Some(id) = request_id(&entry.file_name()) else { continue };
+            let request = read_request(id, &entry.path());
+            match &request.bytes {
+                Ok(bytes) if serde_json::from_slice::<request::Answer>(bytes).is_ok() => self.deliver(id)?,
+                _ => left.push(request),
+            }
+        }
+        left.sort_by_key(|request| request.id);
+        Ok(left)
+    }
+
+    /// Drops a taken request that was answered.
+    pub fn done(&self, id: TaskId) -> io::Result<()> {
+        gone(fs::remove_file(self.taken().join(format!("{id}.json"))))
+    }
+
+    /// Answers a request with something that is no result file.
+    ///
+    /// The answer takes the place of the request before anybody can read it: whoever is killed in
+    /// between, what was refused is never taken up again.
+    pub fn answer(&self, id: TaskId, answer: &impl Serialize) -> io::Result<()> {
+        replace(&self.taken().join(format!("{id}.json")), &serde_json::to_vec(answer)?, "answer")?;
+        self.deliver(id)
+    }
+
+    /// Lets the caller have the answer that stands in the place of its request.
+    fn deliver(&self, id: TaskId) -> io::Result<()> {
+        let name = format!("{id}.json");
+        fs::rename(self.taken().join(&name), self.answers().join(&name))?;
+        fault::point("answer", "delivered");
+        Ok(())
+    }
+
+    /// Writes or replaces a task's result file; a reader sees the old one or the new one, whole.
+    pub fn publish(&self, id: TaskId, text: &str) -> io::Result<()> {
+        replace(&self.result_file(id), text.as_bytes(), "result")
+    }
+
+    /// Writes the data that a task's result file refers to; whole or not at all.
+    pub fn put_data(&self, id: TaskId, extension: &str, data: &mut impl io::Read) -> io::Result<()> {
+        replace_with(&self.data_file(id, extension), "data", |file| io::copy(data, file).map(drop))
+    }
+
+    /// Whether a task's result file is there, whole and final.
+    pub fn is_final(&self, id: TaskId) -> bool {
+        fs::read(self.result_file(id)).is_ok_and(|text| result::is_final(&text))
+    }
+
+    /// Whether all its folders are still there.
+    pub fn is_whole(&self) -> bool {
+        [self.inbox(), self.taken(), self.answers(), self.results()].iter().all(|folder| folder.is_dir())
+    }
+
+    /// Removes everything that belongs to a task.
+    pub fn forget(&self, id: TaskId) -> io::Result<()> {
+        gone(fs::remove_file(self.result_file(id)))?;
+        for extension in sweep::EXTENSIONS {
+            gone(fs::remove_file(self.data_file(id, extension)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error comes from the want of descriptors or memory, and so passes.
+pub fn is_want(error: &io::Error) -> bool {
+    use nix::libc::{EMFILE, ENFILE, ENOMEM};
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
+}
+
+fn gone(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The id in the name of a request: 32 hexadecimal digits and `.json`, nothing else.
+fn request_id(name: &std::ffi::OsStr) -> Option<TaskId> {
+    name.to_str()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// A plain file with one name, of our user, that others cannot write.
+fn is_proper(found: &fs::Metadata) -> bool {
+    found.is_file()
+        && found.nlink() == 1
+        && found.uid() == nix::unistd::geteuid().as_raw()
+        && found.permissions().mode() & 0o022 == 0
+}
+
+fn read_request(id: TaskId, path: &Path) -> Taken {
+    let mut uid = nix::unistd::geteuid().as_raw();
+    let mut written_at = None;
+    let bytes = (|| {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let found = file.metadata()?;
+        if !is_proper(&found) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file of this user alone"));
+        }
+        uid = found.uid();
+        written_at = found.modified().ok();
+        if found.len() > LARGEST_REQUEST {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST_REQUEST} bytes")));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+        file.take(LARGEST_REQUEST).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })();
+    Taken { id, uid, bytes, written_at }
+}
+
+/// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.
+fn replace(path: &Path, bytes: &[u8], what: &str) -> io::Result<()> {
+    replace_with(path, what, |file| file.write_all(bytes))
+}
+
+fn replace_with(path: &Path, what: &str, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", TaskId::new()));
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        write(&mut file)?;
+        fault::point(what, "written");
+        fs::rename(&temporary, path)?;
+        fault::point(what, "renamed");
+        Ok(())
+    })();
+    if written.is_err() {
+        gone(fs::remove_file(&temporary))?;
+    }
+    written
+}
+
+fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
+    let io = |source| MailboxError::Io { path: folder.to_owned(), source };
+    let untrusted = |reason| MailboxError::Untrusted { path: folder.to_owned(), reason };
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        // A hostile umask takes bits away; we say exactly which we want.
+        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io(error)),
+    }
+    let found = fs::symlink_metadata(folder).map_err(io)?;
+    if !found.is_dir() {
+        return Err(untrusted("it is no folder"));
+    }
+    if found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(untrusted("it belongs to somebody else"));
+    }
+    if found.permissions().mode() & 0o022 != 0 {
+        return Err(untrusted("others can write to it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn mailbox() -> (tempfile::TempDir, Mailbox) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        (folder, mailbox)
+    }
+
+    #[test]
+    fn a_request_is_taken_once_or_withdrawn_once() {
+        let (_folder, mailbox) = mailbox();
+        let (taken, withdrawn) = (TaskId::new(), TaskId::new());
+        mailbox.post(taken, &"x").expect("posted");
+        mailbox.post(withdrawn, &"y").expect("posted");
+        assert!(mailbox.withdraw(withdrawn) && !mailbox.withdraw(withdrawn));
+        let found = mailbox.take_all().expect("read");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].bytes.as_ref().expect("readable"), b"\"x\"");
+        assert!(!mailbox.withdraw(taken));
+        assert!(mailbox.take_all().expect("read").is_empty());
+        assert_eq!(mailbox.left_behind().expect("read").len(), 1);
+        mailbox.done(taken).expect("done");
+        assert!(mailbox.left_behind().expect("read").is_empty());
+    }
+
+    #[test]
+    fn an_answered_request_is_never_taken_up_again() {
+        let (_folder, mailbox) = mailbox();
+        let (open, answered) = (TaskId::new(), TaskId::new());
+        let answer = request::Answer::SameAs(open);
+        mailbox.post(open, &"x").expect("posted");
+        mailbox.post(answered, &"y").expect("posted");
+        assert_eq!(mailbox.take_all().expect("read").len(), 2);
+        // Killed between the two halves of an answer.
+        let place = mailbox.taken().join(format!("{answered}.json"));
+        replace(&place, &serde_json::to_vec(&answer).expect("JSON"), "answer").expect("written");
+        let left: Vec<_> = mailbox.left_behind().expect("read").iter().map(|request| request.id).collect();
+        assert_eq!(left, [open]);
+        let collected = mailbox.collect_answer(answered).expect("readable").expect("delivered");
+        assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("an answer"), answer);
+        mailbox.answer(open, &answer).expect("answered");
+        assert!(mailbox.left_behind().expect("read").is_empty());
+    }
+
+    #[test]
+    fn foreign_files_are_left_alone() {
+        let (folder, mailbox) = mailbox();
+        let inbox = mailbox.inbox();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "secret").expect("written");
+        symlink(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
+        fs::hard_link(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
+        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("made");
+        let open = inbox.join(format!("{}.json", TaskId::new()));
+        fs::write(&open, "x").expect("written");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("set");
+        fs::write(inbox.join("notes.txt"), "x").expect("written");
+        nix::unistd::mkfifo(&inbox.join(format!("{}.json", TaskId::new())), nix::sys::stat::Mode::S_IRWXU)
+            .expect("made");
+        assert!(mailbox.take_all().expect("read").is_empty());
+    }
+
+    #[test]
+    fn a_mailbox_that_others_can_reach_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().join("real");
+        Mailbox::open(&real).expect("it opens");
+        let link = folder.path().join("link");
+        symlink(&real, &link).expect("linked");
+        assert!(matches!(Mailbox::open(&link), Err(MailboxError::Untrusted { .. })));
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).expect("set");
+        assert!(matches!(Mailbox::open(&real), Err(MailboxError::Untrusted { .. })));
+    }
+
+    #[test]
+    fn too_large_a_request_is_told_so() {
+        let (_folder, mailbox) = mailbox();
+        mailbox.post(TaskId::new(), &"x".repeat(1 << 20)).expect("posted");
+        let taken = mailbox.take_all().expect("read");
+        assert_eq!(taken[0].bytes.as_ref().expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,159 @@
+//! How one call of `agent-magic-tool` is carried out for an agent: in words, and never by a shell.
+//!
+//! The command line carries calls out in its own process; [`Program`] starts one for each, for those
+//! who have the library alone.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use crate::code::{Code, Exit};
+use crate::error::ErrorBody;
+use crate::paths::{DEPTH, REACH, READ_ONLY, SESSION, WAKES};
+use crate::tool_scope::Reach;
+
+/// Carries out one `agent-magic-tool` call, in words, for an agent.
+pub trait Shell: Send + Sync + Debug {
+    /// `words` are the arguments without the program's name. Blocks until the call is done.
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> Printed;
+}
+
+/// Who calls: it goes into each request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    pub session: Option<String>,
+    pub folder: Option<PathBuf>,
+    /// How deep the caller is nested in agents that were called by agents.
+    pub depth: u8,
+    /// What it runs may only read.
+    pub read_only: bool,
+    /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
+    /// words say.
+    pub alone: bool,
+    /// Whether somebody wakes the caller when a task is final.
+    pub wakes: bool,
+    /// Which subtools it may use.
+    pub reach: Reach,
+}
+
+/// What a call printed, and its exit status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Printed {
+    pub status: u8,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Printed {
+    /// What a command prints that could not do what it was asked to.
+    pub fn refused(error: &ErrorBody) -> Self {
+        let stderr = format!("{}\n", serde_json::json!({ "error": error }));
+        Self { status: error.code.exit() as u8, stdout: String::new(), stderr }
+    }
+}
+
+/// The program, started anew for each call.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Program {
+    /// `agent-magic-tool` at `path`, or looked for in `PATH`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), environment: Vec::new() }
+    }
+
+    /// Sets a variable of its environment, which is ours otherwise.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    fn run(&self, words: &[String], stdin: &str, caller: &Caller) -> io::Result<Output> {
+        let mut command = Command::new(&self.path);
+        let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
+        command.args(verb);
+        if caller.alone && verb == ["run"] {
+            command.arg("--if-no-approver=fail");
+        }
+        command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env(DEPTH, caller.depth.to_string()).env(WAKES, if caller.wakes { "1" } else { "" });
+        match &caller.session {
+            Some(session) => command.env(SESSION, session),
+            None => command.env_remove(SESSION),
+        };
+        if caller.read_only {
+            command.env(READ_ONLY, "1");
+        }
+        if !caller.reach.is_everything() {
+            command.env(REACH, caller.reach.written());
+        }
+        if let Some(folder) = &caller.folder {
+            command.current_dir(folder);
+        }
+        if caller.alone && words.first().is_some_and(|word| word == "run") {
+            command.arg("--if-no-approver=fail");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let pipe = child.stdin.take();
+        thread::scope(|scope| {
+            // A program that ends without having read all of it is no trouble of ours.
+            scope.spawn(move || drop(pipe.map(|mut pipe| pipe.write_all(stdin.as_bytes()))));
+            child.wait_with_output()
+        })
+    }
+}
+
+impl Shell for Program {
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> Printed {
+        match self.run(words, stdin, caller) {
+            Ok(output) => Printed {
+                status: output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Bug as u8),
+                stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+                stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            },
+            Err(error) => {
+                let message = format!("`{}` could not be started: {error}", self.path.display());
+                Printed::refused(&ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_given_the_caller_and_all_of_its_input() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let caller = Caller {
+            session: Some("s".to_owned()),
+            folder: Some(folder.path().to_owned()),
+            depth: 3,
+            ..Caller::default()
+        };
+        let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
+        let program = Program::new("sh").env("OWN", "x");
+        // More than any pipe holds, both ways.
+        let stdin = "年".repeat(1 << 18);
+        let printed = program.call(&["-c".to_owned(), script.to_owned()], &stdin, &caller);
+        let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("a path").display());
+        assert_eq!(printed, Printed { status: 4, stdout, stderr: "end\n".to_owned() });
+        let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
+        assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_to_act_on() {
+        let printed = Program::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
+        assert_eq!(printed.status, 1);
+        assert!(printed.stderr.contains("\"code\":\"cannot-start\""), "{}", printed.stderr);
+    }
+}

@@ -1,0 +1,246 @@
+//! A task as both sides of the mailbox know it: its id, and where it is in its life.
+//!
+//! [`State::after`] is the whole life cycle; nothing else decides which state follows which.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A task's name: a UUID of version 7, so that names sort by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(Uuid);
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no task id; an id has 32 hexadecimal digits")]
+pub struct InvalidId(String);
+
+impl TaskId {
+    #[expect(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = InvalidId;
+
+    /// Only the one spelling that [`TaskId`] writes: an id is also a file's name.
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let is_plain =
+            text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
+        match Uuid::try_parse(text) {
+            Ok(uuid) if is_plain => Ok(Self(uuid)),
+            _ => Err(InvalidId(text.to_owned())),
+        }
+    }
+}
+
+impl Serialize for TaskId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TaskId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Durable, and nothing decided yet.
+    Accepted,
+    AwaitingConfirmation,
+    /// Waits for a free place, or for the pause before its next attempt.
+    Queued,
+    /// Recorded before anything is sent.
+    Running,
+    Succeeded,
+    Failed,
+    Denied,
+    Expired,
+    Cancelled,
+    TimedOut,
+    /// It had started, and nobody can know whether it took effect.
+    Unknown,
+}
+
+/// What happens to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// A human must agree.
+    Ask,
+    /// Nothing stands in its way, or the human agreed.
+    Enqueue,
+    Start,
+    /// Its attempt was lost: a lookup tells whether it took effect.
+    Verify,
+    /// The attempt ended without a result and may be repeated.
+    Retry,
+    Succeed,
+    Fail,
+    Deny,
+    Expire,
+    Cancel,
+    TimeOut,
+    /// Its attempt was lost, and repeating it could do it twice.
+    Lose,
+    /// Somebody said what had happened.
+    Settle,
+}
+
+/// A step that the life cycle does not have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a task that is {from} cannot {step:?}")]
+pub struct Unexpected {
+    pub from: State,
+    pub step: Step,
+}
+
+impl State {
+    pub const ALL: [Self; 11] = [
+        Self::Accepted,
+        Self::AwaitingConfirmation,
+        Self::Queued,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Denied,
+        Self::Expired,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::Unknown,
+    ];
+
+    /// The state after `step`: one row for each legal step.
+    pub fn after(self, step: Step) -> Result<Self, Unexpected> {
+        match (self, step) {
+            (Self::Accepted, Step::Ask) => Ok(Self::AwaitingConfirmation),
+            (Self::Accepted, Step::Enqueue) => Ok(Self::Queued),
+            (Self::AwaitingConfirmation, Step::Enqueue) => Ok(Self::Queued),
+            (Self::AwaitingConfirmation, Step::Deny) => Ok(Self::Denied),
+            (Self::AwaitingConfirmation, Step::Expire) => Ok(Self::Expired),
+            (Self::AwaitingConfirmation, Step::Cancel) => Ok(Self::Cancelled),
+            (Self::AwaitingConfirmation, Step::Fail) => Ok(Self::Failed),
+            (Self::Queued, Step::Start) => Ok(Self::Running),
+            (Self::Queued, Step::Fail) => Ok(Self::Failed),
+            (Self::Queued, Step::Deny) => Ok(Self::Denied),
+            (Self::Queued, Step::Expire) => Ok(Self::Expired),
+            (Self::Queued, Step::Cancel) => Ok(Self::Cancelled),
+            (Self::Running, Step::Verify) => Ok(Self::Running),
+            (Self::Running, Step::Retry) => Ok(Self::Queued),
+            (Self::Running, Step::Succeed) => Ok(Self::Succeeded),
+            (Self::Running, Step::Fail) => Ok(Self::Failed),
+            (Self::Running, Step::Cancel) => Ok(Self::Cancelled),
+            (Self::Running, Step::TimeOut) => Ok(Self::TimedOut),
+            (Self::Running, Step::Lose) => Ok(Self::Unknown),
+            (Self::Unknown, Step::Settle) => Ok(Self::Unknown),
+            (from, step) => Err(Unexpected { from, step }),
+        }
+    }
+
+    /// Whether it stays so for ever.
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Accepted | Self::AwaitingConfirmation | Self::Queued | Self::Running => false,
+            Self::Succeeded
+            | Self::Failed
+            | Self::Denied
+            | Self::Expired
+            | Self::Cancelled
+            | Self::TimedOut
+            | Self::Unknown => true,
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::AwaitingConfirmation => "awaiting_confirmation",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|state| state.as_str()).collect();
+            format!("`{text}` is no state; the states are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: [Step; 13] = [
+        Step::Ask,
+        Step::Enqueue,
+        Step::Start,
+        Step::Verify,
+        Step::Retry,
+        Step::Succeed,
+        Step::Fail,
+        Step::Deny,
+        Step::Expire,
+        Step::Cancel,
+        Step::TimeOut,
+        Step::Lose,
+        Step::Settle,
+    ];
+
+    #[test]
+    fn nothing_follows_a_final_state_and_something_follows_every_other() {
+        for state in State::ALL {
+            let followers: Vec<_> = STEPS.iter().filter_map(|step| state.after(*step).ok()).collect();
+            assert_eq!(followers.iter().all(|follower| *follower == state), state.is_final(), "{state}");
+        }
+    }
+
+    #[test]
+    fn every_state_has_one_name() {
+        for state in State::ALL {
+            assert_eq!(state.as_str().parse::<State>(), Ok(state));
+            assert_eq!(serde_json::to_value(state).expect("a name"), state.as_str());
+        }
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let id = TaskId::new();
+        assert_eq!(id.to_string().parse::<TaskId>().expect("its own text"), id);
+        for other in [id.0.hyphenated().to_string(), id.to_string().to_uppercase(), "../x".to_owned(), String::new()] {
+            assert!(other.parse::<TaskId>().is_err(), "{other}");
+        }
+    }
+}

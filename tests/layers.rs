@@ -1,0 +1,226 @@
+//! The layers of the executor, and the rule that keeps them: a module uses its own layer and those below.
+//!
+//! Reads `use` lines and paths, not types. ARCHITECTURE.md draws the same ladder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders of `executor/src`, lowest first.
+const LADDER: [&str; 17] = [
+    "base",
+    "task",
+    "config",
+    "delivery",
+    "net",
+    "model",
+    "runner",
+    "catalog",
+    "store",
+    "attempt",
+    "dispatcher",
+    "intake",
+    "notify",
+    "telemetry",
+    "page",
+    "agent",
+    "daemon",
+];
+
+/// A circle of more files than this has no order in which it could be read.
+const MAX_CIRCLE: usize = 3;
+
+/// One file of a crate.
+struct Module {
+    /// Like `runner::http::call`; the crate's root is empty.
+    path: String,
+    /// Every path of the crate that its code names, and the line it stands on.
+    names: Vec<(String, usize)>,
+}
+
+#[test]
+fn every_folder_of_the_executor_is_a_layer() {
+    let folders: BTreeSet<_> = modules("executor").into_iter().filter_map(|module| module.layer()).collect();
+    assert_eq!(folders, LADDER.iter().map(|layer| (*layer).to_owned()).collect());
+}
+
+#[test]
+fn no_layer_uses_a_higher_one() {
+    let height = |layer: &str| LADDER.iter().position(|known| *known == layer);
+    let mut upward = Vec::new();
+    for module in modules("executor") {
+        let Some(own) = module.layer().as_deref().and_then(height) else { continue };
+        for (name, line) in &module.names {
+            let used = name.split("::").next().unwrap_or_default();
+            if height(used).is_some_and(|used| used > own) {
+                let file = module.path.replace("::", "/");
+                upward.push(format!("executor/src/{file}.rs:{line}: `crate::{name}` lies above `{}`", LADDER[own]));
+            }
+        }
+    }
+    assert!(upward.is_empty(), "\nlowest first: {}\n{}", LADDER.join(", "), upward.join("\n"));
+}
+
+#[test]
+fn no_circle_has_more_files_than_can_be_read_together() {
+    for package in ["protocol", "executor", "agent-magic-tool"] {
+        let large: Vec<_> = circles(&modules(package)).into_iter().filter(|circle| circle.len() > MAX_CIRCLE).collect();
+        assert!(large.is_empty(), "{package}: {large:#?}");
+    }
+}
+
+impl Module {
+    /// The folder of the crate that it lies in, or stands beside.
+    fn layer(&self) -> Option<String> {
+        self.path.split("::").next().filter(|layer| !layer.is_empty()).map(str::to_owned)
+    }
+}
+
+/// The modules that need each other, wherever there are several.
+fn circles(modules: &[Module]) -> Vec<Vec<String>> {
+    let known: BTreeSet<&str> = modules.iter().map(|module| module.path.as_str()).collect();
+    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for module in modules {
+        let used = module.names.iter().filter_map(|(name, _)| owner(name, &known)).filter(|used| *used != module.path);
+        uses.insert(&module.path, used.collect());
+    }
+    let reached: BTreeMap<&str, BTreeSet<&str>> = known.iter().map(|from| (*from, reachable(from, &uses))).collect();
+    let mut found = BTreeSet::new();
+    for module in &known {
+        let together = reached[module].iter().filter(|other| reached[*other].contains(module));
+        let circle: Vec<_> = together.map(|other| (*other).to_owned()).collect();
+        if circle.len() > 1 {
+            found.insert(circle);
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn reachable<'a>(from: &'a str, uses: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = open.pop() {
+        open.extend(uses.get(module).into_iter().flatten().filter(|used| reached.insert(**used)));
+    }
+    reached
+}
+
+/// The module that a path leads into: the longest beginning of it that is one.
+fn owner<'a>(name: &str, known: &BTreeSet<&'a str>) -> Option<&'a str> {
+    let mut beginning = name;
+    loop {
+        if let Some(module) = known.get(beginning) {
+            return Some(*module);
+        }
+        beginning = beginning.rsplit_once("::")?.0;
+    }
+}
+
+fn modules(package: &str) -> Vec<Module> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
+    let source = root.join(package).join("src");
+    let mut modules = Vec::new();
+    for file in rust_files(&source) {
+        let path = file.strip_prefix(&source).expect("it lies there").with_extension("");
+        let path = path.to_str().expect("names are plain").replace('/', "::");
+        if ["main", "lib"].contains(&path.as_str()) || path.ends_with("::tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file");
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        modules.push(Module { names: names(code, &path), path });
+    }
+    assert!(modules.len() > 10, "the sources of {package} lie elsewhere than {}", source.display());
+    modules
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The paths into its own crate that the code of module `own` names, without `crate::`.
+fn names(code: &str, own: &str) -> Vec<(String, usize)> {
+    let mut names = Vec::new();
+    let mut lines = code.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    while let Some((number, line)) = lines.next() {
+        if line.starts_with("//") {
+            continue;
+        }
+        let import = line.strip_prefix("pub ").or_else(|| line.split_once(") ").map(|(_, rest)| rest)).unwrap_or(line);
+        if let Some(tree) = import.strip_prefix("use ") {
+            let mut tree = tree.to_owned();
+            while !tree.ends_with(';') {
+                let Some((_, more)) = lines.next() else { break };
+                tree.push_str(more);
+            }
+            names.extend(
+                branches(tree.trim_end_matches(';'))
+                    .iter()
+                    .filter_map(|path| within(path, own))
+                    .map(|path| (path, number)),
+            );
+        } else {
+            for start in ["crate::", "super::"] {
+                let inline = line.match_indices(start).map(|(at, _)| &line[at..]);
+                let paths = inline.map(|rest| {
+                    rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
+                        .next()
+                        .unwrap_or(rest)
+                });
+                names.extend(paths.filter_map(|path| within(path, own)).map(|path| (path, number)));
+            }
+        }
+    }
+    names
+}
+
+/// `path` from the root of the crate; `None` if it leads to another crate.
+fn within(path: &str, own: &str) -> Option<String> {
+    if let Some(rest) = path.strip_prefix("crate::") {
+        return Some(rest.to_owned());
+    }
+    let mut module = own;
+    let mut rest = path.strip_prefix("super::")?;
+    module = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+    while let Some(higher) = rest.strip_prefix("super::") {
+        rest = higher;
+        module = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+    }
+    Some(if module.is_empty() { rest.to_owned() } else { format!("{module}::{rest}") })
+}
+
+/// Each path of a tree of imports: `a::{b, c::{d}}` is `a::b` and `a::c::d`.
+fn branches(tree: &str) -> Vec<String> {
+    let Some((stem, rest)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, letter) in inner.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inner[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inner[start..]);
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(branches).map(|branch| format!("{}{branch}", stem.trim())).collect()
+}
+
+#[test]
+fn imports_are_read_as_the_compiler_reads_them() {
+    let code = "use crate::a::{self, b::{C, D}, e::F};\nuse super::g;\nfn x() { crate::h::i(); }\n// crate::no\n";
+    let found: Vec<_> = names(code, "m::n").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["a::self", "a::b::C", "a::b::D", "a::e::F", "m::g", "h::i"]);
+}
