@@ -5,7 +5,7 @@ use std::{fs, thread};
 
 use nix::unistd::Pid;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
 
 use crate::table::{Table, Verdict};
@@ -70,13 +70,13 @@ fn ticks(pid: Pid) -> u64 {
 fn queue(world: &World, tasks: usize) {
     let mailbox = Mailbox::open(&world.mailbox()).expect("it opens");
     for _ in 0..tasks {
-        let run = Run {
+        let run = RunRequest {
             tool: "nap".to_owned(),
             input: serde_json::Map::new(),
             words: serde_json::Map::new(),
-            ..Run::default()
+            ..RunRequest::default()
         };
-        let request = Request { folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
+        let request = Request { folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
         mailbox.post(TaskId::new(), &request).expect("posted");
     }
     until("all are queued", || {

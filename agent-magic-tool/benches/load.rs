@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 
@@ -101,8 +101,8 @@ fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
 /// What `run` does, without a process of its own.
 fn hand_over(world: &World, mailbox: &Mailbox) {
     let Value::Object(input) = json!({"path": "note.txt"}) else { unreachable!("it is an object") };
-    let run = Run { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..Run::default() };
-    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
+    let run = RunRequest { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..RunRequest::default() };
+    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     let result = mailbox.result_file(id);

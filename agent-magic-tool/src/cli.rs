@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
-use protocol::paths::Places;
+use protocol::paths::Paths;
 
 use crate::commands::{
     agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, lint, list, man,
@@ -70,10 +70,10 @@ enum Command {
     Doctor(doctor::Args),
     /// The secrets that subtools use; values are read from standard input, never from arguments
     #[command(subcommand)]
-    Secret(secret::Command),
+    Secret(secret::SecretCommand),
     /// The process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
-    Executor(daemon::Command),
+    Executor(daemon::ExecutorCommand),
     /// Ask a language model that uses the subtools; without a question, talk with it
     Agent(agent::Args),
     /// The one tool of an agent of your own: JSON lines in, JSON lines out
@@ -98,7 +98,7 @@ pub(crate) fn main() -> ExitCode {
     let output = Output::new();
     let words: Vec<_> = std::env::args_os().collect();
     let exit = match parse(&words, &output) {
-        Ok(command) => match Places::from_env() {
+        Ok(command) => match Paths::from_env() {
             Ok(places) => act(command, &Context::of_process(places, output, call)),
             Err(_) if is_hook(&words) => Exit::Ok,
             Err(error) => failed(&error.into(), &output),

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 
 use protocol::code::Exit;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use protocol::shell::Caller;
 
 use crate::output::Output;
@@ -11,7 +11,7 @@ use crate::output::Output;
 /// Where everything lies, who calls, what there is to read, and the right to print.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) places: Places,
+    pub(crate) places: Paths,
     pub(crate) output: Output,
     pub(crate) stdin: Stdin,
     pub(crate) caller: Caller,
@@ -44,7 +44,7 @@ impl Stdin {
 
 impl Context {
     /// Of a command that somebody called as a process.
-    pub(crate) fn of_process(places: Places, output: Output, dispatch: Dispatch) -> Self {
+    pub(crate) fn of_process(places: Paths, output: Output, dispatch: Dispatch) -> Self {
         let folder = std::env::current_dir().ok();
         let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
         let (read_only, reach) = (places.read_only(), places.reach());

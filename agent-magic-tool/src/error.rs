@@ -9,7 +9,7 @@ use executor::intake::policy::RuleError;
 use protocol::code::{Code, Exit};
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::MailboxError;
-use protocol::paths::Homeless;
+use protocol::paths::NoHomeFolder;
 use serde_json::Value;
 
 /// Why a command did not do what it was asked to.
@@ -85,8 +85,8 @@ impl From<RuleError> for Error {
     }
 }
 
-impl From<Homeless> for Error {
-    fn from(error: Homeless) -> Self {
+impl From<NoHomeFolder> for Error {
+    fn from(error: NoHomeFolder) -> Self {
         Self::new(Code::BadConfig, error.to_string()).hint("set HOME")
     }
 }

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask, Request, VERSION};
-use protocol::paths::Places;
+use protocol::mailbox::request::{Answer, Operation, Request, VERSION};
+use protocol::paths::Paths;
 use protocol::shell::Caller;
 use protocol::task::TaskId;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
-use crate::patience::Patience;
-use crate::waking::Waking;
+use crate::backoff::Backoff;
+use crate::wake_promise::WakePromise;
 
 /// An executor that has not taken a request by then is none.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum HandoverReply {
     /// Accepted: this task's result file is there.
     Accepted(TaskId),
     Answer(Answer),
@@ -35,16 +35,16 @@ pub(crate) enum Reply {
 /// Asks the executor, starting one if none is there.
 ///
 /// On an error nothing is left behind, but for the one that says that the request was taken.
-pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Reply, Error> {
+pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Operation) -> Result<HandoverReply, Error> {
     let id = TaskId::new();
     let waking = match &ask {
-        Ask::Run(run) if !run.dry_run => Waking::of(context, mailbox),
-        Ask::Run(_)
-        | Ask::Cancel { .. }
-        | Ask::Abandon { .. }
-        | Ask::Resolve { .. }
-        | Ask::Forget { .. }
-        | Ask::Status => Waking::Nobody,
+        Operation::Run(run) if !run.dry_run => WakePromise::of(context, mailbox),
+        Operation::Run(_)
+        | Operation::Cancel { .. }
+        | Operation::Abandon { .. }
+        | Operation::Resolve { .. }
+        | Operation::Forget { .. }
+        | Operation::Status => WakePromise::Nobody,
     };
     let Caller { session, folder, depth, reach, .. } = context.caller.clone();
     let request = Request { v: VERSION, ask, session, folder, depth, reach, wakes: waking.is_promised() };
@@ -58,14 +58,14 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Ask) -> Result<Repl
     Ok(reply)
 }
 
-fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Error> {
+fn wait_for(id: TaskId, places: &Paths, mailbox: &Mailbox) -> Result<HandoverReply, Error> {
     let mut launch = Launch::new(places, mailbox);
-    let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut patience = Backoff::new(LONGEST_PAUSE);
     let mut look_for_executor = Instant::now();
     let result_file = mailbox.result_file(id);
     loop {
         if result_file.exists() {
-            return Ok(Reply::Accepted(id));
+            return Ok(HandoverReply::Accepted(id));
         }
         let answer =
             mailbox.collect_answer(id).map_err(|error| Error::io("the executor's answer cannot be read", &error))?;
@@ -74,7 +74,7 @@ fn wait_for(id: TaskId, places: &Places, mailbox: &Mailbox) -> Result<Reply, Err
                 Error::new(Code::NoExecutor, format!("the executor's answer cannot be understood: {error}"))
                     .hint("the command and the executor differ: agent-magic-tool executor stop")
             })?;
-            return Ok(Reply::Answer(answer));
+            return Ok(HandoverReply::Answer(answer));
         }
         if Instant::now() >= look_for_executor {
             launch.ensure().map_err(|error| give_up(error, id, mailbox))?;

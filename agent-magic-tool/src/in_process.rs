@@ -3,8 +3,8 @@
 //! The same words and the same commands as for everybody; only what is for humans, and what would
 //! call itself, is refused. What a model's expression might take all memory for has a process of its own.
 
-use protocol::paths::Places;
-use protocol::shell::{Caller, Printed, Program, Shell};
+use protocol::paths::Paths;
+use protocol::shell::{Caller, PrintedOutput, ProgramShell, Shell};
 
 use crate::context::{Context, Dispatch, Stdin};
 use crate::launch;
@@ -13,7 +13,7 @@ use crate::output::Output;
 /// Carries out calls without starting a process.
 #[derive(Debug)]
 pub(crate) struct InProcess {
-    places: Places,
+    places: Paths,
     dispatch: Dispatch,
 }
 
@@ -25,14 +25,14 @@ impl InProcess {
 }
 
 impl Shell for InProcess {
-    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> Printed {
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
         if takes_what_it_likes(words) {
             let program = launch::program().unwrap_or_else(|_| "agent-magic-tool".into());
             let program = self
                 .places
                 .environment()
                 .into_iter()
-                .fold(Program::new(program), |program, (name, value)| program.env(name, value));
+                .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
             return program.call(words, stdin, caller);
         }
         let context = Context {
@@ -43,7 +43,7 @@ impl Shell for InProcess {
             dispatch: self.dispatch,
         };
         let exit = (self.dispatch)(words, &context);
-        Printed { status: exit as u8, ..context.output.into_printed() }
+        PrintedOutput { status: exit as u8, ..context.output.into_printed() }
     }
 }
 

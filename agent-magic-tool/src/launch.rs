@@ -12,7 +12,7 @@ use nix::fcntl::Flock;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use serde::Deserialize;
 
 use crate::error::Error;
@@ -21,22 +21,22 @@ use crate::sandbox;
 /// One caller's effort to have an executor.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    places: &'a Places,
+    places: &'a Paths,
     mailbox: &'a Mailbox,
     /// Held until the executor is in office, so that nobody else starts one meanwhile.
     guard: Option<Flock<File>>,
-    started: Option<Started>,
+    started: Option<StartedExecutor>,
 }
 
 #[derive(Debug)]
-struct Started {
+struct StartedExecutor {
     child: Child,
     /// What it says if it cannot start.
     words: File,
 }
 
 impl<'a> Launch<'a> {
-    pub(crate) fn new(places: &'a Places, mailbox: &'a Mailbox) -> Self {
+    pub(crate) fn new(places: &'a Paths, mailbox: &'a Mailbox) -> Self {
         Self { places, mailbox, guard: None, started: None }
     }
 
@@ -71,7 +71,7 @@ impl<'a> Launch<'a> {
         Ok(found.is_some())
     }
 
-    fn start(&self) -> Result<Started, Error> {
+    fn start(&self) -> Result<StartedExecutor, Error> {
         if let Some(obstacle) = sandbox::obstacle(self.places) {
             let mailbox = self.places.mailbox.display();
             return Err(Error::new(Code::NoExecutor, format!("no executor runs, and one cannot be started here: {obstacle}"))
@@ -92,20 +92,20 @@ impl<'a> Launch<'a> {
             .stderr(words.try_clone().map_err(cannot)?)
             .spawn()
             .map_err(cannot)?;
-        Ok(Started { child, words })
+        Ok(StartedExecutor { child, words })
     }
 }
 
-impl Started {
+impl StartedExecutor {
     /// The executor's own error, which it wrote where we can read it.
     fn failure(&mut self, status: &str) -> Error {
         #[derive(Deserialize)]
-        struct Printed {
+        struct PrintedError {
             error: ErrorBody,
         }
         let mut words = String::new();
         let read = self.words.rewind().and_then(|()| self.words.read_to_string(&mut words));
-        if let Some(Printed { error }) = words.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
+        if let Some(PrintedError { error }) = words.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
             let message = format!("the executor could not start: {}", error.message);
             return ErrorBody { message, code: Code::NoExecutor, ..error }.into();
         }
@@ -123,7 +123,7 @@ pub(crate) fn program() -> std::io::Result<PathBuf> {
 }
 
 /// Starts an executor if one went away without finishing what it had; tells nobody if it cannot.
-pub(crate) fn revive(places: &Places, mailbox: &Mailbox) {
+pub(crate) fn revive(places: &Paths, mailbox: &Mailbox) {
     if mailbox.has_unfinished_business() {
         drop(Launch::new(places, mailbox).ensure());
     }

@@ -12,10 +12,10 @@ mod handover;
 mod in_process;
 mod launch;
 mod output;
-mod patience;
+mod backoff;
 mod result;
 mod sandbox;
-mod waking;
+mod wake_promise;
 
 fn main() -> ExitCode {
     cli::main()

@@ -10,7 +10,7 @@ use std::iter;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use protocol::shell::Printed;
+use protocol::shell::PrintedOutput;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -18,16 +18,16 @@ use crate::error::Error;
 /// Where words go, and who reads them.
 #[derive(Debug)]
 pub(crate) struct Output {
-    to: To,
+    to: OutputTarget,
     people_read: bool,
     people_read_errors: bool,
 }
 
 #[derive(Debug)]
-enum To {
+enum OutputTarget {
     Streams,
     /// What would have been printed so far.
-    Kept(Mutex<Printed>),
+    Kept(Mutex<PrintedOutput>),
     /// Above a line that a person is writing: whoever has the other end prints it there.
     Above(Sender<String>),
 }
@@ -35,24 +35,24 @@ enum To {
 impl Output {
     pub(crate) fn new() -> Self {
         let (people_read, people_read_errors) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        Self { to: To::Streams, people_read, people_read_errors }
+        Self { to: OutputTarget::Streams, people_read, people_read_errors }
     }
 
     /// Keeps what is printed, as for a program that reads it.
     pub(crate) fn kept() -> Self {
-        Self { to: To::Kept(Mutex::default()), people_read: false, people_read_errors: false }
+        Self { to: OutputTarget::Kept(Mutex::default()), people_read: false, people_read_errors: false }
     }
 
     /// Gives what is printed to whoever has the other end of `to`; a person reads it.
     pub(crate) fn above(to: Sender<String>) -> Self {
-        Self { to: To::Above(to), people_read: true, people_read_errors: true }
+        Self { to: OutputTarget::Above(to), people_read: true, people_read_errors: true }
     }
 
     /// What was kept; nothing if it was printed.
-    pub(crate) fn into_printed(self) -> Printed {
+    pub(crate) fn into_printed(self) -> PrintedOutput {
         match self.to {
-            To::Streams | To::Above(_) => Printed::default(),
-            To::Kept(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
+            OutputTarget::Streams | OutputTarget::Above(_) => PrintedOutput::default(),
+            OutputTarget::Kept(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -76,12 +76,12 @@ impl Output {
     /// Prints `text` as it is: help, tables, completions.
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
         match &self.to {
-            To::Streams => {}
-            To::Kept(printed) => {
+            OutputTarget::Streams => {}
+            OutputTarget::Kept(printed) => {
                 printed.lock().unwrap_or_else(PoisonError::into_inner).stdout.push_str(text);
                 return Ok(());
             }
-            To::Above(to) => {
+            OutputTarget::Above(to) => {
                 // There is nobody left to tell if this fails.
                 drop(to.send(text.to_owned()));
                 return Ok(());
@@ -131,9 +131,9 @@ impl Output {
 
     fn aside(&self, text: &str) {
         match &self.to {
-            To::Kept(printed) => printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text),
-            To::Above(to) => drop(to.send(text.to_owned())),
-            To::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
+            OutputTarget::Kept(printed) => printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text),
+            OutputTarget::Above(to) => drop(to.send(text.to_owned())),
+            OutputTarget::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
         }
     }
 }

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::patience::Patience;
-use crate::waking::Waking;
+use crate::backoff::Backoff;
+use crate::wake_promise::WakePromise;
 
 /// What ends soon is awaited without a file watch.
 const WITHOUT_WATCH: Duration = Duration::from_millis(50);
@@ -92,7 +92,7 @@ pub(crate) fn print(files: &[ResultFile], mailbox: &Mailbox, context: &Context) 
 
 /// The caller has seen these: what is final of them it need not be woken for.
 pub(crate) fn collected(files: &[ResultFile], mailbox: &Mailbox, context: &Context) {
-    let waking = Waking::of(context, mailbox);
+    let waking = WakePromise::of(context, mailbox);
     for file in files.iter().filter(|file| file.is_final()) {
         waking.collected(mailbox, file.id);
     }
@@ -125,7 +125,7 @@ pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum WaitMode {
     All,
     Any,
 }
@@ -136,17 +136,17 @@ pub(crate) enum Until {
 pub(crate) fn wait_for(
     ids: &[TaskId],
     mailbox: &Mailbox,
-    until: Until,
+    until: WaitMode,
     deadline: Option<Instant>,
     mut nudge: impl FnMut() -> Result<(), Error>,
 ) -> Result<Vec<ResultFile>, Error> {
     let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
-    let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut patience = Backoff::new(LONGEST_PAUSE);
     let mut watch = None;
     loop {
         let is_over = match until {
-            Until::All => files.iter().all(ResultFile::is_final),
-            Until::Any => files.iter().any(ResultFile::is_final),
+            WaitMode::All => files.iter().all(ResultFile::is_final),
+            WaitMode::Any => files.iter().any(ResultFile::is_final),
         };
         if is_over || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(files);
@@ -157,7 +157,7 @@ pub(crate) fn wait_for(
             nudge()?;
             match &watch {
                 // Looks once more before it waits: something may have happened until the watch stood.
-                None => watch = Some(Watch::on(mailbox)),
+                None => watch = Some(ResultWatch::on(mailbox)),
                 Some(Some(watch)) => watch.pause(deadline),
                 Some(None) => patience.pause(deadline),
             }
@@ -169,12 +169,12 @@ pub(crate) fn wait_for(
 }
 
 /// Wakes when something happens among the results.
-struct Watch {
+struct ResultWatch {
     events: std::sync::mpsc::Receiver<()>,
     _watcher: notify::RecommendedWatcher,
 }
 
-impl Watch {
+impl ResultWatch {
     fn on(mailbox: &Mailbox) -> Option<Self> {
         // One event waiting is as good as many.
         let (sender, events) = std::sync::mpsc::sync_channel(1);

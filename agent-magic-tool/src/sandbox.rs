@@ -6,13 +6,13 @@
 use std::{fs, io};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use protocol::paths::Places;
+use protocol::paths::Paths;
 
 /// Set by sandboxes for those inside.
 const MARKS: [&str; 3] = ["CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "SANDBOX_RUNTIME"];
 
 /// What an executor could not do if it were started here; `None` if nothing stands in its way.
-pub(crate) fn obstacle(places: &Places) -> Option<String> {
+pub(crate) fn obstacle(places: &Paths) -> Option<String> {
     if let Some(mark) = places.first_set(&MARKS) {
         return Some(format!("`{mark}` says that this is a sandbox"));
     }
@@ -26,7 +26,7 @@ pub(crate) fn obstacle(places: &Places) -> Option<String> {
     (first.trim_end() == "bwrap").then(|| "this is a bubblewrap sandbox".to_owned())
 }
 
-fn writable(places: &Places) -> io::Result<()> {
+fn writable(places: &Paths) -> io::Result<()> {
     places.make_state()?;
     tempfile::Builder::new().prefix(".writable-").tempfile_in(&places.state).map(drop)
 }

@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use protocol::clock;
 use protocol::code::Code;
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::result::LARGE;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::report::{Failed, Finished, Purpose, Why};
+use crate::attempt::report::{FailedAttempt, AttemptReport, AttemptPurpose, FailureKind};
 use crate::base::select;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
-use crate::runner::{Data, Equipment, Order, Run, Success};
-use crate::task::confirmation::Replaced;
+use crate::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
+use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Again, Effect, Failure};
+use crate::task::failure::{Retry, SideEffect, Failure};
 use crate::task::fingerprint::Fingerprint;
 use crate::task::{End, Outcome, Task};
 
@@ -28,50 +28,50 @@ mod lookup;
 pub mod report;
 
 /// Says why a running attempt was told to stop.
-pub type Reason = Arc<std::sync::OnceLock<Why>>;
+pub type StopCause = Arc<std::sync::OnceLock<FailureKind>>;
 
 /// Performs one attempt to its end. Always returns, at the latest a little after the timeout.
 pub async fn perform(
     task: Task,
     definition: Arc<Definition>,
-    purpose: Purpose,
-    equipment: Arc<Equipment>,
+    purpose: AttemptPurpose,
+    equipment: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
-    reason: Reason,
-) -> Finished {
+    reason: StopCause,
+) -> AttemptReport {
     let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
     let result = match purpose {
-        Purpose::Work => attempt.work(&definition).await,
-        Purpose::Lookup => lookup::look_up(&attempt, &definition).await,
+        AttemptPurpose::Work => attempt.work(&definition).await,
+        AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
     };
-    Finished { id: task.id, attempt: task.attempt, result }
+    AttemptReport { id: task.id, attempt: task.attempt, result }
 }
 
 /// Looks what is there that `task` would replace. Always returns, a little after the timeout of whoever looks.
 pub async fn preview(
     task: Task,
     definition: Arc<Definition>,
-    equipment: Arc<Equipment>,
+    equipment: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
-) -> Replaced {
-    let reason = Reason::default();
+) -> ReplacedValues {
+    let reason = StopCause::default();
     let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
-    lookup::preview(&attempt, &definition).await.unwrap_or_else(|| Replaced::Fields(Map::new()))
+    lookup::preview(&attempt, &definition).await.unwrap_or_else(|| ReplacedValues::Fields(Map::new()))
 }
 
 /// One attempt, and what it is made with.
 struct Attempt<'a> {
     task: &'a Task,
-    equipment: &'a Equipment,
+    equipment: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
-    reason: Reason,
+    reason: StopCause,
 }
 
 impl Attempt<'_> {
-    async fn work(&self, definition: &Definition) -> Result<End, Failed> {
+    async fn work(&self, definition: &Definition) -> Result<End, FailedAttempt> {
         let (started, started_at) = (Instant::now(), clock::now());
         let order = order(self.task, self.task.input.clone());
         let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
@@ -98,7 +98,7 @@ impl Attempt<'_> {
     }
 
     /// Whether what would be executed is what a human was shown, if one was.
-    async fn is_as_shown(&self, definition: &Definition, order: &Order) -> Result<(), Failure> {
+    async fn is_as_shown(&self, definition: &Definition, order: &Invocation) -> Result<(), Failure> {
         let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
         let (shown, files) = (confirmation.files.clone(), definition.run.files(order));
         let look = move || {
@@ -110,7 +110,7 @@ impl Attempt<'_> {
             return Err(drifted("the program is no longer the one that a human was shown"));
         }
         match (&confirmation.preview, lookup::preview(self, definition).await) {
-            (Some(Replaced::Fields(shown)), Some(now)) if Replaced::Fields(shown.clone()) != now => {
+            (Some(ReplacedValues::Fields(shown)), Some(now)) if ReplacedValues::Fields(shown.clone()) != now => {
                 Err(drifted("what it would replace is no longer what a human was shown"))
             }
             _ => Ok(()),
@@ -118,13 +118,13 @@ impl Attempt<'_> {
     }
 
     /// Runs `order`; when its time is up it is told to stop, and still reports.
-    async fn bounded(&self, run: &Run, order: &Order, timeout: Span) -> Result<Success, Failure> {
+    async fn bounded(&self, run: &Run, order: &Invocation, timeout: PositiveDuration) -> Result<RunnerOutput, Failure> {
         let work = run.perform(order, self.equipment, &self.cancel);
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
             () = tokio::time::sleep(timeout.get()) => {
-                if self.reason.set(Why::Timeout).is_err() {
+                if self.reason.set(FailureKind::Timeout).is_err() {
                     tracing::debug!(id = %self.task.id, "it was being stopped when its time ran out");
                 }
                 self.cancel.cancel();
@@ -136,7 +136,7 @@ impl Attempt<'_> {
     /// Whether nobody knows what became of something that was sent.
     fn is_in_doubt(&self, failure: &Failure) -> bool {
         let was_cut_off = matches!(failure.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
-        failure.effect == Effect::Possible && !self.task.effect.repeatable() && was_cut_off
+        failure.effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
     }
 }
 
@@ -147,7 +147,7 @@ fn drifted(what: &str) -> Failure {
 
 /// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only
 /// if it is long. Empty if it cannot be told.
-pub fn sent(definition: &Definition, order: &Order, config: &Config) -> Map<String, Value> {
+pub fn sent(definition: &Definition, order: &Invocation, config: &Config) -> Map<String, Value> {
     let plan = definition.run.plan(order, config).ok();
     let plan = plan.map(|plan| ("sent".to_owned(), json!({ definition.run.name(): excerpt(&plan) })));
     plan.into_iter().collect()
@@ -158,14 +158,14 @@ fn milliseconds(started: Instant) -> u64 {
 }
 
 async fn shape(
-    success: Success,
+    success: RunnerOutput,
     task: &Task,
     definition: &Definition,
     data_folder: &Path,
     output_bytes: u64,
 ) -> Result<(Outcome, Map<String, Value>), Failure> {
     let outcome = match success.data {
-        Data::Json(data) => {
+        OutputData::Json(data) => {
             let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
             // The effect has happened by now, whatever becomes of its data.
             let select_failed = |error: select::SelectError| {
@@ -181,7 +181,7 @@ async fn shape(
             }
             Outcome::Data(data)
         }
-        Data::File { path, content_type, bytes } => {
+        OutputData::File { path, content_type, bytes } => {
             if bytes > output_bytes {
                 if let Err(error) = tokio::fs::remove_file(&path).await {
                     tracing::warn!(%error, "data that is too large was left behind");
@@ -221,27 +221,27 @@ fn excerpt(value: &Value) -> Value {
 fn failed(
     failure: Failure,
     task: &Task,
-    timeout: Span,
-    reason: &Reason,
+    timeout: PositiveDuration,
+    reason: &StopCause,
     duration: u64,
-    equipment: &Equipment,
-) -> Failed {
+    equipment: &RunnerContext,
+) -> FailedAttempt {
     let (again, effect) = (failure.again, failure.effect);
-    let why = if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(Why::Failure);
+    let why = if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(FailureKind::Failure);
     let mut error = error_body(failure);
-    if why == Why::Timeout {
+    if why == FailureKind::Timeout {
         error.code = Code::TimedOut;
         error.message = format!("it took longer than {timeout}");
     }
-    if effect == Effect::Possible && !task.effect.repeatable() {
+    if effect == SideEffect::Possible && !task.effect.repeatable() {
         let known = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
         error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
     }
-    let again = if why == Why::Timeout { Again::Later } else { again };
-    Failed { end: end(Outcome::Error(error), Map::new(), duration, equipment), why, again, effect }
+    let again = if why == FailureKind::Timeout { Retry::Later } else { again };
+    FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, equipment), why, again, effect }
 }
 
-fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, equipment: &Equipment) -> End {
+fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, equipment: &RunnerContext) -> End {
     meta.insert("duration_ms".to_owned(), duration.into());
     let mut end = End { at: clock::now(), outcome, meta };
     match &mut end.outcome {
@@ -258,7 +258,7 @@ fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, equipment:
 }
 
 /// Takes every known secret out of every text, for far sides that echo what they got.
-fn redact(value: &mut Value, equipment: &Equipment) {
+fn redact(value: &mut Value, equipment: &RunnerContext) {
     match value {
         Value::String(text) => {
             if let std::borrow::Cow::Owned(redacted) = equipment.secrets.redact(text) {
@@ -280,9 +280,9 @@ fn redact(value: &mut Value, equipment: &Equipment) {
 }
 
 /// What a runner gets to do for `task`, with this input.
-pub fn order(task: &Task, input: Map<String, Value>) -> Order {
+pub fn order(task: &Task, input: Map<String, Value>) -> Invocation {
     let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
-    Order {
+    Invocation {
         id: task.id.to_string(),
         attempt: task.attempt,
         input,

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::nearest::nearest;
-use protocol::tool_scope::Reach;
+use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::base::schema::InputSchema;
 use crate::catalog::definition::Definition;
-use crate::model::provider::Tool;
+use crate::model::provider::ToolDefinition;
 use crate::runner::delegation::SubtoolDirectory;
 use crate::task::name::SubtoolName;
 
@@ -32,7 +32,7 @@ pub mod search;
 mod sources;
 
 pub use load::{Pack, SHIPPED};
-pub use sources::{Sources, Stamp};
+pub use sources::{Sources, SourcesStamp};
 
 /// Every usable subtool by its name.
 #[derive(Debug, Default)]
@@ -115,18 +115,18 @@ impl Catalog {
     }
 
     /// The names within `reach` that are most like `name`, the likeliest first.
-    pub fn nearest(&self, name: &str, reach: &Reach) -> Vec<String> {
+    pub fn nearest(&self, name: &str, reach: &ToolScope) -> Vec<String> {
         nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| reach.covers(known)), 3)
     }
 }
 
 /// The catalog as it is now, whenever it is asked.
 impl SubtoolDirectory for watch::Receiver<Arc<Catalog>> {
-    fn find(&self, name: &str, scope: &Reach) -> Result<Tool, Vec<String>> {
+    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>> {
         let catalog = self.borrow();
         let found = catalog.get(name).filter(|_| scope.covers(name));
         let Some(Subtool { definition, .. }) = found else { return Err(catalog.nearest(name, scope)) };
         let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
-        Ok(Tool { name: name.to_owned(), description, parameters })
+        Ok(ToolDefinition { name: name.to_owned(), description, parameters })
     }
 }

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use protocol::command_executor::Others;
-use protocol::duration::Span;
-use protocol::paths::Places;
+use protocol::command_executor::ForeignCommands;
+use protocol::duration::PositiveDuration;
+use protocol::paths::Paths;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
 
@@ -27,34 +27,34 @@ mod hook;
 pub mod log;
 pub mod secret;
 
-pub use agent::{Agent, Model, Price, Provider};
-pub use hook::{Hook, Matches, Receiver};
+pub use agent::{AgentSettings, ModelSettings, ModelPrice, ProviderKind};
+pub use hook::{HookSettings, NamePatterns, HookReceiver};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    pub agent: Agent,
+    pub agent: AgentSettings,
     /// The models that there are, by the names that people give them.
-    pub models: BTreeMap<String, Model>,
-    pub catalog: Catalog,
-    pub access: Access,
-    pub confirm: Confirmation,
-    pub executor: Executor,
-    pub files: Files,
-    pub http: Http,
-    pub page: Page,
-    pub shell: Shell,
+    pub models: BTreeMap<String, ModelSettings>,
+    pub catalog: CatalogSettings,
+    pub access: AccessSettings,
+    pub confirm: ConfirmSettings,
+    pub executor: ExecutorSettings,
+    pub files: FileSettings,
+    pub http: HttpSettings,
+    pub page: PageSettings,
+    pub shell: ShellSettings,
     /// Who is told when a task is final.
-    pub hooks: BTreeMap<String, Hook>,
-    pub wake: Wake,
-    pub telemetry: Telemetry,
+    pub hooks: BTreeMap<String, HookSettings>,
+    pub wake: WakeSettings,
+    pub telemetry: TelemetrySettings,
     /// Where secrets come from that are not stored here.
     pub secrets: BTreeMap<String, SecretSource>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Catalog {
+pub struct CatalogSettings {
     /// Folders of discovery JSON.
     pub folders: Vec<PathBuf>,
     /// Which shipped packs are there.
@@ -64,7 +64,7 @@ pub struct Catalog {
 /// What callers may use.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Access {
+pub struct AccessSettings {
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     pub privileges: Vec<String>,
@@ -73,11 +73,11 @@ pub struct Access {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Confirmation {
+pub struct ConfirmSettings {
     /// What happens to a subtool that changes something and does not say whether a human must agree.
-    pub writes: Then,
+    pub writes: RuleAction,
     /// How long a question waits for its answer.
-    pub wait: Span,
+    pub wait: PositiveDuration,
     /// How many tasks may wait for a human at once.
     pub waiting: usize,
     /// How many of these one session may have.
@@ -85,18 +85,18 @@ pub struct Confirmation {
     /// How many questions one user's callers may ask in an hour; 0 is no limit.
     pub asks_per_hour: usize,
     /// How long what was denied is not asked again.
-    pub cool_down: Span,
+    pub cool_down: PositiveDuration,
     /// Whether the human's desktop tells that something waits.
     pub notify: bool,
     /// A program and its arguments that are told so too; none if empty.
     pub on_confirmation: Vec<String>,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RuleSettings>,
 }
 
 /// One of the human's rules.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct RuleSettings {
     /// Names or globs; none is every subtool.
     #[serde(default)]
     pub tools: Vec<String>,
@@ -106,22 +106,22 @@ pub struct Rule {
     /// An expression over `input` and `caller`.
     #[serde(default)]
     pub when: Option<String>,
-    pub then: Then,
+    pub then: RuleAction,
     /// Told to whoever asks why.
     #[serde(default)]
     pub because: Option<String>,
     /// Calls that it must be about; checked when it is read.
     #[serde(default, rename = "match")]
-    pub matches: Vec<Sample>,
+    pub matches: Vec<RuleSample>,
     /// Calls that it must not be about.
     #[serde(default, rename = "not_match")]
-    pub not_matches: Vec<Sample>,
+    pub not_matches: Vec<RuleSample>,
 }
 
 /// A call to try a rule on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sample {
+pub struct RuleSample {
     pub tool: String,
     #[serde(default)]
     pub tags: Vec<String>,
@@ -136,7 +136,7 @@ pub struct Sample {
 /// What a rule says, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum RuleAction {
     Allow,
     Ask,
     Refuse,
@@ -144,9 +144,9 @@ pub enum Then {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Executor {
+pub struct ExecutorSettings {
     /// It stops by itself after this long without an open task.
-    pub idle: Span,
+    pub idle: PositiveDuration,
     /// How many tasks run at once.
     pub concurrency: u32,
     /// How many tasks may be open at once, in all.
@@ -158,15 +158,15 @@ pub struct Executor {
     /// How many of these one session of one user may have.
     pub open_bytes_per_session: u64,
     /// One attempt's timeout where the subtool names none.
-    pub timeout: Span,
+    pub timeout: PositiveDuration,
     /// How long running tasks may go on when the executor is told to stop.
-    pub grace: Span,
+    pub grace: PositiveDuration,
     /// Data above this many bytes lies beside its result file.
     pub inline_bytes: usize,
     /// A task whose data has more bytes than this fails.
     pub output_bytes: u64,
     /// How long result files and records of ended tasks are kept.
-    pub keep: Span,
+    pub keep: PositiveDuration,
     /// Beyond this many bytes of them the oldest go earlier; 0 is no limit.
     pub keep_bytes: u64,
     /// What is logged, in the syntax of `RUST_LOG`.
@@ -191,14 +191,14 @@ pub enum LogFormat {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Files {
+pub struct FileSettings {
     /// The folders that the file subtools may read; `.` is the folder from which the caller asks.
     pub roots: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Http {
+pub struct HttpSettings {
     /// Hosts on loopback, link-local and private addresses that a URL from the input may name.
     pub private_hosts: Vec<String>,
     /// Another base URL for a declared one, like a company's own GitHub.
@@ -211,41 +211,41 @@ pub struct Http {
 /// What an agent's one tool, a command line, carries out.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shell {
-    pub others: Others,
+pub struct ShellSettings {
+    pub others: ForeignCommands,
 }
 
 /// How agents of other makers are woken.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wake {
+pub struct WakeSettings {
     /// How long a hook waits that its client waits for.
-    pub wait: Span,
+    pub wait: PositiveDuration,
     /// How long one waits that its client lets run beside the conversation.
-    pub wait_beside: Span,
+    pub wait_beside: PositiveDuration,
 }
 
 /// The human's page.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Page {
+pub struct PageSettings {
     /// Whether it is served at all. Without it nobody can say yes.
     pub enabled: bool,
     /// A session that is not used for this long ends.
-    pub idle: Span,
+    pub idle: PositiveDuration,
 }
 
 /// Who is told how the executor fares. Nobody, unless a human says so.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Telemetry {
+pub struct TelemetrySettings {
     /// The collector that traces and metrics are sent to, over OTLP.
     #[serde(deserialize_with = "unless_empty")]
     pub otlp: Option<Url>,
     /// Headers that are sent along.
     pub otlp_headers: BTreeMap<String, SecretName>,
     /// How long changes are gathered before they are sent.
-    pub every: Span,
+    pub every: PositiveDuration,
     /// Where metrics can be read.
     #[serde(deserialize_with = "unless_empty")]
     pub prometheus: Option<SocketAddr>,
@@ -299,7 +299,7 @@ impl ConfigError {
 
 impl Config {
     /// The configuration of this user.
-    pub fn read(places: &Places) -> Result<Self, ConfigError> {
+    pub fn read(places: &Paths) -> Result<Self, ConfigError> {
         Self::load(&places.config_file())
     }
 

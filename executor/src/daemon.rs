@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use protocol::error::chain;
-use protocol::mailbox::presence::{Identity, Presence};
+use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock};
 use protocol::mailbox::request::Answer;
-use protocol::mailbox::{self, Mailbox, MailboxError, Taken};
-use protocol::paths::{Places, make_private};
+use protocol::mailbox::{self, Mailbox, MailboxError, TakenRequest};
+use protocol::paths::{Paths, make_private};
 use protocol::task::TaskId;
 use protocol::{clock, fault};
 use tokio::runtime::Runtime;
@@ -29,26 +29,26 @@ use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::attempt::report::Finished;
-use crate::attempt::{Reason, perform};
+use crate::attempt::report::AttemptReport;
+use crate::attempt::{StopCause, perform};
 use crate::catalog::Sources;
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, Heard, Limits, ResolveAsked, Ticket};
-use crate::intake::audience::Audience;
-use crate::intake::{Desk, Wish};
-use crate::net::clients::Clients;
+use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, DecisionResult, DispatcherLimits, ResolveRequest, Ticket};
+use crate::intake::approver::ApproverPresence;
+use crate::intake::{Intake, ReadRequest};
+use crate::net::clients::HttpClients;
 use crate::notify::hook::Hooks;
-use crate::page::{Live, Site, Spoken};
-use crate::runner::Equipment;
+use crate::page::{TaskChange, PageSite, PageMessage};
+use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
-use crate::runner::http::Tokens;
-use crate::store::retention::Keep;
+use crate::runner::http::OAuthTokens;
+use crate::store::retention::RetentionLimits;
 use crate::store::sqlite::SqliteStore;
-use crate::store::switch::Switches;
+use crate::store::switched_off::SwitchedOffTools;
 use crate::store::{Store, StoreError};
 use crate::task::Task;
-use crate::task::confirmation::Replaced;
+use crate::task::confirmation::ReplacedValues;
 use crate::telemetry::Telemetry;
 
 mod commit;
@@ -61,23 +61,23 @@ mod publish;
 mod record;
 mod recover;
 mod status;
-mod steady;
+mod steady_clock;
 mod stop;
 mod sweep;
 mod watch;
 
 use commit::Backlog;
-use hooks::{Teller, Told};
-use human::{Queue, heard};
-use notices::Bell;
-use program::Program;
+use hooks::{HookDispatcher, DeliveryReport};
+use human::{QueuePositions, heard};
+use notices::DesktopNotifier;
+use program::InstalledProgram;
 use publish::Publisher;
-use steady::Steady;
-use watch::Watch;
+use steady_clock::SteadyClock;
+use watch::InboxWatch;
 
 /// Why the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitReason {
     /// Another executor has this mailbox.
     NotNeeded,
     Idle,
@@ -126,74 +126,74 @@ const WANTING: Duration = Duration::from_millis(100);
 /// How many changes whoever looks on may be behind before they look anew.
 const LIVE: usize = 256;
 
-enum Wake {
+enum DaemonEvent {
     Look,
-    Finished(Box<Finished>),
-    Human(Box<Spoken>),
-    Previewed(Box<(Task, Replaced)>),
-    Told(Box<Told>),
+    Finished(Box<AttemptReport>),
+    Human(Box<PageMessage>),
+    Previewed(Box<(Task, ReplacedValues)>),
+    Told(Box<DeliveryReport>),
     Stop,
 }
 
-struct Running {
+struct RunningAttempt {
     cancel: CancellationToken,
-    reason: Reason,
+    reason: StopCause,
 }
 
 struct Daemon {
     mailbox: Mailbox,
-    identity: Identity,
-    desk: Desk,
+    identity: ExecutorIdentity,
+    desk: Intake,
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
     backlog: Backlog,
-    teller: Teller,
-    bell: Bell,
-    queue: Queue,
+    teller: HookDispatcher,
+    bell: DesktopNotifier,
+    queue: QueuePositions,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
-    clock: Steady,
-    equipment: Arc<Equipment>,
+    clock: SteadyClock,
+    equipment: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     /// The executor's own, and where the record lies in it.
     folder: PathBuf,
     record: PathBuf,
-    site: Site,
-    audience: Arc<Audience>,
+    site: PageSite,
+    audience: Arc<ApproverPresence>,
     cool_down: Duration,
-    keep: Keep,
+    keep: RetentionLimits,
     /// Those that the last sweep found to be forgotten.
     leaving: VecDeque<TaskId>,
-    switches: Switches,
-    running: HashMap<TaskId, Running>,
+    switches: SwitchedOffTools,
+    running: HashMap<TaskId, RunningAttempt>,
     /// Whoever spoke on the page, and waits to hear what became of it.
-    speakers: HashMap<Ticket, oneshot::Sender<Heard>>,
-    live: broadcast::Sender<Live>,
+    speakers: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
+    live: broadcast::Sender<TaskChange>,
     runtime: Runtime,
     tracker: TaskTracker,
     /// Ends whatever listens for the daemon.
     ended: CancellationToken,
-    wake: Sender<Wake>,
+    wake: Sender<DaemonEvent>,
     // Fields are dropped in this order: whoever finds the office free finds all files closed.
     _record: record::RecordLock,
-    presence: Presence,
+    presence: ExecutorLock,
 }
 
 /// Performs tasks until there is nothing to do for long, or somebody says stop.
 ///
 /// `in_office` is called once nothing can prevent it any more: what went wrong until then is the
 /// business of whoever started us, the rest that of the log.
-pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonError> {
+pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, DaemonError> {
     let config = Config::read(places)?;
     let sources = Sources::of(places, &config);
     let mailbox = Mailbox::open(&places.mailbox)?;
-    let identity = Identity {
+    let identity = ExecutorIdentity {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         subtools: sources.folders().to_vec(),
         started_at: clock::now(),
     };
-    let Some(presence) = mailbox.take_office(&identity)? else { return Ok(Ended::NotNeeded) };
+    let Some(presence) = mailbox.take_office(&identity)? else { return Ok(ExitReason::NotNeeded) };
     let (idle, grace) = (config.executor.idle.get(), config.executor.grace.get());
     let keep = sweep::keep(&config.executor);
     let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
@@ -203,7 +203,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     stop::outlive_file_limits(&runtime)?;
     let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
     let open = store.open_tasks()?;
-    let teller = Teller::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
+    let teller = HookDispatcher::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
     let data_folder = places.data();
     let spool = places.executor().join("spool");
     if spool.exists() {
@@ -211,19 +211,19 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
     }
     make_private(&data_folder)?;
     make_private(&spool)?;
-    let http = Clients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
+    let http = HttpClients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
-    let limits = Limits::of(&config);
-    let audience = Arc::new(Audience::default());
+    let limits = DispatcherLimits::of(&config);
+    let audience = Arc::new(ApproverPresence::default());
     let folder = places.executor();
-    let site = Site::of(&folder)?;
+    let site = PageSite::of(&folder)?;
     let inline_bytes = config.executor.inline_bytes;
-    let desk = Desk::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
+    let desk = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
     let delegation = Delegation::new(places, mailbox.clone(), Box::new(desk.catalog()))?;
     let secrets = Secrets::of(places, &config);
     let equipment =
-        Arc::new(Equipment { secrets, tokens: Tokens::default(), http, spool, config, delegation: Some(delegation) });
+        Arc::new(RunnerContext { secrets, tokens: OAuthTokens::default(), http, spool, config, delegation: Some(delegation) });
     let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
     let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {
@@ -233,9 +233,9 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         store,
         backlog: Backlog::default(),
         teller,
-        bell: Bell::new(&equipment.config.confirm, places),
-        queue: Queue::default(),
-        clock: Steady::over(&open),
+        bell: DesktopNotifier::new(&equipment.config.confirm, places),
+        queue: QueuePositions::default(),
+        clock: SteadyClock::over(&open),
         publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
         telemetry,
         equipment,
@@ -247,7 +247,7 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
         keep,
         leaving: VecDeque::new(),
         cool_down: limits.asks.cool_down,
-        switches: Switches::below(&places.executor()),
+        switches: SwitchedOffTools::below(&places.executor()),
         running: HashMap::new(),
         speakers: HashMap::new(),
         live: broadcast::Sender::new(LIVE),
@@ -267,23 +267,23 @@ pub fn run(places: &Places, in_office: impl FnOnce()) -> Result<Ended, DaemonErr
 impl Daemon {
     fn serve(
         mut self,
-        woken: &Receiver<Wake>,
+        woken: &Receiver<DaemonEvent>,
         open: Vec<Task>,
         idle: Duration,
         grace: Duration,
-    ) -> Result<Ended, DaemonError> {
+    ) -> Result<ExitReason, DaemonError> {
         let outcome = self.recover(open).and_then(|()| self.work(woken, idle));
         let outcome = match outcome {
-            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.is_in_office() => Ok(Ended::Evicted),
+            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.is_in_office() => Ok(ExitReason::Evicted),
             other => other,
         };
         let outcome = outcome.and_then(|ended| {
             tracing::info!(?ended, "the executor ends");
-            if ended == Ended::Evicted {
+            if ended == ExitReason::Evicted {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
-            if self.is_idle() && !self.teller.is_busy(self.clock.now(), idle) && ended != Ended::Evicted {
+            if self.is_idle() && !self.teller.is_busy(self.clock.now(), idle) && ended != ExitReason::Evicted {
                 self.mailbox.leave_office()?;
             }
             Ok(ended)
@@ -301,8 +301,8 @@ impl Daemon {
         outcome
     }
 
-    fn work(&mut self, woken: &Receiver<Wake>, idle: Duration) -> Result<Ended, DaemonError> {
-        let program = Program::current();
+    fn work(&mut self, woken: &Receiver<DaemonEvent>, idle: Duration) -> Result<ExitReason, DaemonError> {
+        let program = InstalledProgram::current();
         let watch = self.watch();
         self.listen_for_stop()?;
         self.open_page()?;
@@ -315,7 +315,7 @@ impl Daemon {
         loop {
             if !self.is_in_office() {
                 self.turn(events, Vec::new())?;
-                return Ok(Ended::Evicted);
+                return Ok(ExitReason::Evicted);
             }
             // What has ended and what is asked for share one commit.
             let (looked, wanting) = bear(self.look(&watch, std::mem::take(&mut events)))?;
@@ -333,7 +333,7 @@ impl Daemon {
             self.give_notice();
             self.move_up();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
-                return Ok(Ended::Upgraded);
+                return Ok(ExitReason::Upgraded);
             }
             let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
             if wanting {
@@ -345,7 +345,7 @@ impl Daemon {
             if !self.is_idle() || self.teller.is_busy(self.clock.now(), idle) {
                 busy = Instant::now();
             } else if busy.max(active).elapsed() >= idle {
-                return Ok(Ended::Idle);
+                return Ok(ExitReason::Idle);
             } else {
                 patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
@@ -354,14 +354,14 @@ impl Daemon {
             self.told(told)?;
             if stop {
                 self.turn(events, Vec::new())?;
-                return Ok(Ended::Asked);
+                return Ok(ExitReason::Asked);
             }
         }
     }
 
     /// Waits until something is to be done, at most for `patience`; what it is, what hooks were told, and
     /// whether to stop.
-    fn wait(&mut self, woken: &Receiver<Wake>, patience: Duration) -> (Vec<Event>, Vec<Told>, bool) {
+    fn wait(&mut self, woken: &Receiver<DaemonEvent>, patience: Duration) -> (Vec<Event>, Vec<DeliveryReport>, bool) {
         let mut patience = patience.min(self.patience_with_record());
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
@@ -379,12 +379,12 @@ impl Daemon {
         let (mut events, mut spoken, mut told, mut stop) = (Vec::new(), Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
-                Wake::Finished(finished) => events.push(Event::Finished(finished)),
-                Wake::Told(one) => told.push(*one),
-                Wake::Look => {}
-                Wake::Human(said) => spoken.push(said),
-                Wake::Previewed(previewed) => events.extend(self.previewed(*previewed)),
-                Wake::Stop => stop = true,
+                DaemonEvent::Finished(finished) => events.push(Event::Finished(finished)),
+                DaemonEvent::Told(one) => told.push(*one),
+                DaemonEvent::Look => {}
+                DaemonEvent::Human(said) => spoken.push(said),
+                DaemonEvent::Previewed(previewed) => events.extend(self.previewed(*previewed)),
+                DaemonEvent::Stop => stop = true,
             }
         }
         if !spoken.is_empty() || self.dispatcher.has_approved() {
@@ -414,17 +414,17 @@ impl Daemon {
         self.presence.is_current() && self.mailbox.is_whole()
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> InboxWatch {
         let wake = self.wake.clone();
-        Watch::new(&self.mailbox.inbox(), move || {
-            if wake.send(Wake::Look).is_err() {
+        InboxWatch::new(&self.mailbox.inbox(), move || {
+            if wake.send(DaemonEvent::Look).is_err() {
                 tracing::trace!("the executor has ended");
             }
         })
     }
 
     /// Takes what lies in the inbox, after these events; whether there was anything.
-    fn look(&mut self, watch: &Watch, events: Vec<Event>) -> Result<bool, DaemonError> {
+    fn look(&mut self, watch: &InboxWatch, events: Vec<Event>) -> Result<bool, DaemonError> {
         watch.begin_look();
         let taken = match self.mailbox.take_all() {
             Ok(taken) => taken,
@@ -441,7 +441,7 @@ impl Daemon {
         Ok(true)
     }
 
-    fn answer_all(&mut self, taken: Vec<Taken>, mut events: Vec<Event>) -> Result<(), DaemonError> {
+    fn answer_all(&mut self, taken: Vec<TakenRequest>, mut events: Vec<Event>) -> Result<(), DaemonError> {
         if !taken.is_empty() {
             events.extend(self.refresh());
         }
@@ -455,10 +455,10 @@ impl Daemon {
                 continue;
             }
             match self.desk.read(&request, now) {
-                Wish::Run { .. } if !self.backlog.is_empty() => {
+                ReadRequest::Run { .. } if !self.backlog.is_empty() => {
                     answers.push((request.id, Answer::Refused(commit::no_room())));
                 }
-                Wish::Run { task, definition } => {
+                ReadRequest::Run { task, definition } => {
                     let earlier = match &task.idempotency_key {
                         Some(key) => self.store.task_by_key(task.caller.uid, key)?,
                         None => None,
@@ -470,18 +470,18 @@ impl Daemon {
                     }
                     events.push(Event::Admitted(Box::new(Admission { task: *task, definition, earlier })));
                 }
-                Wish::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
-                Wish::Resolve { task: id, uid, verdict } => {
+                ReadRequest::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
+                ReadRequest::Resolve { task: id, uid, verdict } => {
                     let task = self.store.task(id)?;
-                    let asked = ResolveAsked { request: request.id, id, uid, task, verdict };
+                    let asked = ResolveRequest { request: request.id, id, uid, task, verdict };
                     events.push(Event::ResolveAsked(Box::new(asked)));
                 }
-                Wish::Abandon { session, uid } => {
+                ReadRequest::Abandon { session, uid } => {
                     events.push(Event::AbandonAsked { request: request.id, uid, session });
                 }
-                Wish::Forget { session, uid } => answers.push((request.id, self.forget_session(uid, &session)?)),
-                Wish::Status => answers.push((request.id, self.status(now))),
-                Wish::Answered(answer) => answers.push((request.id, answer)),
+                ReadRequest::Forget { session, uid } => answers.push((request.id, self.forget_session(uid, &session)?)),
+                ReadRequest::Status => answers.push((request.id, self.status(now))),
+                ReadRequest::Answered(answer) => answers.push((request.id, answer)),
             }
         }
         self.turn(events, answers)?;
@@ -532,14 +532,14 @@ impl Daemon {
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
-                    let running = Running { cancel: cancel.clone(), reason: Arc::clone(&reason) };
+                    let running = RunningAttempt { cancel: cancel.clone(), reason: Arc::clone(&reason) };
                     self.running.insert(task.id, running);
                     let (equipment, folder) = (Arc::clone(&self.equipment), Arc::clone(&self.data_folder));
                     let wake = self.wake.clone();
                     self.tracker.spawn_on(
                         async move {
                             let finished = perform(*task, definition, purpose, equipment, folder, cancel, reason).await;
-                            if wake.send(Wake::Finished(Box::new(finished))).is_err() {
+                            if wake.send(DaemonEvent::Finished(Box::new(finished))).is_err() {
                                 tracing::warn!("a task finished after the executor had ended");
                             }
                         },

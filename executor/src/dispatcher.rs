@@ -12,47 +12,47 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
-use protocol::resolution::Settlement;
+use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
-use crate::attempt::report::{Failed, Finished, Purpose, Why};
+use crate::attempt::report::{FailedAttempt, AttemptReport, AttemptPurpose, FailureKind};
 use crate::catalog::definition::{Definition, RateLimit};
 use crate::config::Config;
-use crate::store::switch::Off;
-use crate::store::{Answered, Change, Move};
+use crate::store::switched_off::SwitchedOffTool;
+use crate::store::{AnsweredConfirmation, Change, Move};
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Again, Effect};
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::grant::GrantId;
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome, Task};
 
 mod admission;
-mod asks;
-mod lines;
-mod load;
+mod confirmations;
+mod fair_queue;
+mod quotas;
 mod lookup;
-mod places;
+mod slots;
 mod recovery;
-mod settling;
+mod resolving;
 mod stopping;
-mod windows;
+mod rate_limits;
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
 
-use asks::Asks;
-pub use asks::{AskLimits, Decided, HOUR, Heard, NotDecided, Said, Ticket};
-use lines::Lines;
-use load::Load;
-use lookup::Phase;
-use places::{Kind, Places};
-pub use recovery::Known;
+use confirmations::PendingConfirmations;
+pub use confirmations::{ConfirmationLimits, HumanDecision, HOUR, DecisionResult, DecisionError, HumanVerdict, Ticket};
+use fair_queue::FairQueue;
+use quotas::Quotas;
+use lookup::LookupPhase;
+use slots::{SlotKind, Slots};
+pub use recovery::RecoveredTask;
 use recovery::lost;
-pub use settling::ResolveAsked;
-use windows::Windows;
+pub use resolving::ResolveRequest;
+use rate_limits::RateLimits;
 
 /// A pause never grows beyond this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -74,14 +74,14 @@ pub enum Event {
         uid: u32,
         session: String,
     },
-    ResolveAsked(Box<ResolveAsked>),
+    ResolveAsked(Box<ResolveRequest>),
     /// Time goes on here by so much ahead of the clock, which was set back.
     ClockSet {
         ahead: SignedDuration,
     },
-    Finished(Box<Finished>),
+    Finished(Box<AttemptReport>),
     /// A human decided about tasks that wait for it.
-    Decided(Box<Decided>),
+    Decided(Box<HumanDecision>),
     /// A human takes a grant back.
     Revoked {
         ticket: Ticket,
@@ -130,36 +130,36 @@ pub enum Action {
         definition: Arc<Definition>,
     },
     /// What became of a human's decision.
-    Reply(Ticket, Heard),
+    Reply(Ticket, DecisionResult),
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
-        purpose: Purpose,
+        purpose: AttemptPurpose,
     },
     /// Stop the running attempt.
-    Interrupt(TaskId, Why),
+    Interrupt(TaskId, FailureKind),
     /// For a session that called it too often.
-    SwitchOff(Box<Off>),
+    SwitchOff(Box<SwitchedOffTool>),
 }
 
 /// What a dispatcher may have open and running.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct DispatcherLimits {
     pub concurrency: u32,
-    pub open: Most,
+    pub open: OpenTaskLimit,
     /// Of one session of one user.
-    pub open_per_session: Most,
-    pub asks: AskLimits,
+    pub open_per_session: OpenTaskLimit,
+    pub asks: ConfirmationLimits,
 }
 
-impl Limits {
+impl DispatcherLimits {
     pub fn of(config: &Config) -> Self {
         let (executor, confirm) = (&config.executor, &config.confirm);
         Self {
             concurrency: executor.concurrency,
-            open: Most { tasks: executor.open_tasks, bytes: executor.open_bytes },
-            open_per_session: Most { tasks: executor.open_tasks_per_session, bytes: executor.open_bytes_per_session },
-            asks: AskLimits {
+            open: OpenTaskLimit { tasks: executor.open_tasks, bytes: executor.open_bytes },
+            open_per_session: OpenTaskLimit { tasks: executor.open_tasks_per_session, bytes: executor.open_bytes_per_session },
+            asks: ConfirmationLimits {
                 waiting: confirm.waiting,
                 waiting_per_session: confirm.waiting_per_session,
                 per_hour: confirm.asks_per_hour,
@@ -172,30 +172,30 @@ impl Limits {
 
 /// How many tasks may be open, and how many bytes their inputs may have.
 #[derive(Debug, Clone, Copy)]
-pub struct Most {
+pub struct OpenTaskLimit {
     pub tasks: usize,
     pub bytes: u64,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenTask {
     task: Task,
     definition: Arc<Definition>,
     cancelling: bool,
-    phase: Phase,
+    phase: LookupPhase,
     /// Where it stands among the delayed.
     delayed_to: Option<Timestamp>,
 }
 
-impl Open {
+impl OpenTask {
     fn new(task: Task, definition: Arc<Definition>) -> Self {
-        Self { task, definition, cancelling: false, phase: Phase::Work, delayed_to: None }
+        Self { task, definition, cancelling: false, phase: LookupPhase::Work, delayed_to: None }
     }
 
     /// Which places it needs to run.
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SlotKind {
         let delegates_at = self.definition.run.delegates().then_some(self.task.caller.depth);
-        Kind { tool: self.task.tool.clone(), delegates_at }
+        SlotKind { tool: self.task.tool.clone(), delegates_at }
     }
 
     /// How often in all it may be started and looked up, if its attempts are lost.
@@ -206,36 +206,36 @@ impl Open {
 
 #[derive(Debug)]
 pub struct Dispatcher {
-    limits: Limits,
-    open: HashMap<TaskId, Open>,
-    load: Load,
-    lines: Lines,
+    limits: DispatcherLimits,
+    open: HashMap<TaskId, OpenTask>,
+    load: Quotas,
+    lines: FairQueue,
     delayed: BTreeSet<(Timestamp, TaskId)>,
-    asks: Asks,
+    asks: PendingConfirmations,
     ahead: SignedDuration,
-    places: Places,
+    places: Slots,
     /// How many tasks of a subtool may run at once, by the definition that came last.
     most_of: HashMap<SubtoolName, u32>,
-    windows: Windows,
+    windows: RateLimits,
     keys: HashMap<(u32, String), TaskId>,
     /// What was said of tasks, and may not stand in the record yet.
-    settling: HashMap<TaskId, Settlement>,
+    settling: HashMap<TaskId, Resolution>,
     draining: bool,
 }
 
 impl Dispatcher {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: DispatcherLimits) -> Self {
         Self {
             limits,
             open: HashMap::new(),
-            load: Load::default(),
-            lines: Lines::default(),
+            load: Quotas::default(),
+            lines: FairQueue::default(),
             delayed: BTreeSet::new(),
-            asks: Asks::default(),
+            asks: PendingConfirmations::default(),
             ahead: SignedDuration::ZERO,
-            places: Places::default(),
+            places: Slots::default(),
             most_of: HashMap::new(),
-            windows: Windows::default(),
+            windows: RateLimits::default(),
             keys: HashMap::new(),
             settling: HashMap::new(),
             draining: false,
@@ -293,7 +293,7 @@ impl Dispatcher {
             Event::Drain => self.draining = true,
             Event::Interrupt => {
                 let running = self.open.values().filter(|open| open.is_performed());
-                effects.actions.extend(running.map(|open| Action::Interrupt(open.task.id, Why::Shutdown)));
+                effects.actions.extend(running.map(|open| Action::Interrupt(open.task.id, FailureKind::Shutdown)));
             }
         }
         while let Some((at, id)) = self.delayed.first().copied()
@@ -305,13 +305,13 @@ impl Dispatcher {
         self.start_what_can(now, effects);
     }
 
-    fn finish(&mut self, finished: Finished, now: Timestamp, effects: &mut Effects) {
+    fn finish(&mut self, finished: AttemptReport, now: Timestamp, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&finished.id) else { return };
         if !open.is_performed() || open.task.attempt != finished.attempt {
             return;
         }
         self.places.free(&open.kind());
-        if matches!(open.phase, Phase::LookingUp(_)) {
+        if matches!(open.phase, LookupPhase::LookingUp(_)) {
             return self.looked_up(finished, now, effects);
         }
         let failed = match finished.result {
@@ -322,30 +322,30 @@ impl Dispatcher {
             Err(failed) => failed,
         };
         if open.must_look_up(&failed) {
-            open.cancelling |= failed.why == Why::Cancelled;
-            open.phase = Phase::LookupDue(Some(Box::new(failed)));
+            open.cancelling |= failed.why == FailureKind::Cancelled;
+            open.phase = LookupPhase::LookupDue(Some(Box::new(failed)));
             return self.line_up(finished.id, now);
         }
-        let harmless = open.task.effect.repeatable() || failed.effect == Effect::None;
+        let harmless = open.task.effect.repeatable() || failed.effect == SideEffect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let step = match failed.why {
-            Why::Shutdown if !harmless => Step::Lose,
+            FailureKind::Shutdown if !harmless => Step::Lose,
             // It was looked up as often as may be.
             _ if !harmless && open.task.effect == EffectClass::Verifiable => Step::Lose,
-            Why::Shutdown if open.cancelling => Step::Cancel,
-            Why::Shutdown => Step::Retry,
-            Why::Cancelled => Step::Cancel,
-            Why::Failure | Why::Timeout
-                if harmless && !open.cancelling && failed.again != Again::Never && open.task.attempt <= retries =>
+            FailureKind::Shutdown if open.cancelling => Step::Cancel,
+            FailureKind::Shutdown => Step::Retry,
+            FailureKind::Cancelled => Step::Cancel,
+            FailureKind::Failure | FailureKind::Timeout
+                if harmless && !open.cancelling && failed.again != Retry::Never && open.task.attempt <= retries =>
             {
                 Step::Retry
             }
-            Why::Timeout => Step::TimeOut,
-            Why::Failure => Step::Fail,
+            FailureKind::Timeout => Step::TimeOut,
+            FailureKind::Failure => Step::Fail,
         };
         if step == Step::Retry {
             let not_before =
-                (failed.why != Why::Shutdown).then(|| now + pause(&open.definition, &open.task, failed.again));
+                (failed.why != FailureKind::Shutdown).then(|| now + pause(&open.definition, &open.task, failed.again));
             advance(&mut open.task, step, now, not_before, None, effects);
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.line_up(finished.id, now);
@@ -356,8 +356,8 @@ impl Dispatcher {
         }
     }
 
-    fn enter(&mut self, open: Open) {
-        let Open { task, definition, .. } = &open;
+    fn enter(&mut self, open: OpenTask) {
+        let OpenTask { task, definition, .. } = &open;
         if let Some(key) = &task.idempotency_key {
             self.keys.insert((task.caller.uid, key.clone()), task.id);
         }
@@ -371,7 +371,7 @@ impl Dispatcher {
 
     /// A task that ended leaves memory; the store has it.
     fn close(&mut self, id: TaskId, effects: &mut Effects) {
-        let Some(Open { task, .. }) = self.open.remove(&id) else { return };
+        let Some(OpenTask { task, .. }) = self.open.remove(&id) else { return };
         self.asks.leave(&task);
         self.load.remove(&task);
         if let Some(key) = &task.idempotency_key {
@@ -412,7 +412,7 @@ impl Dispatcher {
         while !self.draining && (self.places.has_any(self.limits.concurrency) || self.lines.has_delegates()) {
             let (most_of, places) = (&self.most_of, &self.places);
             let has_place =
-                |kind: &Kind| places.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
+                |kind: &SlotKind| places.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
             let Some(id) = self.lines.next(has_place) else { return };
             if !self.may_start(id, now, effects) {
                 continue;
@@ -430,10 +430,10 @@ impl Dispatcher {
 
 /// What comes with a step.
 #[derive(Debug, Default)]
-struct Moved {
+struct StepDetails {
     not_before: Option<Timestamp>,
     end: Option<End>,
-    answered: Option<Box<Answered>>,
+    answered: Option<Box<AnsweredConfirmation>>,
 }
 
 /// Moves `task` on, and records it.
@@ -445,12 +445,12 @@ fn advance(
     end: Option<End>,
     effects: &mut Effects,
 ) {
-    move_on(task, step, at, Moved { not_before, end, answered: None }, effects);
+    move_on(task, step, at, StepDetails { not_before, end, answered: None }, effects);
 }
 
 /// [`advance`], perhaps by an answer.
-fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: Moved, effects: &mut Effects) {
-    let Moved { not_before, end, answered } = moved;
+fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: StepDetails, effects: &mut Effects) {
+    let StepDetails { not_before, end, answered } = moved;
     let (from, attempt) = (task.state, task.attempt);
     let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
     task.state = to;
@@ -472,12 +472,12 @@ fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: Moved, effects: &m
 }
 
 /// The pause before the next attempt: it doubles each time, with a jitter of up to a quarter.
-fn pause(definition: &Definition, task: &Task, again: Again) -> SignedDuration {
+fn pause(definition: &Definition, task: &Task, again: Retry) -> SignedDuration {
     let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
     let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
     let asked = match again {
-        Again::After(asked) => asked,
-        Again::Never | Again::Later => Duration::ZERO,
+        Retry::After(asked) => asked,
+        Retry::Never | Retry::Later => Duration::ZERO,
     };
     // The id is random in its last bits: tasks that failed together do not come back together.
     let spread = task

@@ -7,69 +7,69 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::clock::Moment;
+use protocol::clock::MonotonicTime;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
-use protocol::mailbox::Taken;
-use protocol::mailbox::request::{Answer, Ask, IfNoApprover, Request, Run, VERSION};
-use protocol::resolution::By;
+use protocol::mailbox::TakenRequest;
+use protocol::mailbox::request::{Answer, Operation, IfNoApprover, Request, RunRequest, VERSION};
+use protocol::resolution::ResolvedBy;
 use protocol::task::{State, Step, TaskId};
-use protocol::tool_scope::Reach;
+use protocol::tool_scope::ToolScope;
 use protocol::{json, schedule};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::attempt as perform;
 use crate::catalog::definition::{Definition, RateLimit};
-use crate::catalog::{Catalog, Sources, Stamp, Subtool};
+use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool};
 use crate::config::Config;
-use crate::dispatcher::Known;
-use crate::intake::audience::Audience;
-use crate::intake::policy::{Case, Decision, Policy, Ruling};
+use crate::dispatcher::RecoveredTask;
+use crate::intake::approver::ApproverPresence;
+use crate::intake::policy::{PolicyCase, PolicyDecision, Policy, PolicyRuling};
 use crate::runner::delegation::too_deep;
-use crate::runner::{self, Order};
+use crate::runner::{self, Invocation};
 use crate::store::Store;
 use crate::task::Task;
-use crate::task::confirmation::{self, Asking, Confirmation};
+use crate::task::confirmation::{self, ConfirmationRequest, Confirmation};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::Fingerprint;
 use crate::task::name::SubtoolName;
-use crate::task::resolution::Verdict;
+use crate::task::resolution::ResolutionClaim;
 
-pub mod audience;
+pub mod approver;
 pub mod policy;
 
 #[derive(Debug)]
-pub struct Desk {
+pub struct Intake {
     config: Config,
     sources: Sources,
-    stamp: Stamp,
+    stamp: SourcesStamp,
     /// The page looks into it too.
     catalog: watch::Sender<Arc<Catalog>>,
     policy: Arc<Policy>,
     /// Of this record of tasks: a yes to another one's is none here.
     instance: String,
-    audience: Arc<Audience>,
+    audience: Arc<ApproverPresence>,
 }
 
 /// What a request turned out to be.
 #[derive(Debug)]
-pub enum Wish {
+pub enum ReadRequest {
     Run { task: Box<Task>, definition: Arc<Definition> },
     Cancel { task: TaskId, uid: u32 },
-    Resolve { task: TaskId, uid: u32, verdict: Verdict },
+    Resolve { task: TaskId, uid: u32, verdict: ResolutionClaim },
     Abandon { session: String, uid: u32 },
     Forget { session: String, uid: u32 },
     Status,
     Answered(Answer),
 }
 
-impl Desk {
+impl Intake {
     pub fn new(
         config: Config,
         sources: Sources,
         instance: String,
-        audience: Arc<Audience>,
+        audience: Arc<ApproverPresence>,
     ) -> Result<Self, policy::RuleError> {
         let policy = Arc::new(Policy::new(&config.confirm)?);
         let stamp = sources.stamp();
@@ -106,7 +106,7 @@ impl Desk {
 
     /// What the dispatcher must know of a task that an executor before us left open; `store` tells when
     /// it was started.
-    pub fn known(&self, task: &Task, store: &dyn Store) -> Known {
+    pub fn known(&self, task: &Task, store: &dyn Store) -> RecoveredTask {
         let definition = self.definition_of(task);
         let mut sent = Map::new();
         if task.state == State::Running {
@@ -127,7 +127,7 @@ impl Desk {
             });
             sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
         }
-        Known { definition, sent }
+        RecoveredTask { definition, sent }
     }
 
     /// The rate limit of a subtool, if it has one.
@@ -140,7 +140,7 @@ impl Desk {
         self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
-    pub fn read(&self, taken: &Taken, now: Timestamp) -> Wish {
+    pub fn read(&self, taken: &TakenRequest, now: Timestamp) -> ReadRequest {
         let request = match &taken.bytes {
             Ok(bytes) => parse(bytes),
             Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
@@ -152,26 +152,26 @@ impl Desk {
         };
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Wish::Answered(Answer::Refused(error)),
+            Err(error) => return ReadRequest::Answered(Answer::Refused(error)),
         };
         let Request { session, folder, depth, wakes, reach, .. } = request;
         let caller = Caller { uid: taken.uid, session, folder, depth, wakes, reach };
         match request.ask {
-            Ask::Run(run) => self.run(taken.id, caller, *run, now),
-            Ask::Cancel { id } => Wish::Cancel { task: id, uid: taken.uid },
-            Ask::Resolve { id, happened, note } => {
+            Operation::Run(run) => self.run(taken.id, caller, *run, now),
+            Operation::Cancel { id } => ReadRequest::Cancel { task: id, uid: taken.uid },
+            Operation::Resolve { id, happened, note } => {
                 // Whatever it says of itself: only the page knows that a human speaks.
-                let verdict = Verdict { happened, by: By::Caller, note };
-                Wish::Resolve { task: id, uid: taken.uid, verdict }
+                let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };
+                ReadRequest::Resolve { task: id, uid: taken.uid, verdict }
             }
-            Ask::Abandon { session } => Wish::Abandon { session, uid: taken.uid },
-            Ask::Forget { session } => Wish::Forget { session, uid: taken.uid },
-            Ask::Status => Wish::Status,
+            Operation::Abandon { session } => ReadRequest::Abandon { session, uid: taken.uid },
+            Operation::Forget { session } => ReadRequest::Forget { session, uid: taken.uid },
+            Operation::Status => ReadRequest::Status,
         }
     }
 
-    fn run(&self, id: TaskId, caller: Caller, mut run: Run, now: Timestamp) -> Wish {
-        let refused = |error| Wish::Answered(Answer::Refused(error));
+    fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> ReadRequest {
+        let refused = |error| ReadRequest::Answered(Answer::Refused(error));
         let catalog = Arc::clone(&self.catalog.borrow());
         let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.reach.covers(&run.tool)) else {
             return refused(unknown(&catalog, &run.tool, &caller.reach));
@@ -191,18 +191,18 @@ impl Desk {
         if !problems.is_empty() {
             return refused(invalid(subtool, &problems));
         }
-        let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+        let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
         let mut ruling = self.policy.decide(case);
         if run.read_only {
             ruling = ruling.where_only_read(&subtool.definition);
         }
-        let Ruling { decision, why, .. } = ruling;
+        let PolicyRuling { decision, why, .. } = ruling;
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
         };
         if run.dry_run {
-            let order = Order {
+            let order = Invocation {
                 id: id.to_string(),
                 attempt: 1,
                 input,
@@ -218,13 +218,13 @@ impl Desk {
                         "tool": run.tool,
                         "input": order.input,
                         "dry_run": true,
-                        "confirmation": if decision == Decision::Run { Value::Null } else { why.into() },
+                        "confirmation": if decision == PolicyDecision::Run { Value::Null } else { why.into() },
                         "would_send": {subtool.definition.run.name(): plan},
                     });
                     if let Some(at) = run_at {
                         plan["run_at"] = at.to_string().into();
                     }
-                    Wish::Answered(Answer::Plan(plan))
+                    ReadRequest::Answered(Answer::Plan(plan))
                 }
                 Err(failure) => refused(perform::error_body(failure)),
             };
@@ -254,7 +254,7 @@ impl Desk {
             settlement: None,
             run_at,
         };
-        if decision == Decision::Ask {
+        if decision == PolicyDecision::Ask {
             // What is to run later may be agreed to until then.
             let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
             let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
@@ -262,41 +262,41 @@ impl Desk {
             let files = subtool.definition.run.files(&perform::order(&task, task.input.clone()));
             let files = files.iter().map(|path| Fingerprint::of(path)).collect();
             let has_preview = subtool.definition.preview.is_some();
-            let asking = Asking { why, reason: run.reason, instance, wait, files, has_preview };
+            let asking = ConfirmationRequest { why, reason: run.reason, instance, wait, files, has_preview };
             let mut asked = Confirmation::ask(&task, asking, confirmation::nonce(), now);
-            asked.asked_moment = Moment::now();
+            asked.asked_moment = MonotonicTime::now();
             task.confirmation = Some(Box::new(asked));
         }
-        Wish::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
+        ReadRequest::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
 
     /// Why a run that policy does not simply let through is not even asked about.
-    fn unaskable(&self, run: &Run, decision: Decision, why: &str) -> Option<ErrorBody> {
+    fn unaskable(&self, run: &RunRequest, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
         let tool = &run.tool;
         match decision {
-            Decision::Run => None,
-            Decision::Refuse => Some(
+            PolicyDecision::Run => None,
+            PolicyDecision::Refuse => Some(
                 ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
                     .hint("do not look for a way around it: a human decided so; tell the user, who can change the rule"),
             ),
-            Decision::Unsure => Some(
+            PolicyDecision::Unsure => Some(
                 ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
                     .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
             ),
-            Decision::Ask if !self.config.page.enabled => Some(
+            PolicyDecision::Ask if !self.config.page.enabled => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
                     .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
             ),
-            Decision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
+            PolicyDecision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
                     .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
             ),
-            Decision::Ask => None,
+            PolicyDecision::Ask => None,
         }
     }
 }
 
-fn unknown(catalog: &Catalog, name: &str, reach: &Reach) -> ErrorBody {
+fn unknown(catalog: &Catalog, name: &str, reach: &ToolScope) -> ErrorBody {
     let nearest = catalog.nearest(name, reach);
     let hint = match nearest.first() {
         Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
@@ -348,19 +348,19 @@ mod tests {
         "send": {"description": "d", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
     }"#;
 
-    fn desk(folder: &Path) -> Desk {
+    fn desk(folder: &Path) -> Intake {
         fs::create_dir_all(folder.join("subtools")).expect("a folder");
         fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
         let config = Config::default();
         let sources = Sources::new(&config, folder, None);
-        Desk::new(config, sources, "test".to_owned(), Arc::default()).expect("no rules")
+        Intake::new(config, sources, "test".to_owned(), Arc::default()).expect("no rules")
     }
 
-    fn taken(bytes: impl Into<Vec<u8>>) -> Taken {
-        Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()), written_at: None }
+    fn taken(bytes: impl Into<Vec<u8>>) -> TakenRequest {
+        TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()), written_at: None }
     }
 
-    fn asked(ask: &Value) -> Taken {
+    fn asked(ask: &Value) -> TakenRequest {
         taken(json!({"v": VERSION, "ask": ask, "session": "s", "folder": "/home/a"}).to_string())
     }
 
@@ -368,9 +368,9 @@ mod tests {
         Timestamp::from_second(1_700_000_000).expect("a time")
     }
 
-    fn refusal(wish: Wish) -> ErrorBody {
+    fn refusal(wish: ReadRequest) -> ErrorBody {
         match wish {
-            Wish::Answered(Answer::Refused(error)) => error,
+            ReadRequest::Answered(Answer::Refused(error)) => error,
             other => panic!("not refused: {other:?}"),
         }
     }
@@ -380,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let desk = desk(folder.path());
         let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
-        let Wish::Run { task, definition } = desk.read(&taken, now()) else { panic!("a task") };
+        let ReadRequest::Run { task, definition } = desk.read(&taken, now()) else { panic!("a task") };
         let expected = Task {
             id: taken.id,
             tool: "greet".parse().expect("a name"),
@@ -405,7 +405,7 @@ mod tests {
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));
-        let Wish::Run { task, .. } = desk
+        let ReadRequest::Run { task, .. } = desk
             .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
         else {
             panic!("a task")
@@ -438,7 +438,7 @@ mod tests {
         let refused = refusal(desk.read(&asked(&json!({"run": {"tool": "send"}})), now()));
         assert_eq!(refused.code, Code::NoApprover);
         let read = desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
-        assert!(matches!(read, Wish::Run { .. }), "what needs no yes goes on");
+        assert!(matches!(read, ReadRequest::Run { .. }), "what needs no yes goes on");
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let desk = desk(folder.path());
         let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
-        let Wish::Run { task, .. } = desk.read(&asked, now()) else { panic!("a task") };
+        let ReadRequest::Run { task, .. } = desk.read(&asked, now()) else { panic!("a task") };
         let confirmation = task.confirmation.as_ref().expect("a question");
         assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::LONGEST_REASON));
         assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
@@ -476,7 +476,7 @@ mod tests {
         for (kind, code) in
             [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
         {
-            let unreadable = Taken { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
+            let unreadable = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
             assert_eq!(refusal(desk.read(&unreadable, now())).code, code);
         }
     }
@@ -487,7 +487,7 @@ mod tests {
         let desk = desk(folder.path());
         for (tool, asks) in [("greet", false), ("send", true)] {
             let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
-            let Wish::Answered(Answer::Plan(plan)) = desk.read(&taken, now()) else { panic!("a plan") };
+            let ReadRequest::Answered(Answer::Plan(plan)) = desk.read(&taken, now()) else { panic!("a plan") };
             assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
             assert!(plan["would_send"]["process"].is_object(), "{plan}");
         }
@@ -500,7 +500,7 @@ mod tests {
         let run = |tool: &str| {
             desk.read(&asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "read_only": true}})), now())
         };
-        assert!(matches!(run("greet"), Wish::Run { .. }));
+        assert!(matches!(run("greet"), ReadRequest::Run { .. }));
         let error = refusal(run("send"));
         assert_eq!(error.code, Code::RefusedByPolicy);
         assert!(error.message.contains("this session only reads"), "{}", error.message);
@@ -512,15 +512,15 @@ mod tests {
         let desk = desk(folder.path());
         let id = TaskId::new();
         let wish = desk.read(&asked(&json!({"cancel": {"id": id}})), now());
-        assert!(matches!(wish, Wish::Cancel { task, uid: 1000 } if task == id));
-        assert!(matches!(desk.read(&asked(&json!("status")), now()), Wish::Status));
+        assert!(matches!(wish, ReadRequest::Cancel { task, uid: 1000 } if task == id));
+        assert!(matches!(desk.read(&asked(&json!("status")), now()), ReadRequest::Status));
     }
 
     #[test]
     fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut desk = desk(folder.path());
-        let Wish::Run { task, .. } =
+        let ReadRequest::Run { task, .. } =
             desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
         else {
             panic!("a task")

@@ -8,7 +8,7 @@ pub mod base;
 pub mod catalog;
 pub mod config;
 pub mod daemon;
-pub mod delivery;
+pub mod results;
 pub mod dispatcher;
 pub mod intake;
 pub mod model;

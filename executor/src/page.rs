@@ -22,16 +22,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::dispatcher::Heard;
-use crate::intake::audience::Audience;
+use crate::dispatcher::DecisionResult;
+use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::Policy;
-use crate::runner::Equipment;
+use crate::runner::RunnerContext;
 use crate::store::StoreError;
-use crate::store::sqlite::records::{Counts, Records};
+use crate::store::sqlite::records::{TaskCounts, RecordReader};
 
 mod actions;
 mod card;
-pub mod door;
+pub mod terminal;
 mod events;
 mod form;
 mod gate;
@@ -39,16 +39,16 @@ mod gate;
 mod samples;
 mod server;
 mod session;
-mod show;
+mod visible;
 mod site;
 mod views;
-mod word;
-mod words;
+mod command;
+mod wording;
 
-use session::Sessions;
+use session::PageSessions;
 pub use session::{LINK_WORKS, links, make_link};
-pub use site::Site;
-pub use word::{Live, Spoken, Word};
+pub use site::PageSite;
+pub use command::{TaskChange, PageMessage, PageCommand};
 
 /// What stands on every page of how sure its yes is.
 const LEVEL: &str = "A yes here is as sure as your user account: it keeps out web sites and other users, not a program that \
@@ -72,22 +72,22 @@ const TEMPLATES: [(&str, &str); 13] = [
 ];
 
 /// Says something to the daemon; whether it listens.
-pub type Say = Box<dyn Fn(Spoken) -> bool + Send + Sync>;
+pub type PageSender = Box<dyn Fn(PageMessage) -> bool + Send + Sync>;
 
 /// What the daemon gives the page to work with.
-pub struct Given {
-    pub site: Site,
-    pub records: Mutex<Records>,
+pub struct PageContext {
+    pub site: PageSite,
+    pub records: Mutex<RecordReader>,
     pub catalog: watch::Receiver<Arc<Catalog>>,
     pub policy: Arc<Policy>,
-    pub audience: Arc<Audience>,
-    pub live: broadcast::Sender<Live>,
-    pub say: Say,
-    pub equipment: Arc<Equipment>,
+    pub audience: Arc<ApproverPresence>,
+    pub live: broadcast::Sender<TaskChange>,
+    pub say: PageSender,
+    pub equipment: Arc<RunnerContext>,
     pub mailbox: Mailbox,
 }
 
-impl fmt::Debug for Given {
+impl fmt::Debug for PageContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Given").field("site", &self.site.host).finish_non_exhaustive()
     }
@@ -96,21 +96,21 @@ impl fmt::Debug for Given {
 /// The page, and who is logged in to it.
 #[derive(Debug)]
 pub(crate) struct Page {
-    given: Given,
-    sessions: Sessions,
+    given: PageContext,
+    sessions: PageSessions,
     /// Read when somebody first looks: most executors end without that.
     views: OnceLock<Environment<'static>>,
 }
 
 /// Serves the page until `ended`; called inside the runtime. `folder` is the executor's.
 pub fn serve(
-    given: Given,
+    given: PageContext,
     folder: &Path,
     listeners: Vec<TcpListener>,
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let sessions = Sessions::of(folder, given.equipment.config.page.idle.get());
+    let sessions = PageSessions::of(folder, given.equipment.config.page.idle.get());
     let page = Page { given, sessions, views: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
@@ -154,14 +154,14 @@ impl Page {
         Arc::clone(&self.given.catalog.borrow())
     }
 
-    fn read<T>(&self, with: impl FnOnce(&Records) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn read<T>(&self, with: impl FnOnce(&RecordReader) -> Result<T, StoreError>) -> Result<T, StoreError> {
         with(&self.given.records.lock().expect("nobody panics with it"))
     }
 
     /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
-    async fn say(&self, word: Word, by: String) -> Option<Heard> {
+    async fn say(&self, word: PageCommand, by: String) -> Option<DecisionResult> {
         let (reply, told) = oneshot::channel();
-        if !(self.given.say)(Spoken { word, by, reply }) {
+        if !(self.given.say)(PageMessage { word, by, reply }) {
             return None;
         }
         told.await.ok()
@@ -169,7 +169,7 @@ impl Page {
 
     /// Has the catalog brought up to date.
     async fn refresh(&self) {
-        if self.say(Word::Refresh, String::new()).await.is_none() {
+        if self.say(PageCommand::Refresh, String::new()).await.is_none() {
             tracing::debug!("the catalog stays as it is: the executor is stopping");
         }
     }
@@ -177,13 +177,13 @@ impl Page {
     /// Somebody came or went.
     fn seen(&self) {
         let (reply, _) = oneshot::channel();
-        if !(self.given.say)(Spoken { word: Word::Seen, by: String::new(), reply }) {
+        if !(self.given.say)(PageMessage { word: PageCommand::Seen, by: String::new(), reply }) {
             tracing::debug!("the executor has ended");
         }
     }
 
     fn frame<'a>(&self, title: &'a str, nav: &'a str) -> Result<Frame<'a>, StoreError> {
-        let Counts { waiting, running } = self.read(Records::counts)?;
+        let TaskCounts { waiting, running } = self.read(RecordReader::counts)?;
         Ok(Frame { counts: Some(FrameCounts { waiting, running }), ..self.bare(title, nav) })
     }
 

@@ -1,13 +1,13 @@
 //! The ways of performing a task.
 //!
-//! A runner knows nothing of tasks, results or retries: it gets a frozen [`Order`] and a
+//! A runner knows nothing of tasks, results or retries: it gets a frozen [`Invocation`] and a
 //! cancellation token, and returns what came of it. To add one: a file under `runner/`, a variant
 //! of [`Run`], and its arm in the three matches below.
 
 use std::path::PathBuf;
 
 use protocol::code::Code;
-use protocol::tool_scope::Reach;
+use protocol::tool_scope::ToolScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::base::template::TemplateError;
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::net::clients::Clients;
-use crate::task::failure::{Again, Failure};
+use crate::net::clients::HttpClients;
+use crate::task::failure::{Retry, Failure};
 
 pub mod agent;
 pub mod ask_user;
@@ -47,7 +47,7 @@ pub enum Run {
 
 /// What is to be done: fixed when the task was accepted, the same at each attempt.
 #[derive(Debug, Clone, Default)]
-pub struct Order {
+pub struct Invocation {
     /// The task's id; a good idempotency key.
     pub id: String,
     /// 1 for the first.
@@ -60,19 +60,19 @@ pub struct Order {
     /// The caller's session: what it delegates is of the same.
     pub caller_session: Option<String>,
     /// Which subtools the caller may use.
-    pub caller_reach: Reach,
+    pub caller_reach: ToolScope,
     /// What a human answered, if it is a question to one.
     pub answer: Option<Value>,
 }
 
 /// What the runners of one executor share.
 #[derive(Debug)]
-pub struct Equipment {
+pub struct RunnerContext {
     pub config: Config,
     pub secrets: Secrets,
-    pub http: Clients,
+    pub http: HttpClients,
     /// Access tokens that were obtained so far.
-    pub tokens: http::Tokens,
+    pub tokens: http::OAuthTokens,
     /// A folder of the executor's own for data that is too large for memory, or is not text.
     pub spool: PathBuf,
     /// The way back to the executor; none where there is no executor.
@@ -81,16 +81,16 @@ pub struct Equipment {
 
 /// What came of an order.
 #[derive(Debug)]
-pub struct Success {
-    pub data: Data,
+pub struct RunnerOutput {
+    pub data: OutputData,
     /// Goes into the result's `_meta`, like `http_status` or `exit_code`.
     pub meta: Map<String, Value>,
 }
 
 #[derive(Debug)]
-pub enum Data {
+pub enum OutputData {
     Json(Value),
-    /// A file in [`Equipment::spool`], which the caller of the runner takes over.
+    /// A file in [`RunnerContext::spool`], which the caller of the runner takes over.
     File {
         path: PathBuf,
         content_type: String,
@@ -98,9 +98,9 @@ pub enum Data {
     },
 }
 
-impl Success {
+impl RunnerOutput {
     pub fn json(data: Value) -> Self {
-        Self { data: Data::Json(data), meta: Map::new() }
+        Self { data: OutputData::Json(data), meta: Map::new() }
     }
 
     #[must_use]
@@ -119,13 +119,13 @@ impl From<TemplateError> for Failure {
 
 /// A mistake in a definition: where, and what.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct DefinitionMistake {
     /// Relative to the runner's object, like `query.q`.
     pub place: String,
     pub message: String,
 }
 
-impl Mistake {
+impl DefinitionMistake {
     pub fn new(place: impl Into<String>, message: &impl ToString) -> Self {
         Self { place: place.into(), message: message.to_string() }
     }
@@ -134,10 +134,10 @@ impl Mistake {
 /// The contract of a runner.
 pub trait Runner {
     /// Finds mistakes that the types cannot: called when the definition is loaded.
-    fn check(&self) -> Result<(), Mistake>;
+    fn check(&self) -> Result<(), DefinitionMistake>;
 
     /// What [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`; touches nothing.
-    fn plan(&self, order: &Order, config: &Config) -> Result<Value, Failure>;
+    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure>;
 
     /// Performs the order once.
     ///
@@ -146,10 +146,10 @@ pub trait Runner {
     /// nothing can have happened yet. Timeouts are its caller's, who cancels.
     fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> impl Future<Output = Result<Success, Failure>> + Send;
+    ) -> impl Future<Output = Result<RunnerOutput, Failure>> + Send;
 }
 
 impl Run {
@@ -164,7 +164,7 @@ impl Run {
         }
     }
 
-    pub fn check(&self) -> Result<(), Mistake> {
+    pub fn check(&self) -> Result<(), DefinitionMistake> {
         match self {
             Self::Http(http) => http.check(),
             Self::Process(process) => process.check(),
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    pub fn plan(&self, order: &Order, config: &Config) -> Result<Value, Failure> {
+    pub fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
         match self {
             Self::Http(http) => http.plan(order, config),
             Self::Process(process) => process.plan(order, config),
@@ -196,7 +196,7 @@ impl Run {
     }
 
     /// The files that performing it would execute, as far as its definition names them.
-    pub fn files(&self, order: &Order) -> Vec<PathBuf> {
+    pub fn files(&self, order: &Invocation) -> Vec<PathBuf> {
         match self {
             Self::Process(process) => process.files(order),
             Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Vec::new(),
@@ -205,10 +205,10 @@ impl Run {
 
     pub async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         match self {
             Self::Http(http) => http.perform(order, equipment, cancel).await,
             Self::Process(process) => process.perform(order, equipment, cancel).await,

@@ -6,12 +6,12 @@
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::resolution::Settlement;
+use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use crate::store::retention::Kept;
-use crate::task::confirmation::{By, Confirmation, Digest};
+use crate::store::retention::RetainedTask;
+use crate::task::confirmation::{DecidedBy, Confirmation, Digest};
 use crate::task::grant::{Grant, GrantId};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Task};
@@ -20,9 +20,9 @@ pub mod memory;
 pub mod outbox;
 pub mod retention;
 pub mod sqlite;
-pub mod switch;
+pub mod switched_off;
 
-use outbox::{Delivery, Outbox, Telling};
+use outbox::{HookDelivery, Outbox, DeliveryState};
 
 /// One change of the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +42,8 @@ pub enum Change {
         uses: Option<u32>,
     },
     /// Of a task that is [`State::Unknown`] and not settled yet.
-    Settle(TaskId, Box<Settlement>),
-    Tell(Box<Delivery>, Telling),
+    Settle(TaskId, Box<Resolution>),
+    Tell(Box<HookDelivery>, DeliveryState),
 }
 
 /// One step of one task.
@@ -58,13 +58,13 @@ pub struct Move {
     pub attempt_after: u32,
     pub not_before: Option<Timestamp>,
     pub at: Timestamp,
-    pub answered: Option<Box<Answered>>,
+    pub answered: Option<Box<AnsweredConfirmation>>,
     pub end: Option<End>,
 }
 
 /// What was decided about a task that waited for it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct AnsweredConfirmation {
     /// The fence: the question must still be this one.
     pub digest: Digest,
     pub confirmation: Confirmation,
@@ -74,7 +74,7 @@ pub struct Answered {
 
 /// One recorded step, for the story of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedStep {
     pub at: Timestamp,
     pub step: Step,
     pub attempt: u32,
@@ -82,7 +82,7 @@ pub struct Recorded {
 
 /// What is needed of a task that ended, without its input and its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedRecord {
     pub id: TaskId,
     pub tool: SubtoolName,
     pub caller: Caller,
@@ -93,15 +93,15 @@ pub struct Ended {
 
 /// A question that a human was asked: of whose caller, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedQuestion {
     pub uid: u32,
     pub at: Timestamp,
 }
 
-impl Asked {
+impl AskedQuestion {
     /// The question about a task, if a human was asked it: what a grant let through was not.
     fn of(uid: u32, confirmation: &Confirmation) -> Option<Self> {
-        let by_grant = confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, By::Grant(_)));
+        let by_grant = confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
         (!by_grant).then_some(Self { uid, at: confirmation.asked_at })
     }
 }
@@ -172,14 +172,14 @@ pub trait Store: Outbox + Send {
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
     /// The tasks that ended, or were settled, at or after `since`, oldest end first.
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError>;
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError>;
 
     /// The questions that were asked at or after `since`, oldest first.
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError>;
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError>;
 
     /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
     /// count.
-    fn kept(&self) -> Result<Vec<Kept>, StoreError>;
+    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError>;
 
     /// The tasks of a user's session that ended, oldest first.
     fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
@@ -188,7 +188,7 @@ pub trait Store: Outbox + Send {
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
     /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
-    fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError>;
+    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
 
     /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
     /// left as it is.
@@ -205,10 +205,10 @@ pub(crate) mod contract {
     use protocol::code::Code;
 
     use super::*;
-    use crate::task::confirmation::Asking;
-    use crate::task::confirmation::{By, Decision, Verdict};
-    use crate::task::grant::Covers;
-    use crate::task::grant::Scope;
+    use crate::task::confirmation::ConfirmationRequest;
+    use crate::task::confirmation::{DecidedBy, Decision, Verdict};
+    use crate::task::grant::FieldCoverage;
+    use crate::task::grant::GrantScope;
     use protocol::error::ErrorBody;
 
     use crate::task::Outcome;
@@ -267,7 +267,7 @@ pub(crate) mod contract {
         let mut waiting = task(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
         let asking =
-            Asking { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
+            ConfirmationRequest { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
         let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
         waiting.confirmation = Some(Box::new(confirmation.clone()));
         let (ask, asked) = step(&waiting, Step::Ask, None);
@@ -276,13 +276,13 @@ pub(crate) mod contract {
 
         let mut answered = asked.clone();
         answered.input = Map::new();
-        let mut decision = Decision::new(asked.created_at, Verdict::Edited, By::Page("s".to_owned()));
+        let mut decision = Decision::new(asked.created_at, Verdict::Edited, DecidedBy::Page("s".to_owned()));
         decision.asked_input = Some(asked.input.clone());
         answered.confirmation = Some(Box::new(Confirmation { decision: Some(decision), ..confirmation.clone() }));
         let answer = |digest| {
             let confirmation = answered.confirmation.as_deref().expect("a question").clone();
             let (Change::Move(mut enqueue), after) = step(&answered, Step::Enqueue, None) else { unreachable!() };
-            enqueue.answered = Some(Box::new(Answered { digest, confirmation, input: Some(Map::new()) }));
+            enqueue.answered = Some(Box::new(AnsweredConfirmation { digest, confirmation, input: Some(Map::new()) }));
             (Change::Move(enqueue), after)
         };
         let reask = |was, confirmation: &Confirmation| Change::Reask {
@@ -299,7 +299,7 @@ pub(crate) mod contract {
         let (enqueue, queued) = answer(confirmation.digest);
         store.commit(&[enqueue]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
-        let question = Asked { uid: 1000, at: asked.created_at };
+        let question = AskedQuestion { uid: 1000, at: asked.created_at };
         assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "of an open task");
         let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
         let (cancel, _) = step(&queued, Step::Cancel, Some(end));
@@ -309,7 +309,7 @@ pub(crate) mod contract {
         assert_eq!(store.asked_since(later).expect("read"), []);
 
         let mut granted = Task { confirmation: asked.confirmation.clone(), ..task(None) };
-        let decision = Decision::new(asked.created_at, Verdict::Approved, By::Grant(TaskId::new()));
+        let decision = Decision::new(asked.created_at, Verdict::Approved, DecidedBy::Grant(TaskId::new()));
         granted.confirmation.as_mut().expect("a question").decision = Some(decision);
         store.commit(&[Change::Accept(Box::new(granted))]).expect("committed");
         assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "a grant asks nobody");
@@ -321,8 +321,8 @@ pub(crate) mod contract {
             id: TaskId::new(),
             tool: like.tool,
             definition_hash: like.definition_hash,
-            scope: Scope { uid: 1000, session: None, folder: None },
-            fields: [("n".to_owned(), Covers::AtMost(9_007_199_254_740_993_i64.into()))].into(),
+            scope: GrantScope { uid: 1000, session: None, folder: None },
+            fields: [("n".to_owned(), FieldCoverage::AtMost(9_007_199_254_740_993_i64.into()))].into(),
             made_at: like.created_at,
             made_from: like.id,
             made_by: "s".to_owned(),
@@ -360,7 +360,7 @@ pub(crate) mod contract {
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
         let at = Timestamp::from_second(1_700_000_005).expect("a time");
         let settlement =
-            |happened| Settlement { happened, by: protocol::resolution::By::Human, note: Some("ü".to_owned()), at };
+            |happened| Resolution { happened, by: protocol::resolution::ResolvedBy::Human, note: Some("ü".to_owned()), at };
         let settle = |happened| [Change::Settle(accepted.id, Box::new(settlement(happened)))];
         assert!(matches!(store.commit(&settle(true)), Err(StoreError::Settled(_))), "it has not ended");
         let error = ErrorBody::new(Code::UnknownOutcome, "lost");
@@ -376,7 +376,7 @@ pub(crate) mod contract {
             assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&settled), "all else stays");
         }
         let steps = store.story(accepted.id).expect("read");
-        assert_eq!(steps.last(), Some(&Recorded { at, step: Step::Settle, attempt: 1 }));
+        assert_eq!(steps.last(), Some(&RecordedStep { at, step: Step::Settle, attempt: 1 }));
         let ended = store.ended_since(at).expect("read");
         assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_settled)).collect::<Vec<_>>(), [(accepted.id, true)]);
         store.forget(&[accepted.id]).expect("forgotten");
@@ -408,7 +408,7 @@ pub(crate) mod contract {
         store.commit(&[fail]).expect("committed");
         assert_eq!(store.open_tasks().expect("read"), []);
         assert_eq!(store.task(failed.id).expect("read").as_ref(), Some(&failed));
-        let ended = Ended {
+        let ended = EndedRecord {
             id: failed.id,
             tool: failed.tool.clone(),
             caller: failed.caller.clone(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::error::ErrorBody;
-use protocol::resolution::Settlement;
+use protocol::resolution::Resolution;
 use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ pub struct Task {
     pub confirmation: Option<Box<Confirmation>>,
     pub end: Option<End>,
     /// What somebody said had happened, if it ended as unknown.
-    pub settlement: Option<Settlement>,
+    pub settlement: Option<Resolution>,
     /// It does not start before the clock shows this; it was asked for ahead of its time.
     pub run_at: Option<Timestamp>,
 }

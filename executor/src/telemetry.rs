@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use protocol::mailbox::request::Answer;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config;
-use crate::runner::Equipment;
+use crate::runner::RunnerContext;
 use crate::store::Change;
 use crate::task::Task;
 
@@ -34,8 +34,8 @@ mod otlp;
 mod span;
 mod text;
 
-use metrics::Numbers;
-use span::{Spans, Stories};
+use metrics::MetricValues;
+use span::{SpanBuffer, TaskTraces};
 
 /// How long the last export may take when the executor ends.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -43,9 +43,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// The daemon's side: it tells what happened.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    shared: Arc<Shared>,
-    stories: Stories,
-    equipment: Arc<Equipment>,
+    shared: Arc<SharedTelemetry>,
+    stories: TaskTraces,
+    equipment: Arc<RunnerContext>,
     traces: bool,
     ending: CancellationToken,
     exporter: Option<JoinHandle<()>>,
@@ -53,8 +53,8 @@ pub(crate) struct Telemetry {
 
 /// What the daemon writes and the watchers read.
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<Known>,
+struct SharedTelemetry {
+    state: Mutex<TelemetryState>,
     /// Something is there to be exported.
     changed: Notify,
     /// The files whose sizes are told.
@@ -63,18 +63,18 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    numbers: Numbers,
-    spans: Spans,
+struct TelemetryState {
+    numbers: MetricValues,
+    spans: SpanBuffer,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+impl SharedTelemetry {
+    fn lock(&self) -> MutexGuard<'_, TelemetryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The numbers, with those that are looked up only when somebody asks.
-    fn numbers(&self) -> Numbers {
+    fn numbers(&self) -> MetricValues {
         let mut numbers = self.lock().numbers.clone();
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
         numbers.record_bytes = size(&self.record) + size(&self.record.with_extension("db-wal"));
@@ -86,17 +86,17 @@ impl Shared {
 impl Telemetry {
     /// `None` if nothing is configured.
     pub(crate) fn start(
-        places: &Places,
-        equipment: &Arc<Equipment>,
+        places: &Paths,
+        equipment: &Arc<RunnerContext>,
         runtime: &Runtime,
         tracker: &TaskTracker,
         ended: &CancellationToken,
     ) -> Option<Self> {
-        let config::Telemetry { otlp, prometheus, .. } = &equipment.config.telemetry;
+        let config::TelemetrySettings { otlp, prometheus, .. } = &equipment.config.telemetry;
         if otlp.is_none() && prometheus.is_none() {
             return None;
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedTelemetry {
             state: Mutex::default(),
             changed: Notify::new(),
             record: places.store(),
@@ -114,7 +114,7 @@ impl Telemetry {
         });
         let traces = exporter.is_some();
         let equipment = Arc::clone(equipment);
-        Some(Self { shared, stories: Stories::default(), equipment, traces, ending, exporter })
+        Some(Self { shared, stories: TaskTraces::default(), equipment, traces, ending, exporter })
     }
 
     /// The tasks that an executor before us left open. `started` tells when a running one was started.
@@ -133,7 +133,7 @@ impl Telemetry {
             return;
         }
         let mut known = self.shared.lock();
-        let Known { numbers, spans } = &mut *known;
+        let TelemetryState { numbers, spans } = &mut *known;
         numbers.commits.observe(took);
         for change in changes {
             match change {

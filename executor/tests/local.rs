@@ -8,7 +8,7 @@ use executor::catalog::definition::Definition;
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::Secrets;
-use executor::runner::{Data, Equipment, Order, Run, Success};
+use executor::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
 use executor::task::failure::Failure;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A folder for the caller, one beside it that no root covers, and what runners need.
 struct World {
     folder: TempDir,
-    equipment: Equipment,
+    equipment: RunnerContext,
 }
 
 impl World {
@@ -43,11 +43,11 @@ impl World {
             std::fs::create_dir(folder.path().join(name)).expect("a new folder");
         }
         let config = Config::default();
-        let equipment = Equipment {
-            tokens: executor::runner::http::Tokens::default(),
+        let equipment = RunnerContext {
+            tokens: executor::runner::http::OAuthTokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             config,
-            http: executor::net::clients::Clients::default(),
+            http: executor::net::clients::HttpClients::default(),
             spool: folder.path().join("spool"),
             delegation: None,
         };
@@ -69,21 +69,21 @@ impl World {
         std::fs::write(path, text).expect("a written file");
     }
 
-    fn order(&self, input: Value) -> Order {
-        Order {
+    fn order(&self, input: Value) -> Invocation {
+        Invocation {
             id: "task".to_owned(),
             attempt: 1,
             input: object(input),
             caller_folder: Some(self.home()),
-            ..Order::default()
+            ..Invocation::default()
         }
     }
 
-    async fn perform(&self, run: &Value, input: Value) -> Result<Success, Failure> {
+    async fn perform(&self, run: &Value, input: Value) -> Result<RunnerOutput, Failure> {
         self.perform_until(run, input, &CancellationToken::new()).await
     }
 
-    async fn perform_until(&self, run: &Value, input: Value, cancel: &CancellationToken) -> Result<Success, Failure> {
+    async fn perform_until(&self, run: &Value, input: Value, cancel: &CancellationToken) -> Result<RunnerOutput, Failure> {
         let run = runner(run);
         run.check().expect("a definition without mistakes");
         let order = self.order(input);
@@ -109,10 +109,10 @@ fn object(value: Value) -> Map<String, Value> {
     object
 }
 
-fn json_of(success: Success) -> Value {
+fn json_of(success: RunnerOutput) -> Value {
     match success.data {
-        Data::Json(value) => value,
-        Data::File { path, .. } => panic!("{} is no JSON", path.display()),
+        OutputData::Json(value) => value,
+        OutputData::File { path, .. } => panic!("{} is no JSON", path.display()),
     }
 }
 

@@ -8,20 +8,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::base::select;
-use executor::base::template::{self, Scope};
+use executor::base::template::{self, TemplateValues};
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::SecretName;
-use executor::delivery::result_file::{Approver, Beside, render};
-use executor::intake::{Desk, Wish};
-use executor::runner::Order;
+use executor::results::result_file::{ApproverStatus, DataFile, render};
+use executor::intake::{Intake, ReadRequest};
+use executor::runner::Invocation;
 use executor::task::effect::EffectClass;
 use executor::task::name::SubtoolName;
 use executor::task::{End, Outcome, Task};
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::duration::Span;
-use protocol::mailbox::Taken;
+use protocol::duration::PositiveDuration;
+use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::Request;
 use protocol::mailbox::result::is_final;
 use protocol::task::{State, TaskId};
@@ -45,19 +45,19 @@ pub const TARGETS: &[Target] = &[
 /// A request file, as the executor reads it: a task that fits its subtool, or an answer.
 pub fn request(bytes: &[u8]) {
     thread_local! {
-        static DESK: Desk = {
+        static DESK: Intake = {
             let config = Config::default();
             let sources = Sources::new(&config, &PathBuf::from("/nowhere"), None);
-            Desk::new(config, sources, "fuzz".to_owned(), Arc::default()).expect("no rules")
+            Intake::new(config, sources, "fuzz".to_owned(), Arc::default()).expect("no rules")
         };
     }
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         let again = serde_json::to_vec(&request).expect("what was read can be written");
         assert_eq!(serde_json::from_slice::<Request>(&again).ok(), Some(request), "it is read as it was written");
     }
-    let taken = Taken { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
+    let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
     DESK.with(|desk| {
-        if let Wish::Run { task, definition } = desk.read(&taken, at()) {
+        if let ReadRequest::Run { task, definition } = desk.read(&taken, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
             let known = desk.definition_of(&task);
             assert!(
@@ -99,12 +99,12 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
     thread_local! {
         static CONFIG: Config = Config::default();
     }
-    let order = Order {
+    let order = Invocation {
         id: TaskId::new().to_string(),
         attempt: 1,
         input,
         caller_folder: Some("/nowhere".into()),
-        ..Order::default()
+        ..Invocation::default()
     };
     CONFIG.with(|config| drop(run.plan(&order, config)));
 }
@@ -113,7 +113,7 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
 pub fn template(bytes: &[u8]) {
     let (template, input) = first_line(bytes);
     let input = json::parse(input).ok().and_then(|input| input.as_object().cloned()).unwrap_or_default();
-    let scope = Scope::of_input(&input);
+    let scope = TemplateValues::of_input(&input);
     let is_sound = template::check(&template).is_ok();
     let rendered = scope.text(&template);
     assert!(is_sound || rendered.is_err(), "`{template}` is refused when it is loaded, and filled when it is used");
@@ -129,7 +129,7 @@ pub fn template(bytes: &[u8]) {
 }
 
 /// Nobody has the page open.
-const NOBODY: Approver = Approver { place: None, is_there: false, last_seen: None };
+const NOBODY: ApproverStatus = ApproverStatus { place: None, is_there: false, last_seen: None };
 
 /// Data of a task: its result file is whole and final, and any part of any bytes can be read.
 pub fn result(bytes: &[u8]) {
@@ -155,14 +155,14 @@ pub fn result(bytes: &[u8]) {
         let read: Value = serde_json::from_str(&file.text).expect("a result file is JSON");
         match file.beside {
             None => assert_eq!(read["data"], data, "data is what it was"),
-            Some(Beside::Text { text, extension: "txt" }) => {
+            Some(DataFile::Text { text, extension: "txt" }) => {
                 assert_eq!(data, text.as_str(), "a text lies there as itself");
             }
-            Some(Beside::Text { text, .. }) => {
+            Some(DataFile::Text { text, .. }) => {
                 let beside: Value = serde_json::from_str(&text).expect("data lies beside it as JSON");
                 assert_eq!(beside, data, "data is what it was");
             }
-            Some(Beside::File { .. }) => panic!("JSON is no file"),
+            Some(DataFile::File { .. }) => panic!("JSON is no file"),
         }
     }
 }
@@ -229,8 +229,8 @@ pub fn words(bytes: &[u8]) {
         assert_eq!(id.to_string(), text);
         assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit()), "an id is a file's name");
     }
-    if let Ok(span) = text.parse::<Span>() {
-        assert_eq!(span.to_string().parse::<Span>().ok(), Some(span), "{span}");
+    if let Ok(span) = text.parse::<PositiveDuration>() {
+        assert_eq!(span.to_string().parse::<PositiveDuration>().ok(), Some(span), "{span}");
     }
     if let Ok(name) = text.parse::<SubtoolName>() {
         assert_eq!(name.as_str(), text);

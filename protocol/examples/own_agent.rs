@@ -7,10 +7,10 @@ use std::env;
 use std::error::Error;
 use std::sync::Arc;
 
-use protocol::command_executor::{Answer, CommandExecutor, Dialect};
+use protocol::command_executor::{CommandOutput, CommandExecutor, Dialect};
 use protocol::mailbox::Mailbox;
-use protocol::paths::Places;
-use protocol::shell::{Caller, Program};
+use protocol::paths::Paths;
+use protocol::shell::{Caller, ProgramShell};
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 
@@ -55,7 +55,7 @@ pub(crate) async fn ask(question: &str, model: &Model, tool: &CommandExecutor) -
 }
 
 /// Commands may block until a task has ended.
-async fn carry_out(tool: &CommandExecutor, command: &str) -> Result<Answer, JoinError> {
+async fn carry_out(tool: &CommandExecutor, command: &str) -> Result<CommandOutput, JoinError> {
     let (tool, command) = (tool.clone(), command.to_owned());
     tokio::task::spawn_blocking(move || tool.carry_out(&command, "")).await
 }
@@ -67,8 +67,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let model =
         Model { url: env::var("MODEL_URL")?, name: env::var("MODEL")?, key: env::var("MODEL_KEY").unwrap_or_default() };
     let caller = Caller { session: Some("own-agent".to_owned()), folder: env::current_dir().ok(), ..Caller::default() };
-    let mailbox = Mailbox::open(&Places::from_env()?.mailbox)?;
-    let tool = CommandExecutor::new(Arc::new(Program::new("agent-magic-tool")), mailbox, caller);
+    let mailbox = Mailbox::open(&Paths::from_env()?.mailbox)?;
+    let tool = CommandExecutor::new(Arc::new(ProgramShell::new("agent-magic-tool")), mailbox, caller);
     let question = env::args().skip(1).collect::<Vec<_>>().join(" ");
     println!("{}", ask(&question, &model, &tool).await?);
     Ok(())

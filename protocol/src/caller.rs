@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tool_scope::Reach;
+use crate::tool_scope::ToolScope;
 
 /// Who asked: the user id is the kernel's word, the rest is the caller's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,8 +22,8 @@ pub struct Caller {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wakes: bool,
     /// Which subtools it may use.
-    #[serde(default, skip_serializing_if = "Reach::is_everything")]
-    pub reach: Reach,
+    #[serde(default, skip_serializing_if = "ToolScope::is_everything")]
+    pub reach: ToolScope,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

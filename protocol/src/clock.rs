@@ -29,12 +29,12 @@ pub fn uptime() -> Duration {
 /// A moment by a clock that nobody sets, to be kept: it means something until the machine starts anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Moment {
+pub struct MonotonicTime {
     boot: String,
     micros: u64,
 }
 
-impl Moment {
+impl MonotonicTime {
     /// `None` where the system does not tell one start of the machine from another.
     pub fn now() -> Option<Self> {
         let boot = fs::read_to_string(BOOT).ok()?.trim().to_owned();
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_passed_is_known_within_one_start_of_the_machine() {
-        let at = |boot: &str, micros| Moment { boot: boot.to_owned(), micros };
+        let at = |boot: &str, micros| MonotonicTime { boot: boot.to_owned(), micros };
         assert_eq!(at("a", 7).since(&at("a", 5)), Some(Duration::from_micros(2)));
         assert_eq!(at("b", 7).since(&at("a", 5)), None);
         assert_eq!(at("a", 5).since(&at("a", 7)), None, "a copy of another machine's record");

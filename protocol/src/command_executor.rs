@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use crate::code::Code;
 use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
-use crate::shell::{Caller, Printed, Shell};
+use crate::shell::{Caller, PrintedOutput, Shell};
 use crate::task::{State, TaskId};
-use answering::Answering;
-use line::{After, Command, Line, Refusal, Target};
-use reading::{Ran, Reading};
+use answering::OutputBuilder;
+use line::{PipelineCondition, SimpleCommand, CommandLine, Refusal, StreamTarget};
+use reading::{ProgramOutput, ResultReader};
 
 mod allowed;
 mod answering;
@@ -38,13 +38,13 @@ pub struct CommandExecutor {
     shell: Arc<dyn Shell>,
     mailbox: Mailbox,
     caller: Caller,
-    others: Others,
+    others: ForeignCommands,
 }
 
 /// What becomes of a command line that needs a real shell or another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Others {
+pub enum ForeignCommands {
     Refuse,
     /// It becomes a task that a human must allow, each time.
     Ask,
@@ -53,7 +53,7 @@ pub enum Others {
 /// A task that a call delegated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Opened {
+pub struct OpenedTask {
     pub id: TaskId,
     pub tool: String,
     pub result_file: PathBuf,
@@ -61,34 +61,34 @@ pub struct Opened {
 
 /// What became of one line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct CommandOutput {
     /// As the model reads it: stdout, then stderr if any, then `exit status: N` when not 0; at most
     /// 50,000 bytes.
     pub text: String,
     pub status: u8,
     /// Tasks that this call delegated and whose results the model has not read.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<OpenedTask>,
     /// Tasks whose final results the model has now read, however it did.
     pub collected: Vec<TaskId>,
     /// Every command was one that only waits or reads.
     pub only_reads: bool,
 }
 
-impl Answer {
+impl CommandOutput {
     /// The answer to a line that was not carried out.
     pub fn refused(error: &ErrorBody) -> Self {
-        Answering::default().refused(error)
+        OutputBuilder::default().refused(error)
     }
 }
 
 impl CommandExecutor {
     pub fn new(shell: Arc<dyn Shell>, mailbox: Mailbox, caller: Caller) -> Self {
-        Self { shell, mailbox, caller, others: Others::Refuse }
+        Self { shell, mailbox, caller, others: ForeignCommands::Refuse }
     }
 
     /// What becomes of lines that are none of ours.
     #[must_use]
-    pub fn with_others(mut self, others: Others) -> Self {
+    pub fn with_others(mut self, others: ForeignCommands) -> Self {
         self.others = others;
         self
     }
@@ -97,49 +97,49 @@ impl CommandExecutor {
     ///
     /// Every `run` without an idempotency key gets `key` (`key-2` for the second of the line, and so on),
     /// so that the same line under the same key delegates nothing twice. An empty `key` is none.
-    pub fn carry_out(&self, command: &str, key: &str) -> Answer {
+    pub fn carry_out(&self, command: &str, key: &str) -> CommandOutput {
         match line::parse(command) {
-            Ok(line) if line.pipelines.is_empty() => Answer::refused(
+            Ok(line) if line.pipelines.is_empty() => CommandOutput::refused(
                 &ErrorBody::new(Code::Usage, "the command is empty").hint("begin with: agent-magic-tool --help"),
             ),
             Ok(line) => match line.commands().find(|command| !allowed::is_ours(&command.words)) {
                 None => self.run(&line, key),
-                Some(foreign) if self.others == Others::Ask && allowed::advice(&foreign.words).is_none() => {
+                Some(foreign) if self.others == ForeignCommands::Ask && allowed::advice(&foreign.words).is_none() => {
                     self.delegate(command, key)
                 }
-                Some(foreign) => Answer::refused(&allowed::foreign(&foreign.words)),
+                Some(foreign) => CommandOutput::refused(&allowed::foreign(&foreign.words)),
             },
-            Err(Refusal::Shell { .. }) if self.others == Others::Ask => self.delegate(command, key),
+            Err(Refusal::Shell { .. }) if self.others == ForeignCommands::Ask => self.delegate(command, key),
             Err(refusal) => {
                 let code = match refusal {
                     Refusal::Shell { .. } => Code::NotCarriedOut,
                     Refusal::Broken { .. } => Code::Usage,
                 };
-                Answer::refused(&ErrorBody::new(code, refusal.to_string()).hint(refusal.hint()))
+                CommandOutput::refused(&ErrorBody::new(code, refusal.to_string()).hint(refusal.hint()))
             }
         }
     }
 
     /// The whole line, as it is, becomes a task that a human reads first.
-    fn delegate(&self, line: &str, key: &str) -> Answer {
+    fn delegate(&self, line: &str, key: &str) -> CommandOutput {
         let mut words = ["run", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
         add_key(&mut words, key, 1);
         let printed = self.shell.call(&words, &json!({ "command": line }).to_string(), &self.caller);
-        let mut answering = Answering::default();
+        let mut answering = OutputBuilder::default();
         answering.note(&words, &printed, &self.mailbox);
         answering.print(printed.stdout.as_bytes());
         answering.complain(&printed.stderr);
         answering.end(printed.status, false)
     }
 
-    fn run(&self, line: &Line, key: &str) -> Answer {
-        let mut answering = Answering::default();
+    fn run(&self, line: &CommandLine, key: &str) -> CommandOutput {
+        let mut answering = OutputBuilder::default();
         let (mut status, mut runs) = (0, 0);
         for pipeline in &line.pipelines {
             let has_its_turn = match pipeline.after {
-                After::Anything => true,
-                After::Success => status == 0,
-                After::Failure => status != 0,
+                PipelineCondition::Anything => true,
+                PipelineCondition::Success => status == 0,
+                PipelineCondition::Failure => status != 0,
             };
             let mut piped = Vec::new();
             for (index, command) in pipeline.commands.iter().enumerate() {
@@ -164,34 +164,34 @@ impl CommandExecutor {
         answering.end(status, line.commands().all(|command| allowed::only_reads(&command.words)))
     }
 
-    fn call(&self, words: &[String], stdin: Vec<u8>, answering: &mut Answering) -> Ran {
+    fn call(&self, words: &[String], stdin: Vec<u8>, answering: &mut OutputBuilder) -> ProgramOutput {
         let Some(arguments) = allowed::arguments(words) else {
-            let mut reading = Reading::new(&self.mailbox, &*self.shell, &self.caller);
+            let mut reading = ResultReader::new(&self.mailbox, &*self.shell, &self.caller);
             let ran = reading.run(words, stdin);
             answering.collect(reading.collected);
             return ran;
         };
         let printed = match allowed::barred(arguments) {
-            Some(error) => Printed::refused(&error),
+            Some(error) => PrintedOutput::refused(&error),
             None => self.shell.call(arguments, &String::from_utf8_lossy(&stdin), &self.caller),
         };
         answering.note(arguments, &printed, &self.mailbox);
-        Ran { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
+        ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
     }
 }
 
 /// Gives what a command printed to where it goes; what comes back is for the next command.
-fn pass_on(ran: Ran, command: &Command, answering: &mut Answering) -> Vec<u8> {
+fn pass_on(ran: ProgramOutput, command: &SimpleCommand, answering: &mut OutputBuilder) -> Vec<u8> {
     let mut next = Vec::new();
     match command.stdout {
-        Target::Own => next = ran.stdout,
-        Target::Other => answering.complain(&String::from_utf8_lossy(&ran.stdout)),
-        Target::Nowhere => {}
+        StreamTarget::Own => next = ran.stdout,
+        StreamTarget::Other => answering.complain(&String::from_utf8_lossy(&ran.stdout)),
+        StreamTarget::Nowhere => {}
     }
     match command.stderr {
-        Target::Own => answering.complain(&ran.stderr),
-        Target::Other => next.extend(ran.stderr.into_bytes()),
-        Target::Nowhere => {}
+        StreamTarget::Own => answering.complain(&ran.stderr),
+        StreamTarget::Other => next.extend(ran.stderr.into_bytes()),
+        StreamTarget::Nowhere => {}
     }
     next
 }

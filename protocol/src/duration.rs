@@ -9,18 +9,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A length of time greater than zero, written like `30s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(Duration);
+pub struct PositiveDuration(Duration);
 
-/// Why a text is no [`Span`].
+/// Why a text is no [`PositiveDuration`].
 #[derive(Debug, thiserror::Error)]
-pub enum SpanError {
+pub enum DurationError {
     #[error("`{0}` is no duration; write it like `500ms`, `30s`, `5m` or `1h`")]
     Malformed(String),
     #[error("a duration must be longer than 0s")]
     NotPositive,
 }
 
-impl Span {
+impl PositiveDuration {
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -34,40 +34,40 @@ impl Span {
     }
 }
 
-impl FromStr for Span {
-    type Err = SpanError;
+impl FromStr for PositiveDuration {
+    type Err = DurationError;
 
-    fn from_str(text: &str) -> Result<Self, SpanError> {
-        let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| SpanError::Malformed(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| DurationError::Malformed(text.to_owned()))?;
         match Duration::try_from(signed) {
             Ok(duration) if !duration.is_zero() => Ok(Self(duration)),
-            _ => Err(SpanError::NotPositive),
+            _ => Err(DurationError::NotPositive),
         }
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for PositiveDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signed = jiff::SignedDuration::try_from(self.0).unwrap_or(jiff::SignedDuration::MAX);
         write!(f, "{signed:#}")
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for PositiveDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
     }
 }
 
-impl Serialize for Span {
+impl Serialize for PositiveDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Span {
+impl schemars::JsonSchema for PositiveDuration {
     fn schema_name() -> Cow<'static, str> {
         "Duration".into()
     }
@@ -92,12 +92,12 @@ mod tests {
     #[test]
     fn durations_are_read_as_people_write_them() {
         for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000)] {
-            let span: Span = text.parse().expect("a duration");
-            assert_eq!(span, Span::from_millis(milliseconds));
-            assert_eq!(span.to_string().parse::<Span>().expect("its own text"), span);
+            let span: PositiveDuration = text.parse().expect("a duration");
+            assert_eq!(span, PositiveDuration::from_millis(milliseconds));
+            assert_eq!(span.to_string().parse::<PositiveDuration>().expect("its own text"), span);
         }
-        assert!("0s".parse::<Span>().is_err());
-        assert!("-5s".parse::<Span>().is_err());
-        assert!("soon".parse::<Span>().is_err());
+        assert!("0s".parse::<PositiveDuration>().is_err());
+        assert!("-5s".parse::<PositiveDuration>().is_err());
+        assert!("soon".parse::<PositiveDuration>().is_err());
     }
 }

@@ -23,22 +23,22 @@ pub fn point(what: &str, stage: &str) {
 }
 
 #[cfg(debug_assertions)]
-struct Plan {
+struct FaultPlan {
     point: String,
     nth: u32,
 }
 
 #[cfg(debug_assertions)]
-fn plan() -> Option<&'static Plan> {
-    static PLAN: std::sync::OnceLock<Option<Plan>> = std::sync::OnceLock::new();
+fn plan() -> Option<&'static FaultPlan> {
+    static PLAN: std::sync::OnceLock<Option<FaultPlan>> = std::sync::OnceLock::new();
     PLAN.get_or_init(|| parse(&std::env::var("AGENT_MAGIC_TOOL_FAULT").ok()?)).as_ref()
 }
 
 #[cfg(debug_assertions)]
-fn parse(text: &str) -> Option<Plan> {
+fn parse(text: &str) -> Option<FaultPlan> {
     let mut parts = text.split(':');
     let point = parts.next()?.to_owned();
     let is_kill = parts.next()? == "kill";
     let nth = parts.next()?.parse().ok()?;
-    is_kill.then_some(Plan { point, nth })
+    is_kill.then_some(FaultPlan { point, nth })
 }

@@ -25,11 +25,11 @@ pub struct JsonError {
 
 /// How much a text may hold before it is refused.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct JsonLimits {
     most_keys: usize,
 }
 
-impl Limits {
+impl JsonLimits {
     /// What a caller sends: more keys than any input needs, fewer than hurt.
     pub const INPUT: Self = Self { most_keys: 10_000 };
     /// A file of definitions, whose size the loader limits: about what its 16 MiB can hold if they
@@ -39,14 +39,14 @@ impl Limits {
 
 /// Reads one JSON value that fills the whole of `bytes`, an input.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    parse_within(bytes, Limits::INPUT)
+    parse_within(bytes, JsonLimits::INPUT)
 }
 
 /// [`parse`], with other limits.
-pub fn parse_within(bytes: &[u8], limits: Limits) -> Result<Value, JsonError> {
+pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let mut keys = 0;
-    Strict { depth: 0, keys: &mut keys, limits }
+    StrictReader { depth: 0, keys: &mut keys, limits }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| JsonError {
@@ -61,22 +61,22 @@ fn without_place(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
 }
 
-struct Strict<'a> {
+struct StrictReader<'a> {
     depth: usize,
     keys: &'a mut usize,
-    limits: Limits,
+    limits: JsonLimits,
 }
 
-impl Strict<'_> {
-    fn deeper<E: de::Error>(&mut self) -> Result<Strict<'_>, E> {
+impl StrictReader<'_> {
+    fn deeper<E: de::Error>(&mut self) -> Result<StrictReader<'_>, E> {
         if self.depth == DEEPEST {
             return Err(E::custom(format!("nested deeper than {DEEPEST} levels")));
         }
-        Ok(Strict { depth: self.depth + 1, keys: self.keys, limits: self.limits })
+        Ok(StrictReader { depth: self.depth + 1, keys: self.keys, limits: self.limits })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictReader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -84,7 +84,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictReader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,7 +179,7 @@ mod tests {
         let keys: Vec<_> = (0..20_000).map(|key| format!("\"{key}\":0")).collect();
         let many = format!("{{{}}}", keys.join(","));
         assert!(refused(&many).contains("more than 10000 keys"));
-        assert!(parse_within(many.as_bytes(), Limits::DEFINITIONS).is_ok());
+        assert!(parse_within(many.as_bytes(), JsonLimits::DEFINITIONS).is_ok());
         assert!(refused("{} {}").contains("trailing"));
     }
 

@@ -5,7 +5,7 @@
 //! taken/     requests that the executor is about to answer
 //! answers/   what is no result file: refusals, plans, the state of the executor
 //! results/   one file for each task, replaced atomically until it is final
-//! owed/      the sessions that are woken, and for what: `mailbox/owed.rs`
+//! owed/      the sessions that are woken, and for what: `mailbox/wakeups.rs`
 //! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
 //! ```
 //!
@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::fault;
 use crate::task::TaskId;
 
-pub mod owed;
+pub mod wakeups;
 pub mod presence;
 mod reading;
 pub mod request;
@@ -51,7 +51,7 @@ pub enum MailboxError {
 
 /// A request file that was taken out of the inbox.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenRequest {
     pub id: TaskId,
     /// The owner of the file: the kernel's word on who asked.
     pub uid: u32,
@@ -131,7 +131,7 @@ impl Mailbox {
 
     /// Takes every well-formed request out of the inbox; foreign files are left where they are, and
     /// so is what cannot be read for want of descriptors or memory.
-    pub fn take_all(&self) -> io::Result<Vec<Taken>> {
+    pub fn take_all(&self) -> io::Result<Vec<TakenRequest>> {
         let mut taken = Vec::new();
         for entry in fs::read_dir(self.inbox())? {
             let entry = entry?;
@@ -157,7 +157,7 @@ impl Mailbox {
 
     /// The requests that an executor before us took and did not answer. What it did answer, and did
     /// not bring to its caller, is delivered.
-    pub fn left_behind(&self) -> io::Result<Vec<Taken>> {
+    pub fn left_behind(&self) -> io::Result<Vec<TakenRequest>> {
         let mut left = Vec::new();
         for entry in fs::read_dir(self.taken())? {
             let entry = entry?;
@@ -250,7 +250,7 @@ fn is_proper(found: &fs::Metadata) -> bool {
         && found.permissions().mode() & 0o022 == 0
 }
 
-fn read_request(id: TaskId, path: &Path) -> Taken {
+fn read_request(id: TaskId, path: &Path) -> TakenRequest {
     let mut uid = nix::unistd::geteuid().as_raw();
     let mut written_at = None;
     let bytes = (|| {
@@ -269,7 +269,7 @@ fn read_request(id: TaskId, path: &Path) -> Taken {
         file.take(LARGEST_REQUEST).read_to_end(&mut bytes)?;
         Ok(bytes)
     })();
-    Taken { id, uid, bytes, written_at }
+    TakenRequest { id, uid, bytes, written_at }
 }
 
 /// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.

@@ -17,7 +17,7 @@ pub const MOST: usize = 1_000_000;
 
 /// A piece of data as it lies in its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct DataPart {
     /// Where it begins, counted as it was asked for: bytes from 0, lines from 1.
     pub first: u64,
     /// What follows it, counted likewise; as large as `first` where the part is empty.
@@ -33,26 +33,26 @@ pub struct Part {
 
 /// What the bytes of a part are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum PartContent {
     Text(String),
     Base64(String),
 }
 
 /// The bytes in `range`, from 0; but for whole characters where they are text.
-pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::Result<Part> {
+pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
     let of = source.seek(SeekFrom::End(0))?;
     let first = (*range.start()).min(of);
     let end = range.end().saturating_add(1).min(of).min(first + MOST as u64);
     source.seek(SeekFrom::Start(first))?;
     let mut bytes = Vec::new();
     source.take(end.saturating_sub(first)).read_to_end(&mut bytes)?;
-    let mut part = Part { first, end: first + bytes.len() as u64, of, at: first, is_cut: false, bytes };
+    let mut part = DataPart { first, end: first + bytes.len() as u64, of, at: first, is_cut: false, bytes };
     part.keep_whole_characters();
     Ok(part)
 }
 
 /// The lines in `range`, from 1, without the end of the last one.
-pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Result<Part> {
+pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
     let (mut line, mut at) = (0, 0);
     while line + 1 < *range.start() {
         match source.skip_until(b'\n')? {
@@ -61,7 +61,7 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
         }
         line += 1;
     }
-    let mut part = Part { first: line + 1, end: line + 1, of: 0, at, is_cut: false, bytes: Vec::new() };
+    let mut part = DataPart { first: line + 1, end: line + 1, of: 0, at, is_cut: false, bytes: Vec::new() };
     while line < *range.end() && !part.is_cut && part.bytes.len() < MOST {
         let (before, room) = (part.bytes.len(), MOST - part.bytes.len());
         let read = source.by_ref().take(room as u64).read_until(b'\n', &mut part.bytes)?;
@@ -89,12 +89,12 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
     Ok(part)
 }
 
-impl Part {
+impl DataPart {
     /// As text, or encoded where it is none.
-    pub fn content(&self) -> Content {
+    pub fn content(&self) -> PartContent {
         match std::str::from_utf8(&self.bytes) {
-            Ok(text) => Content::Text(text.to_owned()),
-            Err(_) => Content::Base64(BASE64_STANDARD.encode(&self.bytes)),
+            Ok(text) => PartContent::Text(text.to_owned()),
+            Err(_) => PartContent::Base64(BASE64_STANDARD.encode(&self.bytes)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Part {
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
+pub struct ListPage {
     pub items: Vec<Value>,
     /// How many items the list has.
     pub of: u64,
@@ -148,7 +148,7 @@ fn named(keys: &[String]) -> String {
 }
 
 /// The items of the list in `source` from the `skip`ped on, at most `size`. Only these are kept in memory.
-pub fn page(source: impl Read, skip: u64, size: u64) -> Result<Page, PageError> {
+pub fn page(source: impl Read, skip: u64, size: u64) -> Result<ListPage, PageError> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::new(source));
     match (Paging { skip, size }).deserialize(&mut deserializer) {
         Ok(found) => found,
@@ -163,7 +163,7 @@ struct Paging {
 }
 
 impl<'de> DeserializeSeed<'de> for Paging {
-    type Value = Result<Page, PageError>;
+    type Value = Result<ListPage, PageError>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -171,14 +171,14 @@ impl<'de> DeserializeSeed<'de> for Paging {
 }
 
 impl<'de> Visitor<'de> for Paging {
-    type Value = Result<Page, PageError>;
+    type Value = Result<ListPage, PageError>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut page = Page { items: Vec::new(), of: 0 };
+        let mut page = ListPage { items: Vec::new(), of: 0 };
         loop {
             let is_wanted = page.of >= self.skip && (page.items.len() as u64) < self.size;
             if is_wanted {
@@ -233,10 +233,10 @@ mod tests {
 
     use super::*;
 
-    fn text(part: &Part) -> String {
+    fn text(part: &DataPart) -> String {
         match part.content() {
-            Content::Text(text) => text,
-            Content::Base64(text) => panic!("no text: {text}"),
+            PartContent::Text(text) => text,
+            PartContent::Base64(text) => panic!("no text: {text}"),
         }
     }
 
@@ -256,9 +256,9 @@ mod tests {
             let part = part(first, last);
             assert_eq!((text(&part).as_str(), part.first, part.end, part.of), (expected, begins, ends, 8));
         }
-        assert_eq!(part(2, 2).content(), Content::Base64("uQ==".to_owned()), "nothing but a piece of a character");
+        assert_eq!(part(2, 2).content(), PartContent::Base64("uQ==".to_owned()), "nothing but a piece of a character");
         let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9)).expect("read");
-        assert_eq!((binary.content(), binary.end), (Content::Base64("//4A".to_owned()), 3));
+        assert_eq!((binary.content(), binary.end), (PartContent::Base64("//4A".to_owned()), 3));
     }
 
     #[test]
@@ -300,9 +300,9 @@ mod tests {
     fn a_page_is_taken_out_of_a_list_and_of_nothing_else() {
         let list = "[0, {\"a\": [1]}, 2, 3, 4]";
         let page_of = |skip, size| page(list.as_bytes(), skip, size).expect("a list");
-        assert_eq!(page_of(1, 2), Page { items: vec![serde_json::json!({"a": [1]}), 2.into()], of: 5 });
-        assert_eq!(page_of(4, 2), Page { items: vec![4.into()], of: 5 });
-        assert_eq!(page_of(9, 2), Page { items: vec![], of: 5 });
+        assert_eq!(page_of(1, 2), ListPage { items: vec![serde_json::json!({"a": [1]}), 2.into()], of: 5 });
+        assert_eq!(page_of(4, 2), ListPage { items: vec![4.into()], of: 5 });
+        assert_eq!(page_of(9, 2), ListPage { items: vec![], of: 5 });
         let message = |text: &str| page(text.as_bytes(), 0, 1).expect_err(text).to_string();
         assert_eq!(message("{\"items\": [], \"next\": 1}"), "the data is no list, but an object with `items`, `next`");
         for text in ["1", "-1", "1.5", "null", "true", "\"x\""] {

@@ -11,7 +11,7 @@ use std::{fs, io};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest;
-use crate::tool_scope::Reach;
+use crate::tool_scope::ToolScope;
 
 /// The variable that names the caller's session.
 pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
@@ -42,7 +42,7 @@ const DESKTOP: [&str; 8] =
 
 /// The folders of one user and one mailbox.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct Paths {
     pub mailbox: PathBuf,
     pub config: PathBuf,
     pub state: PathBuf,
@@ -52,11 +52,11 @@ pub struct Places {
 
 #[derive(Debug, thiserror::Error)]
 #[error("no home folder: neither `HOME` nor `{0}` is set to an absolute path")]
-pub struct Homeless(&'static str);
+pub struct NoHomeFolder(&'static str);
 
-impl Places {
+impl Paths {
     /// From `AGENT_MAGIC_TOOL_DIR`, `AGENT_MAGIC_TOOL_SUBTOOLS`, the XDG variables and `HOME`.
-    pub fn from_env() -> Result<Self, Homeless> {
+    pub fn from_env() -> Result<Self, NoHomeFolder> {
         let mailbox = match std::env::var_os("AGENT_MAGIC_TOOL_DIR") {
             Some(folder) if !folder.is_empty() => {
                 std::path::absolute(&folder).unwrap_or_else(|_| PathBuf::from(folder))
@@ -114,8 +114,8 @@ impl Places {
     }
 
     /// The user's home folder.
-    pub fn home(&self) -> Result<PathBuf, Homeless> {
-        word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(Homeless("HOME"))
+    pub fn home(&self) -> Result<PathBuf, NoHomeFolder> {
+        word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(NoHomeFolder("HOME"))
     }
 
     /// The folder that a variable names.
@@ -134,10 +134,10 @@ impl Places {
     }
 
     /// Which subtools the caller may use, from `AGENT_MAGIC_TOOL_REACH`; what cannot be understood leaves nothing.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> ToolScope {
         match std::env::var_os(REACH) {
-            Some(reach) if !reach.is_empty() => Reach::read(reach.to_str().unwrap_or_default()),
-            _ => Reach::default(),
+            Some(reach) if !reach.is_empty() => ToolScope::read(reach.to_str().unwrap_or_default()),
+            _ => ToolScope::default(),
         }
     }
 
@@ -230,12 +230,12 @@ fn absolute(paths: &OsString) -> OsString {
     std::env::join_paths(absolute).unwrap_or_else(|_| paths.clone())
 }
 
-fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, Homeless> {
+fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
     let folder = std::env::var_os(variable)
         .and_then(absolute)
         .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
-        .ok_or(Homeless(variable))?;
+        .ok_or(NoHomeFolder(variable))?;
     Ok(folder.join("agent-magic-tool"))
 }
 

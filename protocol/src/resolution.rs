@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// What was said, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settlement {
+pub struct Resolution {
     pub happened: bool,
-    pub by: By,
+    pub by: ResolvedBy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub at: Timestamp,
@@ -16,7 +16,7 @@ pub struct Settlement {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum ResolvedBy {
     /// Whoever speaks through the mailbox: an agent, or a person at its side.
     Caller,
     /// A person, on the page.

@@ -1,6 +1,6 @@
 //! How one call of `agent-magic-tool` is carried out for an agent: in words, and never by a shell.
 //!
-//! The command line carries calls out in its own process; [`Program`] starts one for each, for those
+//! The command line carries calls out in its own process; [`ProgramShell`] starts one for each, for those
 //! who have the library alone.
 
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ use std::thread;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
 use crate::paths::{DEPTH, REACH, READ_ONLY, SESSION, WAKES};
-use crate::tool_scope::Reach;
+use crate::tool_scope::ToolScope;
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
 pub trait Shell: Send + Sync + Debug {
     /// `words` are the arguments without the program's name. Blocks until the call is done.
-    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> Printed;
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput;
 }
 
 /// Who calls: it goes into each request.
@@ -36,18 +36,18 @@ pub struct Caller {
     /// Whether somebody wakes the caller when a task is final.
     pub wakes: bool,
     /// Which subtools it may use.
-    pub reach: Reach,
+    pub reach: ToolScope,
 }
 
 /// What a call printed, and its exit status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedOutput {
     pub status: u8,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Printed {
+impl PrintedOutput {
     /// What a command prints that could not do what it was asked to.
     pub fn refused(error: &ErrorBody) -> Self {
         let stderr = format!("{}\n", serde_json::json!({ "error": error }));
@@ -57,12 +57,12 @@ impl Printed {
 
 /// The program, started anew for each call.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct ProgramShell {
     path: PathBuf,
     environment: Vec<(OsString, OsString)>,
 }
 
-impl Program {
+impl ProgramShell {
     /// `agent-magic-tool` at `path`, or looked for in `PATH`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), environment: Vec::new() }
@@ -110,17 +110,17 @@ impl Program {
     }
 }
 
-impl Shell for Program {
-    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> Printed {
+impl Shell for ProgramShell {
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
         match self.run(words, stdin, caller) {
-            Ok(output) => Printed {
+            Ok(output) => PrintedOutput {
                 status: output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Bug as u8),
                 stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             },
             Err(error) => {
                 let message = format!("`{}` could not be started: {error}", self.path.display());
-                Printed::refused(&ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"))
+                PrintedOutput::refused(&ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"))
             }
         }
     }
@@ -140,19 +140,19 @@ mod tests {
             ..Caller::default()
         };
         let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
-        let program = Program::new("sh").env("OWN", "x");
+        let program = ProgramShell::new("sh").env("OWN", "x");
         // More than any pipe holds, both ways.
         let stdin = "年".repeat(1 << 18);
         let printed = program.call(&["-c".to_owned(), script.to_owned()], &stdin, &caller);
         let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("a path").display());
-        assert_eq!(printed, Printed { status: 4, stdout, stderr: "end\n".to_owned() });
+        assert_eq!(printed, PrintedOutput { status: 4, stdout, stderr: "end\n".to_owned() });
         let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
         assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
     }
 
     #[test]
     fn a_program_that_is_not_there_is_an_error_to_act_on() {
-        let printed = Program::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
+        let printed = ProgramShell::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
         assert_eq!(printed.status, 1);
         assert!(printed.stderr.contains("\"code\":\"cannot-start\""), "{}", printed.stderr);
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// a list everything is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Reach(Vec<Vec<String>>);
+pub struct ToolScope(Vec<Vec<String>>);
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{pattern}` is no name or glob: {source}")]
@@ -20,7 +20,7 @@ pub struct InvalidPattern {
     source: globset::Error,
 }
 
-impl Reach {
+impl ToolScope {
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +50,7 @@ impl Reach {
         serde_json::from_str(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
     }
 
-    /// As [`Reach::read`] takes it.
+    /// As [`ToolScope::read`] takes it.
     pub fn written(&self) -> String {
         serde_json::to_string(self).expect("lists of texts are JSON")
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn each_list_takes_something_away_and_none_gives_it_back() {
-        let all = Reach::default();
+        let all = ToolScope::default();
         assert!(all.is_everything() && all.covers("gmail_send_message"));
         let mail = all.narrowed(patterns(&["gmail_*", "ask_user"])).expect("globs");
         assert!(mail.covers("gmail_send_message") && mail.covers("ask_user") && !mail.covers("git_log"));
@@ -74,14 +74,14 @@ mod tests {
         assert!(reads.covers("ask_user") && !reads.covers("git_log"), "everything of less is still less");
         assert!(!mail.narrowed(Vec::new()).expect("nothing").covers("ask_user"));
         assert!(mail.narrowed(patterns(&["a[b"])).is_err());
-        assert_eq!(Reach::read(&reads.written()), reads);
+        assert_eq!(ToolScope::read(&reads.written()), reads);
     }
 
     #[test]
     fn what_cannot_be_understood_leaves_nothing() {
         for text in ["", "everything", "{}", "[[1]]", "[[]]"] {
-            assert!(!Reach::read(text).covers("ask_user"), "{text}");
+            assert!(!ToolScope::read(text).covers("ask_user"), "{text}");
         }
-        assert!(!Reach(vec![patterns(&["a[b"])]).covers("a"));
+        assert!(!ToolScope(vec![patterns(&["a[b"])]).covers("a"));
     }
 }

@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use protocol::command_executor::CommandExecutor;
 use protocol::mailbox::Mailbox;
-use protocol::shell::{Caller, Program};
+use protocol::shell::{Caller, ProgramShell};
 use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, World};
@@ -78,7 +78,7 @@ async fn it_delegates_sleeps_and_is_woken_with_the_result() {
         says("I wait."),
         says("It is 年度报告."),
     ]);
-    let program = Program::new(PROGRAM)
+    let program = ProgramShell::new(PROGRAM)
         .env("HOME", world.home())
         .env("AGENT_MAGIC_TOOL_DIR", world.mailbox())
         .env("XDG_CONFIG_HOME", world.home().join(".config"))

@@ -11,7 +11,7 @@ use executor::store::Store as _;
 use executor::store::sqlite::SqliteStore;
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -146,8 +146,8 @@ fn requests_that_threads_write_themselves_are_all_answered_and_done() {
     let world = world();
     let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     let input: Map<String, Value> = [("path".to_owned(), json!("note.txt"))].into_iter().collect();
-    let run = Run { tool: "files_read".to_owned(), input, ..Run::default() };
-    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Ask::run(run)) };
+    let run = RunRequest { tool: "files_read".to_owned(), input, ..RunRequest::default() };
+    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
     let (ids, rate) = call(runs, || {
         let id = TaskId::new();
         mailbox.post(id, &request).expect("posted");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Map, json};
 
@@ -44,7 +44,7 @@ fn the_page_answers_at_once_however_many_wait() {
     for number in 0..count {
         let input = json!({"name": format!("number {number}"), "text": "a text of some length ".repeat(20)});
         let input: Map<_, _> = input.as_object().cloned().expect("an object");
-        let ask = Ask::run(Run { tool: "mark".to_owned(), input, ..Run::default() });
+        let ask = Operation::run(RunRequest { tool: "mark".to_owned(), input, ..RunRequest::default() });
         let request = Request { session: Some("crowd".to_owned()), ..Request::new(ask) };
         mailbox.post(TaskId::new(), &request).expect("written");
     }

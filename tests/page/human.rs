@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use executor::page::{Site, make_link};
+use executor::page::{PageSite, make_link};
 use serde_json::{Value, json};
 
 use super::ann::bound;
@@ -22,11 +22,11 @@ impl World {
         found.expect("found")
     }
 
-    pub(super) fn site(&self) -> Site {
+    pub(super) fn site(&self) -> PageSite {
         let folder = self.executor_folder();
         let mut site = None;
         until("the page listens", || {
-            site = Site::of(&folder).ok().filter(|site| site.port != 0);
+            site = PageSite::of(&folder).ok().filter(|site| site.port != 0);
             site.is_some()
         });
         site.expect("it listens")

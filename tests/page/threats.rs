@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use executor::page::{Site, make_link};
+use executor::page::{PageSite, make_link};
 use serde_json::{Value, json};
 
 use crate::world::{World, until};
@@ -34,14 +34,14 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-fn connect(site: &Site) -> TcpStream {
+fn connect(site: &PageSite) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", site.port)).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
     stream
 }
 
 /// What comes back for exactly these bytes.
-pub(super) fn knock(site: &Site, request: &str) -> Answer {
+pub(super) fn knock(site: &PageSite, request: &str) -> Answer {
     let mut stream = connect(site);
     // It may be refused before all of it was sent.
     stream.write_all(request.as_bytes()).ok();
@@ -62,7 +62,7 @@ pub(super) fn knock(site: &Site, request: &str) -> Answer {
 }
 
 pub(super) struct Human {
-    pub(super) site: Site,
+    pub(super) site: PageSite,
     pub(super) cookie: String,
     pub(super) token: String,
 }
@@ -114,17 +114,17 @@ impl Human {
     }
 }
 
-fn get(site: &Site, path: &str, headers: &str) -> Answer {
+fn get(site: &PageSite, path: &str, headers: &str) -> Answer {
     let host = format!("{}:{}", site.host, site.port);
     knock(site, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n"))
 }
 
-fn post(site: &Site, path: &str, body: &Value, headers: &str) -> Answer {
+fn post(site: &PageSite, path: &str, body: &Value, headers: &str) -> Answer {
     let more = format!("Origin: {}\r\nContent-Type: application/json\r\n{headers}", site.origin());
     post_with(site, path, &body.to_string(), &more)
 }
 
-fn post_with(site: &Site, path: &str, body: &str, headers: &str) -> Answer {
+fn post_with(site: &PageSite, path: &str, body: &str, headers: &str) -> Answer {
     let (host, length) = (format!("{}:{}", site.host, site.port), body.len());
     knock(
         site,

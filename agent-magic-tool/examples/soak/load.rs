@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Ask, Request, Run};
+use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             continue;
         };
         if expected == "cancelled" {
-            let cancel = Request { session: None, folder: None, ..Request::new(Ask::Cancel { id }) };
+            let cancel = Request { session: None, folder: None, ..Request::new(Operation::Cancel { id }) };
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
         let status = end_of(mailbox, id);
@@ -96,9 +96,9 @@ fn through_the_program(place: &Place, tool: &str, input: &Value) -> Option<TaskI
 
 fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Value) -> TaskId {
     let input = input.as_object().expect("an object").clone();
-    let run = Run { tool: tool.to_owned(), input, ..Run::default() };
+    let run = RunRequest { tool: tool.to_owned(), input, ..RunRequest::default() };
     let session = Some(format!("caller {caller}"));
-    let request = Request { session, folder: Some(place.work()), ..Request::new(Ask::run(run)) };
+    let request = Request { session, folder: Some(place.work()), ..Request::new(Operation::run(run)) };
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id

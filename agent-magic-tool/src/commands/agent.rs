@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::agent::journal::{self, Sessions};
-use executor::agent::session::{Opening, Seats, Session};
+use executor::agent::journal::{self, SessionStore};
+use executor::agent::session::{SessionOptions, ModelFactory, Session};
 use executor::config::Config;
-use executor::config::log::{self, To};
+use executor::config::log::{self, LogTarget};
 use executor::model::view;
 use protocol::code::Exit;
 use protocol::command_executor::definition;
@@ -22,11 +22,11 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
 
-mod audience;
+mod observer;
 mod delegated;
 mod one_shot;
 mod report;
-mod talk;
+mod chat;
 
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
@@ -80,7 +80,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let sessions = Sessions::in_state(&context.places.state);
+    let sessions = SessionStore::in_state(&context.places.state);
     if args.sessions {
         context.output.json(&sessions.list()?)?;
         return Ok(Exit::Ok);
@@ -97,15 +97,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if args.delegated {
         return delegated::run(config, context);
     }
-    if talk::is_wanted(args, context) {
-        return talk::run(args, &config, &sessions, context);
+    if chat::is_wanted(args, context) {
+        return chat::run(args, &config, &sessions, context);
     }
     let question = one_shot::question(args, context)?;
     one_shot::run(question.as_deref(), args, config, &sessions, context)
 }
 
 /// Deletes a session, and has what it ran forgotten, as far as that has ended.
-fn delete(word: &str, sessions: &Sessions, context: &Context) -> Result<Exit, Error> {
+fn delete(word: &str, sessions: &SessionStore, context: &Context) -> Result<Exit, Error> {
     let id = sessions.delete(word)?;
     let mut told = serde_json::json!({ "deleted": id });
     match tasks::forget(journal::label(id), context) {
@@ -124,8 +124,8 @@ fn delete(word: &str, sessions: &Sessions, context: &Context) -> Result<Exit, Er
 fn open(
     args: &Args,
     config: Config,
-    sessions: &Sessions,
-    audience: Arc<dyn executor::agent::driver::Audience>,
+    sessions: &SessionStore,
+    audience: Arc<dyn executor::agent::driver::LoopObserver>,
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
@@ -133,7 +133,7 @@ fn open(
         Some(given) => given == NoApprover::Fail,
         None => !context.output.is_watched(),
     };
-    let opening = Opening {
+    let opening = SessionOptions {
         model: args.model.clone(),
         session: args.session.clone().or(newest.map(|number| number.to_string())),
         steps: args.steps,
@@ -148,7 +148,7 @@ fn open(
 
 /// What a model would be told first.
 fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value, Error> {
-    let seats = Seats::new(config, &context.places, args.focus.clone(), None)?;
+    let seats = ModelFactory::new(config, &context.places, args.focus.clone(), None)?;
     let (sections, text) = seats.prompt(args.model.as_deref())?;
     let tokens = view::words(&text) + view::words(&definition().to_string());
     Ok(json!({"tokens": tokens, "sections": sections, "prompt": text, "tools": [definition()]}))
@@ -158,6 +158,6 @@ fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value
 fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("the state folder cannot be written", &error);
     context.places.make_state().map_err(io)?;
-    log::start(To::File(&context.places.state.join("agent.log")), &config.executor)
+    log::start(LogTarget::File(&context.places.state.join("agent.log")), &config.executor)
         .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
 }

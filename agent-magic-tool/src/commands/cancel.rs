@@ -2,12 +2,12 @@
 
 use protocol::code::Exit;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask};
+use protocol::mailbox::request::{Answer, Operation};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, Reply};
+use crate::handover::{self, HandoverReply};
 use crate::result;
 
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
-    match handover::ask(context, &mailbox, Ask::Cancel { id })? {
-        Reply::Answer(Answer::Cancelling { id, state }) => {
+    match handover::ask(context, &mailbox, Operation::Cancel { id })? {
+        HandoverReply::Answer(Answer::Cancelling { id, state }) => {
             let message = if state.is_final() {
                 "it was cancelled before it started"
             } else {
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
                 .json(&json!({"id": id, "state": state, "message": message, "result_file": mailbox.result_file(id)}))?;
             Ok(Exit::Ok)
         }
-        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Accepted(_) | Reply::Answer(_) => {
+        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
             Err(Error::internal("the executor answered a cancel with something else"))
         }
     }

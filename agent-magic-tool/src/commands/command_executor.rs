@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use executor::config::Config;
 use protocol::code::{Code, Exit};
-use protocol::command_executor::{Answer, CommandExecutor, Dialect};
+use protocol::command_executor::{CommandOutput, CommandExecutor, Dialect};
 use protocol::json;
 use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
 use protocol::shell::Shell;
@@ -23,19 +23,19 @@ use crate::in_process::InProcess;
 pub(crate) struct Args {
     /// Print the tool's definition, for the model, and do nothing else
     #[arg(long, value_name = "DIALECT", num_args = 0..=1, require_equals = true, default_missing_value = "openai")]
-    definition: Option<Words>,
+    definition: Option<DialectName>,
 }
 
 /// In whose words the definition is.
 #[derive(Debug, Clone, Copy, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Words {
+enum DialectName {
     Openai,
     Anthropic,
     Gemini,
 }
 
-impl Words {
+impl DialectName {
     fn definition(self) -> Value {
         match self {
             Self::Openai => Dialect::OpenAi.definition(),
@@ -48,7 +48,7 @@ impl Words {
 /// One line of the input: `command`, or `definition` (`true`, or a dialect).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct InputLine {
     /// Comes back with the answer.
     #[serde(default)]
     id: Value,
@@ -107,17 +107,17 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
     };
     let shown_id = id(&value);
     match serde_json::from_value(value) {
-        Ok(Line { id, command: Some(command), key, definition: None }) => {
-            let Answer { text, status, opened, .. } = executor.carry_out(&command, &key);
+        Ok(InputLine { id, command: Some(command), key, definition: None }) => {
+            let CommandOutput { text, status, opened, .. } = executor.carry_out(&command, &key);
             let tasks: Vec<_> = opened
                 .iter()
                 .map(|task| json!({"id": task.id, "tool": task.tool, "result_file": task.result_file}))
                 .collect();
             json!({"id": id, "output": text, "exit": status, "tasks": tasks})
         }
-        Ok(Line { id, command: None, definition: Some(wanted), .. }) => {
+        Ok(InputLine { id, command: None, definition: Some(wanted), .. }) => {
             let words = match wanted {
-                Value::Bool(true) => Ok(Words::Openai),
+                Value::Bool(true) => Ok(DialectName::Openai),
                 wanted => serde_json::from_value(wanted),
             };
             match words {

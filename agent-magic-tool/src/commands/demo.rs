@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
 
     fn call(&self, words: &[&str]) -> Result<Value, Error> {
         #[derive(Deserialize)]
-        struct Printed {
+        struct DemoOutput {
             error: ErrorBody,
         }
         let output = Command::new(&self.program)
@@ -130,8 +130,8 @@ impl<'a> Stage<'a> {
             .map_err(|error| Error::io("the demo cannot run this program", &error))?;
         serde_json::from_slice(&output.stdout).map_err(|_| {
             let words = String::from_utf8_lossy(&output.stderr);
-            match words.lines().find_map(|line| serde_json::from_str::<Printed>(line).ok()) {
-                Some(Printed { error }) => error.into(),
+            match words.lines().find_map(|line| serde_json::from_str::<DemoOutput>(line).ok()) {
+                Some(DemoOutput { error }) => error.into(),
                 None => Error::internal(format!("the demo's command failed ({}): {words}", output.status)),
             }
         })

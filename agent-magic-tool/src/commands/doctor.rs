@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use executor::catalog::{Catalog, Sources};
 use executor::config::secret::{SecretName, Secrets};
-use executor::config::{self, Config, Receiver};
+use executor::config::{self, Config, HookReceiver};
 use executor::intake::policy::Policy;
 use protocol::code::Exit;
 use protocol::error::chain;
@@ -208,7 +208,7 @@ fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
         references(&definition, &mut wanted);
     }
     for hook in config.hooks.values() {
-        if let Receiver::Webhook { secret, .. } = &hook.receiver {
+        if let HookReceiver::Webhook { secret, .. } = &hook.receiver {
             wanted.insert(secret.as_str().to_owned());
         }
     }

@@ -4,22 +4,22 @@ use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use executor::config::{Config, log};
-use executor::daemon::{self, Ended, detach};
-use executor::store::switch::Switches;
+use executor::daemon::{self, ExitReason, detach};
+use executor::store::switched_off::SwitchedOffTools;
 use executor::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::code::{Code, Exit};
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask};
+use protocol::mailbox::request::{Answer, Operation};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, Reply};
+use crate::handover::{self, HandoverReply};
 use crate::launch::{self, Launch};
-use crate::patience::Patience;
+use crate::backoff::Backoff;
 
 /// A new executor is in office by then, or something is wrong.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) mod page;
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ExecutorCommand {
     /// Start it in the background, if it does not run
     Start,
     /// Let running tasks finish for a moment, then stop it; what is open goes on when it starts again
@@ -54,14 +54,14 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, Error> {
     match command {
-        Command::Start => start(context),
-        Command::Stop => stop(context),
-        Command::Status => status(context),
-        Command::Page => page::run(context),
-        Command::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
-        Command::Run { detached } => serve(*detached, context),
+        ExecutorCommand::Start => start(context),
+        ExecutorCommand::Stop => stop(context),
+        ExecutorCommand::Status => status(context),
+        ExecutorCommand::Page => page::run(context),
+        ExecutorCommand::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
+        ExecutorCommand::Run { detached } => serve(*detached, context),
     }
 }
 
@@ -75,7 +75,7 @@ fn start(context: &Context) -> Result<Exit, Error> {
 /// Sees to it that an executor serves the mailbox.
 fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     let mut launch = Launch::new(&context.places, mailbox);
-    let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut patience = Backoff::new(LONGEST_PAUSE);
     while !launch.ensure()? {
         if patience.waited() > STARTED_WITHIN {
             return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {STARTED_WITHIN:?}"))
@@ -97,16 +97,16 @@ fn status(context: &Context) -> Result<Exit, Error> {
 }
 
 pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
-    match handover::ask(context, mailbox, Ask::Status)? {
-        Reply::Answer(Answer::Status(mut status)) => {
+    match handover::ask(context, mailbox, Operation::Status)? {
+        HandoverReply::Answer(Answer::Status(mut status)) => {
             if let Some(status) = status.as_object_mut() {
                 status.shift_insert(0, "running".to_owned(), true.into());
                 status.insert("log".to_owned(), context.places.log().display().to_string().into());
             }
             Ok(status)
         }
-        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Accepted(_) | Reply::Answer(_) => {
+        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
             Err(Error::internal("the executor answered a question about itself with something else"))
         }
     }
@@ -130,7 +130,7 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     kill(Pid::from_raw(target), Signal::SIGTERM)
         .map_err(|error| Error::new(Code::NoExecutor, format!("process {pid} cannot be told to stop: {error}")))?;
     let deadline = Instant::now() + Config::read(&context.places)?.executor.grace.get() + STOPPED_WITHIN;
-    let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut patience = Backoff::new(LONGEST_PAUSE);
     while executor_of(&mailbox)? == Some(pid) {
         if Instant::now() > deadline {
             return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
@@ -145,7 +145,7 @@ fn stop(context: &Context) -> Result<Exit, Error> {
 /// Straight in the executor's own folder: what comes through the mailbox may be an agent's.
 fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exit, Error> {
     let tool = name.parse().map_err(|error: InvalidName| Error::usage(error.to_string()))?;
-    let switched = Switches::below(&context.places.executor()).switch_on(&tool, session);
+    let switched = SwitchedOffTools::below(&context.places.executor()).switch_on(&tool, session);
     let switched = switched.map_err(|error| Error::io("what is switched off cannot be changed", &error))?;
     context.output.json(&json!({"switched_on": switched}))?;
     Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
@@ -162,7 +162,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(places)?;
     let log_file = places.log();
     let to =
-        if detached { log::To::File(&log_file) } else { log::To::Stderr { is_journal: places.stderr_is_journal() } };
+        if detached { log::LogTarget::File(&log_file) } else { log::LogTarget::Stderr { is_journal: places.stderr_is_journal() } };
     log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
     let in_office = || {
@@ -175,16 +175,16 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         Error::new(Code::NoExecutor, chain(&error)).hint(hint)
     })?;
     match ended {
-        Ended::NotNeeded if !detached => {
+        ExitReason::NotNeeded if !detached => {
             Err(Error::new(Code::NoExecutor, "another executor has this mailbox")
                 .hint("agent-magic-tool executor status"))
         }
         // After an eviction open tasks wait for an executor with a new mailbox.
-        Ended::Upgraded | Ended::Evicted => {
+        ExitReason::Upgraded | ExitReason::Evicted => {
             let program = program.map_err(|error| Error::io("the new program cannot be found", &error))?;
             let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
             Err(Error::io("the new program cannot be started", &error))
         }
-        Ended::NotNeeded | Ended::Idle | Ended::Asked => Ok(Exit::Ok),
+        ExitReason::NotNeeded | ExitReason::Idle | ExitReason::Asked => Ok(Exit::Ok),
     }
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use executor::config::Config;
 use protocol::code::{Code, Exit};
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::owed::Listener;
-use protocol::paths::Places;
+use protocol::mailbox::wakeups::WakeTarget;
+use protocol::paths::Paths;
 use protocol::task::TaskId;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::output::Output;
-use crate::result::{self, ResultFile, Until};
+use crate::result::{self, ResultFile, WaitMode};
 
 mod blocking;
 mod claude_code;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     client: Client,
     /// Wait for results this long at most, less than the client waits for its hook [default: by the settings]
     #[arg(long, value_name = "DURATION")]
-    wait: Option<Span>,
+    wait: Option<PositiveDuration>,
     /// The mailbox, where the client does not hand the environment on
     #[arg(long, value_name = "DIR")]
     mailbox: Option<PathBuf>,
@@ -62,13 +62,13 @@ pub(crate) struct Args {
 
 /// What a client says when it calls.
 #[derive(Debug, PartialEq)]
-struct Call {
-    moment: Moment,
-    listener: Listener,
+struct HookCall {
+    moment: HookMoment,
+    listener: WakeTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+enum HookMoment {
     /// A session begins, or goes on after a pause.
     Start,
     TurnEnds,
@@ -103,7 +103,7 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&places.mailbox)?;
     let unwritten = |error| Error::io("the mailbox cannot be written", &error);
     mailbox.listen(&call.listener).map_err(unwritten)?;
-    if call.moment == Moment::Start {
+    if call.moment == HookMoment::Start {
         return Ok(Exit::Ok);
     }
     let owed = mailbox.owed_to(&call.listener).map_err(unwritten)?;
@@ -140,9 +140,9 @@ fn read_words() -> Result<Value, Error> {
 /// One hook that waits for one session.
 #[derive(Debug)]
 struct Waiter {
-    call: Call,
+    call: HookCall,
     mailbox: Mailbox,
-    places: Places,
+    places: Paths,
     deadline: Instant,
     name: String,
 }
@@ -163,7 +163,7 @@ impl Waiter {
             }
             let ids: Vec<_> = files.iter().map(|file| file.id).collect();
             let until = self.deadline.min(Instant::now() + LOOK_ROUND);
-            result::wait_for(&ids, &self.mailbox, Until::Any, Some(until), || launch.ensure().map(drop))?;
+            result::wait_for(&ids, &self.mailbox, WaitMode::Any, Some(until), || launch.ensure().map(drop))?;
         }
     }
 
@@ -214,7 +214,7 @@ fn text(ready: &[ResultFile], open: usize, mailbox: &Mailbox) -> String {
     lines.join("\n")
 }
 
-fn log(client: Client, error: &Error, places: &Places) -> std::io::Result<()> {
+fn log(client: Client, error: &Error, places: &Paths) -> std::io::Result<()> {
     places.make_state()?;
     let path = places.state.join("hook.log");
     if fs::metadata(&path).is_ok_and(|found| found.len() > MOST_LOG) {

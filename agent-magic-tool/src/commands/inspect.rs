@@ -3,7 +3,7 @@
 use executor::catalog::{Catalog, Sources, Subtool};
 use executor::config::Config;
 use executor::intake::invalid;
-use executor::intake::policy::{Case, Decision, Policy, Ruling};
+use executor::intake::policy::{PolicyCase, PolicyDecision, Policy, PolicyRuling};
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::shell;
@@ -79,13 +79,13 @@ fn confirmation(
     let shell::Caller { session, folder, depth, wakes, read_only, reach, .. } = context.caller.clone();
     let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth, wakes, reach };
     let definition = &*subtool.definition;
-    let ruling = policy.decide(Case { name: &subtool.name, definition, input: &input, caller: &caller });
-    let Ruling { decision, why, rule } = if read_only { ruling.where_only_read(definition) } else { ruling };
+    let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller: &caller });
+    let PolicyRuling { decision, why, rule } = if read_only { ruling.where_only_read(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {
-            Decision::Run => "runs",
-            Decision::Ask => "asks",
-            Decision::Refuse | Decision::Unsure => "refused",
+            PolicyDecision::Run => "runs",
+            PolicyDecision::Ask => "asks",
+            PolicyDecision::Refuse | PolicyDecision::Unsure => "refused",
         },
         "why": why,
         "rule": rule,

@@ -5,7 +5,7 @@
 use executor::base::jq::filter;
 use nix::sys::resource::{Resource, setrlimit};
 use protocol::code::{Code, Exit};
-use protocol::shell::Printed;
+use protocol::shell::PrintedOutput;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let input =
         context.stdin.read_at_most(LARGEST).map_err(|error| Error::io("standard input cannot be read", &error))?;
-    let Printed { status, stdout, stderr } = filter(&args.words, &input);
+    let PrintedOutput { status, stdout, stderr } = filter(&args.words, &input);
     context.output.text(&stdout)?;
     if status == 0 {
         return Ok(Exit::Ok);

@@ -1,7 +1,7 @@
 //! `list`: which subtools there are, best first, as a model needs them to call one.
 
 use clap::ValueEnum;
-use executor::catalog::listing::{Entry, Listing};
+use executor::catalog::listing::{ListingEntry, Listing};
 use executor::catalog::{Sources, search};
 use executor::config::Config;
 use protocol::code::Exit;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = Config::read(&context.places)?;
     let listing = Listing::of(&Sources::of(&context.places, &config), &context.places.listing());
-    let mut found: Vec<&Entry> = match &args.query {
+    let mut found: Vec<&ListingEntry> = match &args.query {
         Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
         None => listing.entries.iter().collect(),
     };
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-fn print(shown: &[&Entry], format: Format, context: &Context) -> Result<(), Error> {
+fn print(shown: &[&ListingEntry], format: Format, context: &Context) -> Result<(), Error> {
     match format {
         Format::Json => context.output.json(&ByName(shown)),
         Format::Names => context.output.json(&shown.iter().map(|entry| &entry.name).collect::<Vec<_>>()),
@@ -103,7 +103,7 @@ fn print(shown: &[&Entry], format: Format, context: &Context) -> Result<(), Erro
         }
         Format::Table => {
             let widest = shown.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-            let line = |entry: &&Entry| format!("{:widest$}  {}\n", entry.name, first_sentence(&entry.description));
+            let line = |entry: &&ListingEntry| format!("{:widest$}  {}\n", entry.name, first_sentence(&entry.description));
             context.output.text(&shown.iter().map(line).collect::<String>())
         }
     }
@@ -115,10 +115,10 @@ fn first_sentence(description: &str) -> &str {
 }
 
 /// One object, in the order of relevance.
-struct ByName<'a>(&'a [&'a Entry]);
+struct ByName<'a>(&'a [&'a ListingEntry]);
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ListedTool<'a> {
     description: &'a str,
     input: &'a RawValue,
 }
@@ -127,7 +127,7 @@ impl Serialize for ByName<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for entry in self.0 {
-            map.serialize_entry(&entry.name, &Shown { description: &entry.description, input: &entry.input })?;
+            map.serialize_entry(&entry.name, &ListedTool { description: &entry.description, input: &entry.input })?;
         }
         map.end()
     }

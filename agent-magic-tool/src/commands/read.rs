@@ -11,7 +11,7 @@ use executor::base::select;
 use protocol::code::{Code, Exit};
 use protocol::layout::laid_out;
 use protocol::mailbox::Mailbox;
-use protocol::part::{self, Content, Part};
+use protocol::part::{self, PartContent, DataPart};
 use protocol::task::TaskId;
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if !file.is_final() {
         launch::revive(&context.places, &mailbox);
     }
-    let data = || Data::of(&file, &mailbox);
+    let data = || ResultData::of(&file, &mailbox);
     let mut note = None;
     let part = match args {
         Args { jq: Some(expression), page, .. } => {
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-fn by_jq(expression: &str, data: Data) -> Result<(Value, Option<&'static str>), Error> {
+fn by_jq(expression: &str, data: ResultData) -> Result<(Value, Option<&'static str>), Error> {
     let wrong = |error: select::SelectError| {
         Error::new(Code::SelectFailed, error.to_string()).hint("EXPR is jq over the data alone, like `.[0].id`")
     };
@@ -148,7 +148,7 @@ fn no_list(message: &str, id: TaskId) -> Error {
 }
 
 /// A part as it is printed: what it is, of how much, and how to go on if it is less than was asked for.
-fn shown(part: &Part, unit: &str, asked: &RangeInclusive<u64>, id: TaskId) -> Result<Value, Error> {
+fn shown(part: &DataPart, unit: &str, asked: &RangeInclusive<u64>, id: TaskId) -> Result<Value, Error> {
     let origin = u64::from(unit == "lines");
     if part.end == part.first && *asked.start() > origin {
         return Err(Error::usage(format!("{unit} {}- are beyond the end: there are {}", asked.start(), part.of)));
@@ -159,8 +159,8 @@ fn shown(part: &Part, unit: &str, asked: &RangeInclusive<u64>, id: TaskId) -> Re
     answer.insert(unit.to_owned(), range);
     answer.insert("of".to_owned(), part.of.into());
     match part.content() {
-        Content::Text(text) => answer.insert("text".to_owned(), text.into()),
-        Content::Base64(text) => answer.insert("base64".to_owned(), text.into()),
+        PartContent::Text(text) => answer.insert("text".to_owned(), text.into()),
+        PartContent::Base64(text) => answer.insert("base64".to_owned(), text.into()),
     };
     let is_all = part.end > *asked.end() || part.end >= part.of + origin;
     let next = if part.is_cut {
@@ -187,7 +187,7 @@ fn unreadable(id: TaskId, error: &std::io::Error) -> Error {
 
 /// A result's data: in the file, or beside it.
 #[derive(Debug)]
-enum Data {
+enum ResultData {
     Here(Value),
     Beside { id: TaskId, file: File, is_json: bool },
 }
@@ -202,7 +202,7 @@ trait Anywhere: Read + Seek {}
 
 impl<T: Read + Seek> Anywhere for T {}
 
-impl Data {
+impl ResultData {
     fn of(file: &ResultFile, mailbox: &Mailbox) -> Result<Self, Error> {
         if !file.is_final() {
             return Err(Error::new(Code::NotFound, format!("task `{}` has no data yet", file.id))

@@ -2,12 +2,12 @@
 
 use protocol::code::Exit;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask};
+use protocol::mailbox::request::{Answer, Operation};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, Reply};
+use crate::handover::{self, HandoverReply};
 use crate::result;
 
 #[derive(Debug, clap::Args)]
@@ -29,14 +29,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
-    let ask = Ask::Resolve { id, happened: args.happened, note: args.note };
+    let ask = Operation::Resolve { id, happened: args.happened, note: args.note };
     match handover::ask(context, &mailbox, ask)? {
-        Reply::Answer(Answer::Settled { id, settlement }) => {
+        HandoverReply::Answer(Answer::Settled { id, settlement }) => {
             context.output.json(&json!({"id": id, "settled": settlement, "result_file": mailbox.result_file(id)}))?;
             Ok(Exit::Ok)
         }
-        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Accepted(_) | Reply::Answer(_) => {
+        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
             Err(Error::internal("the executor answered a resolve with something else"))
         }
     }

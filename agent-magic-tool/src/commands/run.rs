@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::time::Instant;
 
 use protocol::code::{Code, Exit};
-use protocol::duration::Span;
-use protocol::mailbox::request::{Answer, Ask, IfNoApprover, Run};
+use protocol::duration::PositiveDuration;
+use protocol::mailbox::request::{Answer, Operation, IfNoApprover, RunRequest};
 use protocol::mailbox::result::WOKEN;
 use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
 use protocol::task::{State, TaskId};
@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use crate::context::{Context, Stdin};
 use crate::error::Error;
-use crate::handover::{self, Reply};
+use crate::handover::{self, HandoverReply};
 use crate::launch::Launch;
-use crate::result::{self, ResultFile, Until};
-use crate::waking::Waking;
+use crate::result::{self, ResultFile, WaitMode};
+use crate::wake_promise::WakePromise;
 
 /// How JSON passes a shell unharmed.
 pub(crate) const PIPE_IT: &str = "the shell took quotes away; pass the JSON on standard input, where it is left alone: \
@@ -35,13 +35,13 @@ pub(crate) struct Args {
     fields: Vec<String>,
     /// Wait up to this long [60s if no duration is given], and print the final result if it came
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
-    wait: Option<Span>,
+    wait: Option<PositiveDuration>,
     /// Start it then, and not before: 2026-05-01T09:00:00+02:00, or by the local clock 2026-05-01T09:00 or 09:00
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     at: Option<String>,
     /// Start it after this long, like 90m
     #[arg(long = "in", value_name = "DURATION")]
-    after: Option<Span>,
+    after: Option<PositiveDuration>,
     /// Check everything and show what would be sent, with secrets masked; nothing is done
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         (None, Some(span)) => Some(schedule::after(span.get())?),
         (None, None) => None,
     };
-    let mut request = Run {
+    let mut request = RunRequest {
         tool: args.name,
         input,
         words: Map::new(),
@@ -96,9 +96,9 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         read_field(field, &mut request)?;
     }
     let mailbox = Mailbox::open(&context.places.mailbox)?;
-    match handover::ask(context, &mailbox, Ask::run(request))? {
-        Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
-        Reply::Answer(Answer::SameAs(id)) => {
+    match handover::ask(context, &mailbox, Operation::run(request))? {
+        HandoverReply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
+        HandoverReply::Answer(Answer::SameAs(id)) => {
             context
                 .output
                 .note("the same was run before, under this key or still waiting for a human; this is that task");
@@ -108,12 +108,12 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             result::print(&[ResultFile::read(&mailbox, id)?], &mailbox, context)?;
             Ok(Exit::Ok)
         }
-        Reply::Answer(Answer::Plan(plan)) => {
+        HandoverReply::Answer(Answer::Plan(plan)) => {
             context.output.json(&plan)?;
             Ok(Exit::Ok)
         }
-        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Answer(
+        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
+        HandoverReply::Answer(
             Answer::Cancelling { .. }
             | Answer::Settled { .. }
             | Answer::Abandoned(_)
@@ -123,15 +123,15 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
 }
 
-fn accepted(id: TaskId, wait: Option<Span>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
+fn accepted(id: TaskId, wait: Option<PositiveDuration>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = wait else {
-        let wakes = Waking::of(context, mailbox).is_promised();
+        let wakes = WakePromise::of(context, mailbox).is_promised();
         context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
         return Ok(Exit::Ok);
     };
     let mut launch = Launch::new(&context.places, mailbox);
     let deadline = Instant::now() + wait.get();
-    let files = result::wait_for(&[id], mailbox, Until::All, Some(deadline), || launch.ensure().map(drop))?;
+    let files = result::wait_for(&[id], mailbox, WaitMode::All, Some(deadline), || launch.ensure().map(drop))?;
     let file = files.first().ok_or_else(|| Error::internal("one task was awaited, and none came back"))?;
     result::print(&files, mailbox, context)?;
     Ok(file.exit())
@@ -212,7 +212,7 @@ fn lost_its_quotes(text: &str) -> bool {
         || (text.starts_with('{') && !text.ends_with('}'))
 }
 
-fn read_field(field: &str, request: &mut Run) -> Result<(), Error> {
+fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
     if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
         return Err(Error::usage("the input stands where a single field would").hint(format!(
             "put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",

@@ -16,7 +16,7 @@ use crate::error::Error;
 const LARGEST: u64 = 64 << 10;
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum SecretCommand {
     /// Store a value, read from standard input
     Set { name: String },
     /// The names, and where their values come from
@@ -25,21 +25,21 @@ pub(crate) enum Command {
     Rm { name: String },
 }
 
-pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Error> {
     let secrets = Secrets::of(&context.places, &Config::read(&context.places)?);
     match command {
-        Command::Set { name } => {
+        SecretCommand::Set { name } => {
             let name = parse(name)?;
             let value = read_value(&name, context)?;
             secrets.set(&name, &value)?;
             context.output.json(&json!({"name": name.as_str(), "stored": true}))?;
         }
-        Command::List => {
+        SecretCommand::List => {
             let names: Vec<_> =
                 secrets.names()?.into_iter().map(|(name, from)| json!({"name": name, "from": from})).collect();
             context.output.json(&names)?;
         }
-        Command::Rm { name } => {
+        SecretCommand::Rm { name } => {
             let name = parse(name)?;
             let removed = secrets.remove(&name)?;
             context.output.json(&json!({"name": name.as_str(), "removed": removed}))?;

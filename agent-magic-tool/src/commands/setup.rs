@@ -38,7 +38,7 @@ mod section;
 
 use change::Change;
 use client::Client;
-use plan::{Plan, Site};
+use plan::{SetupPlan, SetupTarget};
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 /// What was done, for whoever undoes it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct SetupRecord {
     changes: Vec<Change>,
     /// Folders that were made.
     folders: BTreeSet<PathBuf>,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-fn site(args: &Args, context: &Context) -> Result<Site, Error> {
+fn site(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
     let places = context.places.clone();
     let is_project = args.project || !args.user && !args.client.has_user_files();
     if args.user && !args.client.has_user_files() {
@@ -117,7 +117,7 @@ fn site(args: &Args, context: &Context) -> Result<Site, Error> {
         plan::quoted(&launch::program().map_err(unknown)?.display().to_string())
     };
     let here = || std::env::current_dir().map_err(|error| Error::io("the current folder cannot be found", &error));
-    Ok(Site {
+    Ok(SetupTarget {
         client: args.client,
         home: places.home()?,
         project: is_project.then(here).transpose()?,
@@ -128,7 +128,7 @@ fn site(args: &Args, context: &Context) -> Result<Site, Error> {
 }
 
 /// What has to change for everything of the plan to be there, and what only its user can change.
-fn install(plan: &Plan) -> Result<(Vec<Change>, Vec<Value>), Error> {
+fn install(plan: &SetupPlan) -> Result<(Vec<Change>, Vec<Value>), Error> {
     let (mut changes, mut by_hand) = (Vec::new(), Vec::new());
     for piece in &plan.pieces {
         let before = read(&piece.path)?;
@@ -142,7 +142,7 @@ fn install(plan: &Plan) -> Result<(Vec<Change>, Vec<Value>), Error> {
 }
 
 /// Back to what was there; where it is not any more what we left, only our own part goes.
-fn undo(plan: &Plan, record: &Record) -> Result<Vec<Change>, Error> {
+fn undo(plan: &SetupPlan, record: &SetupRecord) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
     for piece in &plan.pieces {
         let Some(now) = read(&piece.path)? else { continue };
@@ -175,7 +175,7 @@ fn agreed(changes: &[Change], context: &Context) -> Result<bool, Error> {
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
-fn apply(changes: &[Change], record: &mut Record) -> Result<(), Error> {
+fn apply(changes: &[Change], record: &mut SetupRecord) -> Result<(), Error> {
     for change in changes {
         let made = change.make().map_err(|error| {
             let what = format!("`{}` cannot be changed", change.path.display());
@@ -187,7 +187,7 @@ fn apply(changes: &[Change], record: &mut Record) -> Result<(), Error> {
 }
 
 /// For `--undo`: the oldest text that is known, as long as nobody else wrote to the file in between.
-fn remember(plan: &Plan, changes: &[Change], mut record: Record, file: &Path, context: &Context) -> Result<(), Error> {
+fn remember(plan: &SetupPlan, changes: &[Change], mut record: SetupRecord, file: &Path, context: &Context) -> Result<(), Error> {
     for change in changes {
         let mut change = change.clone();
         let known = record.changes.iter().position(|known| known.path == change.path);
@@ -208,7 +208,7 @@ fn remember(plan: &Plan, changes: &[Change], mut record: Record, file: &Path, co
     fs::write(file, text).map_err(unwritten)
 }
 
-fn forget(record: &Record, file: &Path) -> Result<(), Error> {
+fn forget(record: &SetupRecord, file: &Path) -> Result<(), Error> {
     // The deepest first; one that others put something into is theirs now.
     for folder in record.folders.iter().rev() {
         drop(fs::remove_dir(folder));
@@ -221,14 +221,14 @@ fn forget(record: &Record, file: &Path) -> Result<(), Error> {
     }
 }
 
-fn next(args: &Args, plan: &Plan, is_open: bool) -> Vec<String> {
+fn next(args: &Args, plan: &SetupPlan, is_open: bool) -> Vec<String> {
     let again = is_open.then(|| "nothing was changed: repeat it with --yes".to_owned());
     let after = if args.undo { &[][..] } else { &plan.next };
     again.into_iter().chain(after.iter().cloned()).collect()
 }
 
 /// In the state folder, which nobody else may enter: what stood in a client's settings may be secret.
-fn record_file(site: &Site) -> PathBuf {
+fn record_file(site: &SetupTarget) -> PathBuf {
     let project = site.project.as_ref().map(|project| {
         let digest = digest::hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         format!("-{}", &digest[..16])
@@ -236,8 +236,8 @@ fn record_file(site: &Site) -> PathBuf {
     site.places.state.join("setup").join(format!("{}{}.json", site.client, project.unwrap_or_default()))
 }
 
-fn read_record(file: &Path) -> Result<Record, Error> {
-    let Some(text) = read(file)? else { return Ok(Record::default()) };
+fn read_record(file: &Path) -> Result<SetupRecord, Error> {
+    let Some(text) = read(file)? else { return Ok(SetupRecord::default()) };
     serde_json::from_str(&text).map_err(|error| {
         Error::new(Code::Io, format!("what was changed before cannot be understood: {error}"))
             .hint(format!("without it, `--undo` takes out what is ours: remove {}", file.display()))
@@ -249,7 +249,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
 }
 
 /// What is to be installed for a client.
-fn plan(client: Client, site: &Site) -> Plan {
+fn plan(client: Client, site: &SetupTarget) -> SetupPlan {
     match client {
         Client::ClaudeCode => claude_code::plan(site),
         Client::Codex => codex::plan(site),

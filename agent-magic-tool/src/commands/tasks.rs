@@ -2,13 +2,13 @@
 
 use protocol::code::Exit;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask};
+use protocol::mailbox::request::{Answer, Operation};
 use protocol::task::State;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, Reply};
+use crate::handover::{self, HandoverReply};
 use crate::launch;
 use crate::result::{self, ResultFile};
 
@@ -18,7 +18,7 @@ const LIMIT: usize = 50;
 pub(crate) struct Args {
     /// Only these: a state like `running` or `failed`, or `pending` for all that have not ended
     #[arg(long, value_name = "STATE")]
-    state: Option<Wanted>,
+    state: Option<StateFilter>,
     /// How many at most, newest first
     #[arg(long, value_name = "N", default_value_t = LIMIT)]
     limit: usize,
@@ -35,12 +35,12 @@ impl Args {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
+enum StateFilter {
     Pending,
     State(State),
 }
 
-impl std::str::FromStr for Wanted {
+impl std::str::FromStr for StateFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -70,8 +70,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let Ok(file) = ResultFile::read(&mailbox, id) else { continue };
         let is_wanted = match args.state {
             None => true,
-            Some(Wanted::Pending) => !file.is_final(),
-            Some(Wanted::State(state)) => file.state == state,
+            Some(StateFilter::Pending) => !file.is_final(),
+            Some(StateFilter::State(state)) => file.state == state,
         };
         match is_wanted {
             true if shown.len() < args.limit => shown.push(line(&file, &mailbox)),
@@ -89,10 +89,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 /// Has what has ended of a session forgotten: how many tasks that were, and which are still open.
 pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value), Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
-    match handover::ask(context, &mailbox, Ask::Forget { session })? {
-        Reply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
-        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
-        Reply::Accepted(_) | Reply::Answer(_) => {
+    match handover::ask(context, &mailbox, Operation::Forget { session })? {
+        HandoverReply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
+        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
             Err(Error::internal("the executor answered a forget with something else"))
         }
     }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use protocol::code::Exit;
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use protocol::mailbox::Mailbox;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
-use crate::result::{self, ResultFile, Until};
+use crate::result::{self, ResultFile, WaitMode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,13 +21,13 @@ pub(crate) struct Args {
     any: bool,
     /// Give up after this long; the tasks go on
     #[arg(long, value_name = "DURATION")]
-    timeout: Option<Span>,
+    timeout: Option<PositiveDuration>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     let ids = args.tasks.iter().map(|word| result::task_of(word, &mailbox)).collect::<Result<Vec<_>, _>>()?;
-    let until = if args.any { Until::Any } else { Until::All };
+    let until = if args.any { WaitMode::Any } else { WaitMode::All };
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout.get());
     let mut launch = Launch::new(&context.places, &mailbox);
     let mut files = result::wait_for(&ids, &mailbox, until, deadline, || launch.ensure().map(drop))?;

@@ -6,85 +6,85 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use protocol::command_executor::Opened;
+use protocol::command_executor::OpenedTask;
 use tokio::sync::{Notify, mpsc};
 
 use super::journal::Journal;
-use super::machine::{Effect, Event, Machine, Phase, Settings, Spent};
-use crate::delivery::trigger::Trigger;
-use crate::model::conversation::{Call, CallResult, Ended, Entry, Termination};
-use crate::model::provider::{Failed, Provider, Request, Tool};
-use crate::model::view::{self, Bounds, Style};
+use super::machine::{MachineEffect, MachineEvent, Machine, LoopPhase, LoopSettings, Spending};
+use crate::results::trigger::Trigger;
+use crate::model::conversation::{ToolCall, ToolResult, EndedTask, JournalEntry, StopReason};
+use crate::model::provider::{ModelFailure, Provider, ModelRequest, ToolDefinition};
+use crate::model::view::{self, ContextBounds, CallStyle};
 
 /// Carries out what a model calls.
 pub trait Tools: Send + Sync {
     /// What is offered; the same at every request.
-    fn offered(&self) -> Vec<Tool>;
+    fn offered(&self) -> Vec<ToolDefinition>;
 
     /// Carries one call out. `key` is the same when the same call is carried out again after a crash.
-    fn call<'a>(&'a self, call: &'a Call, key: &'a str) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>>;
+    fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
     /// Called now and then while the loop sleeps: sees to it that open tasks have somebody who performs them.
     fn nudge(&self);
 }
 
 /// Who sees and hears what goes on.
-pub trait Audience: Send + Sync {
-    fn hear(&self, news: News<'_>);
+pub trait LoopObserver: Send + Sync {
+    fn hear(&self, news: LoopEvent<'_>);
 }
 
 /// What goes on, for whoever watches.
 #[derive(Debug)]
-pub enum News<'a> {
+pub enum LoopEvent<'a> {
     /// A piece of an answer.
     Text(&'a str),
     /// An answer is whole; what was used up since the question, and in the whole session.
     Turn {
-        spent: Spent,
-        total: Spent,
+        spent: Spending,
+        total: Spending,
     },
-    Call(&'a Call),
-    Result(&'a CallResult),
+    Call(&'a ToolCall),
+    Result(&'a ToolResult),
     /// The model is told of these.
-    Woken(&'a [Ended]),
+    Woken(&'a [EndedTask]),
     /// Nothing to do until one of these ends.
-    Asleep(&'a [Opened]),
+    Asleep(&'a [OpenedTask]),
     Retry {
-        failed: &'a Failed,
+        failed: &'a ModelFailure,
         pause: std::time::Duration,
     },
-    GaveUp(&'a Failed),
+    GaveUp(&'a ModelFailure),
     /// A question has come to its end.
     Done {
-        reason: Termination,
-        spent: Spent,
+        reason: StopReason,
+        spent: Spending,
     },
 }
 
 /// What somebody wants of a running loop.
-pub enum Wish {
+pub enum LoopCommand {
     Ask(String),
     /// Stop what is under way.
     Cancel,
     Undo,
     Clear,
     /// From now on this one answers.
-    Model(Box<Seat>),
+    Model(Box<ActiveModel>),
     /// The loop ends when it has nothing under way but open tasks.
     Leave,
 }
 
 /// The model that answers, and what it is given.
-pub struct Seat {
+pub struct ActiveModel {
     pub name: String,
     pub provider: Arc<dyn Provider>,
     pub system: String,
     /// Whether it calls tools in its provider's own form.
     pub native: bool,
-    pub bounds: Bounds,
+    pub bounds: ContextBounds,
 }
 
-impl std::fmt::Debug for Wish {
+impl std::fmt::Debug for LoopCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ask(_) => "Ask",
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Wish {
     }
 }
 
-impl std::fmt::Debug for Seat {
+impl std::fmt::Debug for ActiveModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seat").field("name", &self.name).finish_non_exhaustive()
     }
@@ -107,11 +107,11 @@ impl std::fmt::Debug for Seat {
 pub struct Driver {
     machine: Machine,
     journal: Journal,
-    seat: Seat,
+    seat: ActiveModel,
     tools: Arc<dyn Tools>,
     trigger: Trigger,
-    audience: Arc<dyn Audience>,
-    last: Option<Termination>,
+    audience: Arc<dyn LoopObserver>,
+    last: Option<StopReason>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -122,24 +122,24 @@ impl std::fmt::Debug for Driver {
 
 /// What a driver is made of.
 #[expect(missing_debug_implementations, reason = "its parts are traits; it is taken apart at once")]
-pub struct Parts {
-    pub settings: Settings,
+pub struct DriverParts {
+    pub settings: LoopSettings,
     pub journal: Journal,
     /// What was said in the session before.
-    pub entries: Vec<Entry>,
-    pub seat: Seat,
+    pub entries: Vec<JournalEntry>,
+    pub seat: ActiveModel,
     pub tools: Arc<dyn Tools>,
     pub trigger: Trigger,
-    pub audience: Arc<dyn Audience>,
+    pub audience: Arc<dyn LoopObserver>,
 }
 
-type Work = Pin<Box<dyn Future<Output = Event> + Send>>;
+type Work = Pin<Box<dyn Future<Output = MachineEvent> + Send>>;
 
 impl Driver {
     /// Takes the session up where it was; the effects go to [`Driver::run`].
-    pub fn new(parts: Parts) -> (Self, Vec<Effect>) {
+    pub fn new(parts: DriverParts) -> (Self, Vec<MachineEffect>) {
         let (machine, effects) = Machine::restore(parts.settings, parts.entries);
-        let Parts { journal, seat, tools, trigger, audience, .. } = parts;
+        let DriverParts { journal, seat, tools, trigger, audience, .. } = parts;
         (Self { machine, journal, seat, tools, trigger, audience, last: None }, effects)
     }
 
@@ -157,7 +157,7 @@ impl Driver {
     }
 
     /// How the last question ended, if one did.
-    pub fn last(&self) -> Option<Termination> {
+    pub fn last(&self) -> Option<StopReason> {
         self.last
     }
 
@@ -165,15 +165,15 @@ impl Driver {
     /// leaves at once what is under way; open tasks go on.
     pub async fn run(
         &mut self,
-        effects: Vec<Effect>,
-        wishes: &mut mpsc::Receiver<Wish>,
+        effects: Vec<MachineEffect>,
+        wishes: &mut mpsc::Receiver<LoopCommand>,
         interrupted: &Notify,
     ) -> std::io::Result<()> {
         let mut work: Option<Work> = None;
         let mut is_leaving = false;
         self.carry_out(effects, &mut work)?;
         loop {
-            if is_leaving && work.is_none() && self.machine.phase() == Phase::Idle {
+            if is_leaving && work.is_none() && self.machine.phase() == LoopPhase::Idle {
                 return Ok(());
             }
             let open: Vec<_> = self.machine.open().cloned().collect();
@@ -183,10 +183,10 @@ impl Driver {
                 biased;
                 () = interrupted.notified() => {
                     is_leaving = true;
-                    Event::Cancelled
+                    MachineEvent::Cancelled
                 }
                 wish = wishes.recv(), if !is_leaving => match wish {
-                    Some(Wish::Leave) | None => {
+                    Some(LoopCommand::Leave) | None => {
                         is_leaving = true;
                         continue;
                     }
@@ -196,10 +196,10 @@ impl Driver {
                     work = None;
                     event
                 }
-                ended = ended(&self.trigger, &ids, tools.as_ref()), if !ids.is_empty() => Event::Ended(
+                ended = ended(&self.trigger, &ids, tools.as_ref()), if !ids.is_empty() => MachineEvent::Ended(
                     ended.into_iter().filter_map(|(id, state)| {
-                        let Opened { id, tool, result_file } = open.iter().find(|task| task.id == id)?.clone();
-                        Some(Ended { id, tool, state, result_file })
+                        let OpenedTask { id, tool, result_file } = open.iter().find(|task| task.id == id)?.clone();
+                        Some(EndedTask { id, tool, state, result_file })
                     }).collect(),
                 ),
             };
@@ -208,94 +208,94 @@ impl Driver {
         }
     }
 
-    fn wished(&mut self, wish: Wish) -> Event {
+    fn wished(&mut self, wish: LoopCommand) -> MachineEvent {
         match wish {
-            Wish::Ask(text) => Event::Asked(text),
-            Wish::Cancel | Wish::Leave => Event::Cancelled,
-            Wish::Undo => Event::Undone,
-            Wish::Clear => Event::Cleared,
-            Wish::Model(seat) => {
+            LoopCommand::Ask(text) => MachineEvent::Asked(text),
+            LoopCommand::Cancel | LoopCommand::Leave => MachineEvent::Cancelled,
+            LoopCommand::Undo => MachineEvent::Undone,
+            LoopCommand::Clear => MachineEvent::Cleared,
+            LoopCommand::Model(seat) => {
                 self.seat = *seat;
-                Event::UsesModel(self.seat.name.clone())
+                MachineEvent::UsesModel(self.seat.name.clone())
             }
         }
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>, work: &mut Option<Work>) -> std::io::Result<()> {
+    fn carry_out(&mut self, effects: Vec<MachineEffect>, work: &mut Option<Work>) -> std::io::Result<()> {
         for effect in effects {
             match effect {
-                Effect::Record(entry) => {
+                MachineEffect::Record(entry) => {
                     self.journal.add(&entry)?;
                     self.tell(&entry);
                 }
-                Effect::Ask { tools } => *work = Some(self.ask(tools)),
-                Effect::Call { turn, calls } => *work = Some(self.call(turn, calls)),
-                Effect::Abort => *work = None,
-                Effect::Pause { length, failed, .. } => {
-                    self.audience.hear(News::Retry { failed: &failed, pause: length });
+                MachineEffect::Ask { tools } => *work = Some(self.ask(tools)),
+                MachineEffect::Call { turn, calls } => *work = Some(self.call(turn, calls)),
+                MachineEffect::Abort => *work = None,
+                MachineEffect::Pause { length, failed, .. } => {
+                    self.audience.hear(LoopEvent::Retry { failed: &failed, pause: length });
                     *work = Some(Box::pin(async move {
                         tokio::time::sleep(length).await;
-                        Event::RetryDue
+                        MachineEvent::RetryDue
                     }));
                 }
-                Effect::Sleep => {
+                MachineEffect::Sleep => {
                     let open: Vec<_> = self.machine.open().cloned().collect();
-                    self.audience.hear(News::Asleep(&open));
+                    self.audience.hear(LoopEvent::Asleep(&open));
                 }
-                Effect::GiveUp(failed) => self.audience.hear(News::GaveUp(&failed)),
-                Effect::Done(reason) => {
+                MachineEffect::GiveUp(failed) => self.audience.hear(LoopEvent::GaveUp(&failed)),
+                MachineEffect::Done(reason) => {
                     self.last = Some(reason);
-                    self.audience.hear(News::Done { reason, spent: self.machine.spent() });
+                    self.audience.hear(LoopEvent::Done { reason, spent: self.machine.spent() });
                 }
             }
         }
         Ok(())
     }
 
-    fn tell(&self, entry: &Entry) {
+    fn tell(&self, entry: &JournalEntry) {
         match entry {
-            Entry::Answered { .. } | Entry::Diagnosed { .. } => {
+            JournalEntry::Answered { .. } | JournalEntry::Diagnosed { .. } => {
                 let (spent, total) = (self.machine.spent(), self.machine.total());
-                self.audience.hear(News::Turn { spent, total });
+                self.audience.hear(LoopEvent::Turn { spent, total });
             }
-            Entry::Woken { tasks } => self.audience.hear(News::Woken(tasks)),
+            JournalEntry::Woken { tasks } => self.audience.hear(LoopEvent::Woken(tasks)),
             _ => {}
         }
     }
 
     fn ask(&self, with_tools: bool) -> Work {
         let seat = &self.seat;
-        let style = if with_tools && seat.native { Style::Native } else { Style::Text };
-        let request = Request {
+        let style = if with_tools && seat.native { CallStyle::Native } else { CallStyle::Text };
+        let request = ModelRequest {
             system: seat.system.clone(),
             messages: view::messages(self.machine.entries(), style, seat.bounds),
-            tools: if style == Style::Native { self.tools.offered() } else { Vec::new() },
+            tools: if style == CallStyle::Native { self.tools.offered() } else { Vec::new() },
         };
         let provider = Arc::clone(&seat.provider);
         let audience = Arc::clone(&self.audience);
         Box::pin(async move {
-            let heard = move |text: &str| audience.hear(News::Text(text));
+            let heard = move |text: &str| audience.hear(LoopEvent::Text(text));
             match provider.ask(request, &heard).await {
-                Ok(turn) => Event::Answered(turn),
-                Err(failed) => Event::Failed(failed),
+                Ok(turn) => MachineEvent::Answered(turn),
+                Err(failed) => MachineEvent::Failed(failed),
             }
         })
     }
 
     /// The calls of one turn, one after the other: a later one may stand on an earlier one.
-    fn call(&self, turn: usize, calls: Vec<Call>) -> Work {
+    fn call(&self, turn: usize, calls: Vec<ToolCall>) -> Work {
         let tools = Arc::clone(&self.tools);
         let audience = Arc::clone(&self.audience);
         let session = self.journal.label();
         Box::pin(async move {
             let mut results = Vec::new();
             for (number, call) in calls.iter().enumerate() {
-                audience.hear(News::Call(call));
+                audience.hear(LoopEvent::Call(call));
                 let result = tools.call(call, &format!("{session}-{turn}-{number}")).await;
-                audience.hear(News::Result(&result));
+                audience.hear(LoopEvent::Result(&result));
                 results.push(result);
             }
-            Event::Called(results)
+            MachineEvent::Called(results)
         })
     }
 }
@@ -307,7 +307,7 @@ async fn ended(
     trigger: &Trigger,
     ids: &[protocol::task::TaskId],
     tools: &dyn Tools,
-) -> Vec<crate::delivery::trigger::End> {
+) -> Vec<crate::results::trigger::FinalState> {
     loop {
         if let Ok(ended) = tokio::time::timeout(NUDGE, trigger.ended(ids)).await {
             return ended;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use protocol::paths::{Places, make_private};
+use protocol::paths::{Paths, make_private};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::model::conversation::Entry;
+use crate::model::conversation::JournalEntry;
 
 /// The version of this format.
 const VERSION: u32 = 1;
@@ -26,7 +26,7 @@ const FIRST: u32 = 101;
 
 /// The sessions of one user.
 #[derive(Debug, Clone)]
-pub struct Sessions {
+pub struct SessionStore {
     folder: PathBuf,
 }
 
@@ -38,7 +38,7 @@ pub fn label(id: Uuid) -> String {
 /// What stands in the first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct JournalHead {
     pub v: u32,
     pub id: Uuid,
     pub began_at: Timestamp,
@@ -51,13 +51,13 @@ pub struct Head {
 #[derive(Debug)]
 pub struct Journal {
     pub number: u32,
-    pub head: Head,
+    pub head: JournalHead,
     file: Flock<File>,
 }
 
 /// A session as it is listed.
 #[derive(Debug, Serialize)]
-pub struct Listed {
+pub struct SessionSummary {
     pub number: u32,
     pub id: Uuid,
     pub began_at: Timestamp,
@@ -78,13 +78,13 @@ pub enum JournalError {
     Malformed { path: PathBuf, reason: String },
 }
 
-impl Sessions {
+impl SessionStore {
     pub fn in_state(state: &Path) -> Self {
         Self { folder: state.join("sessions") }
     }
 
     /// Those of agents that were called by agents: nobody goes on with one by accident.
-    pub fn of_delegates(places: &Places) -> Self {
+    pub fn of_delegates(places: &Paths) -> Self {
         Self { folder: places.delegates() }
     }
 
@@ -100,7 +100,7 @@ impl Sessions {
             let path = self.path(number);
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    let head = Head { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder };
+                    let head = JournalHead { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder };
                     let mut journal = Journal { number, head, file: lock(file, number, &path)? };
                     let head = serde_json::to_string(&journal.head).expect("a head is plain data");
                     journal.write(&head).map_err(io(&path))?;
@@ -114,7 +114,7 @@ impl Sessions {
     }
 
     /// The session of this number or id, and what was said in it.
-    pub fn resume(&self, word: &str) -> Result<(Journal, Vec<Entry>), JournalError> {
+    pub fn resume(&self, word: &str) -> Result<(Journal, Vec<JournalEntry>), JournalError> {
         let number = self.find(word)?;
         let path = self.path(number);
         let opened = OpenOptions::new().append(true).read(true).open(&path);
@@ -137,24 +137,24 @@ impl Sessions {
             let file = File::open(self.path(*number)).ok()?;
             let mut first = String::new();
             io::BufReader::new(file).read_line(&mut first).ok()?;
-            let head: Head = serde_json::from_str(&first).ok()?;
+            let head: JournalHead = serde_json::from_str(&first).ok()?;
             Some(head.folder.as_deref() == folder)
         };
         Ok(self.numbers()?.into_iter().rev().find(|number| *number < before && is_of(number) == Some(true)))
     }
 
     /// Every session, the oldest first.
-    pub fn list(&self) -> Result<Vec<Listed>, JournalError> {
+    pub fn list(&self) -> Result<Vec<SessionSummary>, JournalError> {
         let mut listed = Vec::new();
         for number in self.numbers()? {
             let path = self.path(number);
             let Ok(mut file) = File::open(&path) else { continue };
             let (head, entries, _) = read(&mut file, &path)?;
             let question = entries.iter().find_map(|entry| match entry {
-                Entry::Asked { text } => Some(text.clone()),
+                JournalEntry::Asked { text } => Some(text.clone()),
                 _ => None,
             });
-            listed.push(Listed { number, id: head.id, began_at: head.began_at, question, entries: entries.len() });
+            listed.push(SessionSummary { number, id: head.id, began_at: head.began_at, question, entries: entries.len() });
         }
         Ok(listed)
     }
@@ -202,7 +202,7 @@ impl Journal {
     }
 
     /// Adds an entry; durable when this returns.
-    pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
+    pub fn add(&mut self, entry: &JournalEntry) -> io::Result<()> {
         let line = serde_json::to_string(entry).map_err(io::Error::other)?;
         self.write(&line)
     }
@@ -221,7 +221,7 @@ fn lock(file: File, number: u32, path: &Path) -> Result<Flock<File>, JournalErro
 }
 
 /// The head, the entries, and how many bytes of the file are whole lines.
-fn read(file: &mut File, path: &Path) -> Result<(Head, Vec<Entry>, u64), JournalError> {
+fn read(file: &mut File, path: &Path) -> Result<(JournalHead, Vec<JournalEntry>, u64), JournalError> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(|source| JournalError::Io { path: path.to_owned(), source })?;
     let malformed = |line: usize, error: serde_json::Error| JournalError::Malformed {
@@ -233,7 +233,7 @@ fn read(file: &mut File, path: &Path) -> Result<(Head, Vec<Entry>, u64), Journal
     let (_, first) = lines
         .next()
         .ok_or_else(|| JournalError::Malformed { path: path.to_owned(), reason: "it has no head".to_owned() })?;
-    let head: Head = serde_json::from_str(first).map_err(|error| malformed(0, error))?;
+    let head: JournalHead = serde_json::from_str(first).map_err(|error| malformed(0, error))?;
     if head.v != VERSION {
         let reason = format!("it is of version {}, and this program knows {VERSION}", head.v);
         return Err(JournalError::Malformed { path: path.to_owned(), reason });
@@ -246,14 +246,14 @@ fn read(file: &mut File, path: &Path) -> Result<(Head, Vec<Entry>, u64), Journal
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Entry {
-        Entry::Asked { text: text.to_owned() }
+    fn asked(text: &str) -> JournalEntry {
+        JournalEntry::Asked { text: text.to_owned() }
     }
 
     #[test]
     fn what_was_said_is_there_again_and_a_torn_line_is_dropped() {
         let state = tempfile::tempdir().expect("a folder");
-        let sessions = Sessions::in_state(state.path());
+        let sessions = SessionStore::in_state(state.path());
         let mut journal = sessions.begin(None).expect("begun");
         assert_eq!(journal.number, 101);
         journal.add(&asked("年度报告?")).expect("written");
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn sessions_have_numbers_and_are_listed_and_deleted() {
         let state = tempfile::tempdir().expect("a folder");
-        let sessions = Sessions::in_state(state.path());
+        let sessions = SessionStore::in_state(state.path());
         sessions.begin(None).expect("begun").add(&asked("one")).expect("written");
         sessions.begin(None).expect("begun");
         sessions.begin(Some("/elsewhere".into())).expect("begun");

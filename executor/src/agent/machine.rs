@@ -12,12 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::command_executor::Opened;
+use protocol::command_executor::OpenedTask;
 use protocol::task::{State as TaskState, TaskId};
 
-use crate::model::conversation::{Call, CallResult, Ended, Entry, Termination, Turn, Usage};
+use crate::model::conversation::{ToolCall, ToolResult, EndedTask, JournalEntry, StopReason, Turn, TokenUsage};
 use crate::model::fallback;
-use crate::model::provider::{Failed, FailureClass};
+use crate::model::provider::{ModelFailure, FailureClass};
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ const CANCELLED: &str = "this call was stopped by the user before its result was
 
 /// How it works.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LoopSettings {
     /// Requests for one question, the last one without tools not counted.
     pub steps: u32,
     pub reflect_after: u32,
@@ -55,16 +55,16 @@ pub struct Budget {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum MachineEvent {
     Asked(String),
     Answered(Turn),
-    Failed(Failed),
+    Failed(ModelFailure),
     /// The pause before a repetition is over.
     RetryDue,
     /// Each call of the turn has its result.
-    Called(Vec<CallResult>),
+    Called(Vec<ToolResult>),
     /// Result files became final.
-    Ended(Vec<Ended>),
+    Ended(Vec<EndedTask>),
     Cancelled,
     UsesModel(String),
     Undone,
@@ -73,44 +73,44 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum MachineEffect {
     /// Kept before anything else is done.
-    Record(Entry),
+    Record(JournalEntry),
     /// Ask the model; without tools where they are not to be offered.
     Ask {
         tools: bool,
     },
-    /// Carry these out, and say [`Event::Called`]. `turn` is the number of the entry that they stand in, of all
+    /// Carry these out, and say [`MachineEvent::Called`]. `turn` is the number of the entry that they stand in, of all
     /// that there ever were: with it, carrying them out again after a crash is known as the same.
     Call {
         turn: usize,
-        calls: Vec<Call>,
+        calls: Vec<ToolCall>,
     },
     /// Whatever is under way is of no interest any more.
     Abort,
     Pause {
         length: Duration,
         attempt: u32,
-        failed: Failed,
+        failed: ModelFailure,
     },
     /// Nothing to do until a task ends.
     Sleep,
-    Done(Termination),
+    Done(StopReason),
     /// The last failure, for the person.
-    GiveUp(Failed),
+    GiveUp(ModelFailure),
 }
 
 /// What goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum LoopPhase {
     Idle,
     Asking {
-        purpose: Purpose,
+        purpose: RequestPurpose,
         attempt: u32,
     },
     /// Waits before it asks again.
     Pausing {
-        purpose: Purpose,
+        purpose: RequestPurpose,
         attempt: u32,
     },
     Calling,
@@ -120,39 +120,39 @@ pub enum Phase {
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RequestPurpose {
     Step,
     /// The last one, without tools, and why it is the last.
-    Last(Termination),
+    Last(StopReason),
     Diagnosis,
 }
 
 #[derive(Debug)]
 pub struct Machine {
-    settings: Settings,
-    entries: Vec<Entry>,
+    settings: LoopSettings,
+    entries: Vec<JournalEntry>,
     /// How many entries there ever were, those included that were taken back.
     applied: usize,
-    phase: Phase,
-    open: BTreeMap<TaskId, Opened>,
+    phase: LoopPhase,
+    open: BTreeMap<TaskId, OpenedTask>,
     /// Final, and the model has not been told.
-    arrived: Vec<Ended>,
-    known: Known,
-    total: Spent,
+    arrived: Vec<EndedTask>,
+    known: Progress,
+    total: Spending,
 }
 
 /// What the entries since the last question add up to.
 #[derive(Debug, Default)]
-struct Known {
+struct Progress {
     requests: u32,
-    spent: Spent,
+    spent: Spending,
     /// Turns in a row that called something that does not only wait or read.
     calls_in_a_row: u32,
     made: BTreeSet<String>,
     repeated: bool,
     diagnosis: Diagnosis,
     was_empty: bool,
-    refusal: Option<Termination>,
+    refusal: Option<StopReason>,
 }
 
 /// Whether the model looked at what went wrong.
@@ -168,117 +168,117 @@ enum Diagnosis {
 
 /// What was used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spent {
+pub struct Spending {
     pub requests: u32,
-    pub usage: Usage,
+    pub usage: TokenUsage,
     pub cost: f64,
 }
 
 impl Machine {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: LoopSettings) -> Self {
         Self {
             settings,
             entries: Vec::new(),
             applied: 0,
-            phase: Phase::Idle,
+            phase: LoopPhase::Idle,
             open: BTreeMap::new(),
             arrived: Vec::new(),
-            known: Known::default(),
-            total: Spent::default(),
+            known: Progress::default(),
+            total: Spending::default(),
         }
     }
 
     /// The machine that these entries led to, and what it has to do now.
-    pub fn restore(settings: Settings, entries: Vec<Entry>) -> (Self, Vec<Effect>) {
+    pub fn restore(settings: LoopSettings, entries: Vec<JournalEntry>) -> (Self, Vec<MachineEffect>) {
         let mut machine = Self::new(settings);
         for entry in entries {
             machine.apply(entry);
         }
         let mut effects = Vec::new();
         match machine.entries.last() {
-            Some(Entry::Answered { turn }) if !turn.calls.is_empty() => machine.call(&mut effects),
-            Some(Entry::Answered { .. }) => machine.rest(Termination::Completed, &mut effects),
+            Some(JournalEntry::Answered { turn }) if !turn.calls.is_empty() => machine.call(&mut effects),
+            Some(JournalEntry::Answered { .. }) => machine.rest(StopReason::Completed, &mut effects),
             Some(
-                Entry::Asked { .. }
-                | Entry::Called { .. }
-                | Entry::Woken { .. }
-                | Entry::Noted { .. }
-                | Entry::Diagnosed { .. },
+                JournalEntry::Asked { .. }
+                | JournalEntry::Called { .. }
+                | JournalEntry::Woken { .. }
+                | JournalEntry::Noted { .. }
+                | JournalEntry::Diagnosed { .. },
             ) => {
                 machine.step(&mut effects);
             }
-            Some(Entry::Stopped { .. } | Entry::UsesModel { .. } | Entry::Undone | Entry::Cleared) | None => {
+            Some(JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } | JournalEntry::Undone | JournalEntry::Cleared) | None => {
                 if !machine.open.is_empty() {
-                    machine.phase = Phase::Asleep;
-                    effects.push(Effect::Sleep);
+                    machine.phase = LoopPhase::Asleep;
+                    effects.push(MachineEffect::Sleep);
                 }
             }
         }
         (machine, effects)
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[JournalEntry] {
         &self.entries
     }
 
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> LoopPhase {
         self.phase
     }
 
     /// The tasks whose end the model does not know.
-    pub fn open(&self) -> impl Iterator<Item = &Opened> {
+    pub fn open(&self) -> impl Iterator<Item = &OpenedTask> {
         self.open.values()
     }
 
     /// Since the last question.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spending {
         self.known.spent
     }
 
     /// In the whole session.
-    pub fn total(&self) -> Spent {
+    pub fn total(&self) -> Spending {
         self.total
     }
 
     /// What the model said last.
     pub fn answer(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => Some(turn.text.as_str()),
+            JournalEntry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => Some(turn.text.as_str()),
             _ => None,
         })
     }
 
-    pub fn handle(&mut self, event: Event) -> Vec<Effect> {
+    pub fn handle(&mut self, event: MachineEvent) -> Vec<MachineEffect> {
         let mut effects = Vec::new();
         match event {
-            Event::Asked(text) => {
+            MachineEvent::Asked(text) => {
                 self.interrupt(&mut effects);
-                self.record(Entry::Asked { text }, &mut effects);
+                self.record(JournalEntry::Asked { text }, &mut effects);
                 self.boundary(&mut effects);
             }
-            Event::Answered(turn) => self.answered(turn, &mut effects),
-            Event::Failed(failed) => self.failed(failed, &mut effects),
-            Event::RetryDue => {
-                if let Phase::Pausing { purpose, attempt } = self.phase {
+            MachineEvent::Answered(turn) => self.answered(turn, &mut effects),
+            MachineEvent::Failed(failed) => self.failed(failed, &mut effects),
+            MachineEvent::RetryDue => {
+                if let LoopPhase::Pausing { purpose, attempt } = self.phase {
                     self.ask(purpose, attempt, &mut effects);
                 }
             }
-            Event::Called(results) => self.called(results, &mut effects),
-            Event::Ended(tasks) => {
+            MachineEvent::Called(results) => self.called(results, &mut effects),
+            MachineEvent::Ended(tasks) => {
                 self.arrived.extend(tasks.into_iter().filter(|task| self.open.remove(&task.id).is_some()));
-                if matches!(self.phase, Phase::Asleep | Phase::Idle) && !self.arrived.is_empty() {
+                if matches!(self.phase, LoopPhase::Asleep | LoopPhase::Idle) && !self.arrived.is_empty() {
                     self.boundary(&mut effects);
                 }
             }
-            Event::Cancelled => {
+            MachineEvent::Cancelled => {
                 if self.interrupt(&mut effects) {
-                    effects.push(Effect::Done(Termination::Cancelled));
+                    effects.push(MachineEffect::Done(StopReason::Cancelled));
                 }
             }
-            Event::UsesModel(name) => self.record(Entry::UsesModel { name }, &mut effects),
-            Event::Undone | Event::Cleared => {
+            MachineEvent::UsesModel(name) => self.record(JournalEntry::UsesModel { name }, &mut effects),
+            MachineEvent::Undone | MachineEvent::Cleared => {
                 self.interrupt(&mut effects);
-                let entry = if event == Event::Undone { Entry::Undone } else { Entry::Cleared };
+                let entry = if event == MachineEvent::Undone { JournalEntry::Undone } else { JournalEntry::Cleared };
                 self.record(entry, &mut effects);
             }
         }
@@ -286,31 +286,31 @@ impl Machine {
     }
 
     /// Ends what is under way, leaving whole pairs behind; false if nothing was.
-    fn interrupt(&mut self, effects: &mut Vec<Effect>) -> bool {
+    fn interrupt(&mut self, effects: &mut Vec<MachineEffect>) -> bool {
         match self.phase {
-            Phase::Idle => return false,
+            LoopPhase::Idle => return false,
             // Its tasks go on, and wake it later.
-            Phase::Asleep => {}
-            Phase::Asking { .. } | Phase::Pausing { .. } => effects.push(Effect::Abort),
-            Phase::Calling => {
-                effects.push(Effect::Abort);
-                let stopped = |call: &Call| CallResult::new(call, CANCELLED, 1);
+            LoopPhase::Asleep => {}
+            LoopPhase::Asking { .. } | LoopPhase::Pausing { .. } => effects.push(MachineEffect::Abort),
+            LoopPhase::Calling => {
+                effects.push(MachineEffect::Abort);
+                let stopped = |call: &ToolCall| ToolResult::new(call, CANCELLED, 1);
                 let results = self.calls().iter().map(stopped).collect();
-                self.record(Entry::Called { results }, effects);
+                self.record(JournalEntry::Called { results }, effects);
             }
         }
-        let was_asleep = self.phase == Phase::Asleep;
-        self.phase = Phase::Idle;
+        let was_asleep = self.phase == LoopPhase::Asleep;
+        self.phase = LoopPhase::Idle;
         if !was_asleep {
-            self.record(Entry::Stopped { reason: Termination::Cancelled }, effects);
+            self.record(JournalEntry::Stopped { reason: StopReason::Cancelled }, effects);
         }
         true
     }
 
-    fn answered(&mut self, mut turn: Turn, effects: &mut Vec<Effect>) {
-        let Phase::Asking { purpose, .. } = self.phase else { return };
+    fn answered(&mut self, mut turn: Turn, effects: &mut Vec<MachineEffect>) {
+        let LoopPhase::Asking { purpose, .. } = self.phase else { return };
         match purpose {
-            Purpose::Step => {
+            RequestPurpose::Step => {
                 if turn.calls.is_empty() {
                     let offered: Vec<_> = self.settings.tools.iter().map(String::as_str).collect();
                     turn.calls = fallback::calls(&turn.text, &offered);
@@ -319,179 +319,179 @@ impl Machine {
                 if turn.calls.is_empty() && turn.text.trim().is_empty() && !self.known.was_empty {
                     self.known.was_empty = true;
                     self.spend(&turn);
-                    self.record(Entry::Noted { text: EMPTY.to_owned() }, effects);
+                    self.record(JournalEntry::Noted { text: EMPTY.to_owned() }, effects);
                     return self.step(effects);
                 }
                 let is_over = turn.calls.is_empty();
-                self.record(Entry::Answered { turn: Box::new(turn) }, effects);
+                self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 if is_over {
-                    self.rest(self.known.refusal.unwrap_or(Termination::Completed), effects);
+                    self.rest(self.known.refusal.unwrap_or(StopReason::Completed), effects);
                 } else {
                     self.call(effects);
                 }
             }
-            Purpose::Last(reason) => {
+            RequestPurpose::Last(reason) => {
                 // Nothing was offered: what looks like a call is none.
                 turn.calls.clear();
-                self.record(Entry::Answered { turn: Box::new(turn) }, effects);
+                self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 self.done(reason, effects);
             }
-            Purpose::Diagnosis => {
+            RequestPurpose::Diagnosis => {
                 turn.calls.clear();
-                self.record(Entry::Diagnosed { turn: Box::new(turn) }, effects);
+                self.record(JournalEntry::Diagnosed { turn: Box::new(turn) }, effects);
                 self.boundary(effects);
             }
         }
     }
 
-    fn failed(&mut self, failed: Failed, effects: &mut Vec<Effect>) {
-        let Phase::Asking { purpose, attempt } = self.phase else { return };
+    fn failed(&mut self, failed: ModelFailure, effects: &mut Vec<MachineEffect>) {
+        let LoopPhase::Asking { purpose, attempt } = self.phase else { return };
         if failed.class.may_pass() && attempt < self.settings.retries {
             let usual = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(LONGEST_PAUSE);
             let length = failed.retry_after.map_or(usual, |wanted| wanted.max(FIRST_PAUSE).min(LONGEST_PAUSE * 10));
-            self.phase = Phase::Pausing { purpose, attempt: attempt + 1 };
-            effects.push(Effect::Pause { length, attempt: attempt + 1, failed });
+            self.phase = LoopPhase::Pausing { purpose, attempt: attempt + 1 };
+            effects.push(MachineEffect::Pause { length, attempt: attempt + 1, failed });
             return;
         }
-        if purpose == Purpose::Diagnosis && failed.class != FailureClass::Auth {
+        if purpose == RequestPurpose::Diagnosis && failed.class != FailureClass::Auth {
             // It was a help, nothing more.
             return self.boundary(effects);
         }
-        effects.push(Effect::GiveUp(failed));
-        self.done(Termination::ProviderFailed, effects);
+        effects.push(MachineEffect::GiveUp(failed));
+        self.done(StopReason::ProviderFailed, effects);
     }
 
-    fn called(&mut self, results: Vec<CallResult>, effects: &mut Vec<Effect>) {
-        if self.phase != Phase::Calling {
+    fn called(&mut self, results: Vec<ToolResult>, effects: &mut Vec<MachineEffect>) {
+        if self.phase != LoopPhase::Calling {
             return;
         }
         let worked = !results.iter().all(|result| result.only_reads);
         let repeated = worked && self.known.repeated;
-        self.record(Entry::Called { results }, effects);
+        self.record(JournalEntry::Called { results }, effects);
         if repeated {
-            self.record(Entry::Noted { text: REPEATED.to_owned() }, effects);
+            self.record(JournalEntry::Noted { text: REPEATED.to_owned() }, effects);
         } else if self.settings.reflect_after > 0 && self.known.calls_in_a_row >= self.settings.reflect_after {
-            self.record(Entry::Noted { text: REFLECT.to_owned() }, effects);
+            self.record(JournalEntry::Noted { text: REFLECT.to_owned() }, effects);
         }
         if self.settings.diagnose && self.known.diagnosis == Diagnosis::Due {
-            self.record(Entry::Noted { text: DIAGNOSE.to_owned() }, effects);
-            return self.ask(Purpose::Diagnosis, 0, effects);
+            self.record(JournalEntry::Noted { text: DIAGNOSE.to_owned() }, effects);
+            return self.ask(RequestPurpose::Diagnosis, 0, effects);
         }
         self.boundary(effects);
     }
 
     /// Between two steps: what arrived is told, and the next request made.
-    fn boundary(&mut self, effects: &mut Vec<Effect>) {
+    fn boundary(&mut self, effects: &mut Vec<MachineEffect>) {
         if !self.arrived.is_empty() {
             let tasks = std::mem::take(&mut self.arrived);
-            self.record(Entry::Woken { tasks }, effects);
+            self.record(JournalEntry::Woken { tasks }, effects);
         }
         self.step(effects);
     }
 
     /// The next request, as far as steps and budget allow.
-    fn step(&mut self, effects: &mut Vec<Effect>) {
+    fn step(&mut self, effects: &mut Vec<MachineEffect>) {
         let Budget { tokens, cost } = self.settings.budget;
         let spent = self.known.spent;
         let over =
             (tokens > 0 && spent.usage.input + spent.usage.output >= tokens) || (cost > 0.0 && spent.cost >= cost);
         if over {
-            return self.done(Termination::BudgetExhausted, effects);
+            return self.done(StopReason::BudgetExhausted, effects);
         }
         if self.known.requests >= self.settings.steps {
-            self.record(Entry::Noted { text: LAST_STEP.to_owned() }, effects);
-            return self.ask(Purpose::Last(Termination::MaxIterations), 0, effects);
+            self.record(JournalEntry::Noted { text: LAST_STEP.to_owned() }, effects);
+            return self.ask(RequestPurpose::Last(StopReason::MaxIterations), 0, effects);
         }
-        self.ask(Purpose::Step, 0, effects);
+        self.ask(RequestPurpose::Step, 0, effects);
     }
 
-    fn ask(&mut self, purpose: Purpose, attempt: u32, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Asking { purpose, attempt };
-        effects.push(Effect::Ask { tools: purpose == Purpose::Step });
+    fn ask(&mut self, purpose: RequestPurpose, attempt: u32, effects: &mut Vec<MachineEffect>) {
+        self.phase = LoopPhase::Asking { purpose, attempt };
+        effects.push(MachineEffect::Ask { tools: purpose == RequestPurpose::Step });
     }
 
-    fn call(&mut self, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Calling;
-        effects.push(Effect::Call { turn: self.applied - 1, calls: self.calls().to_vec() });
+    fn call(&mut self, effects: &mut Vec<MachineEffect>) {
+        self.phase = LoopPhase::Calling;
+        effects.push(MachineEffect::Call { turn: self.applied - 1, calls: self.calls().to_vec() });
     }
 
     /// The calls of the last answer.
-    fn calls(&self) -> &[Call] {
+    fn calls(&self) -> &[ToolCall] {
         match self.entries.last() {
-            Some(Entry::Answered { turn }) => &turn.calls,
+            Some(JournalEntry::Answered { turn }) => &turn.calls,
             _ => &[],
         }
     }
 
     /// The model has nothing more to do for now.
-    fn rest(&mut self, reason: Termination, effects: &mut Vec<Effect>) {
+    fn rest(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
         if !self.arrived.is_empty() {
             self.boundary(effects);
         } else if self.open.is_empty() {
             self.done(reason, effects);
         } else {
-            self.phase = Phase::Asleep;
-            effects.push(Effect::Sleep);
+            self.phase = LoopPhase::Asleep;
+            effects.push(MachineEffect::Sleep);
         }
     }
 
-    fn done(&mut self, reason: Termination, effects: &mut Vec<Effect>) {
-        self.record(Entry::Stopped { reason }, effects);
-        self.phase = Phase::Idle;
-        effects.push(Effect::Done(reason));
+    fn done(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
+        self.record(JournalEntry::Stopped { reason }, effects);
+        self.phase = LoopPhase::Idle;
+        effects.push(MachineEffect::Done(reason));
     }
 
-    fn record(&mut self, entry: Entry, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Record(entry.clone()));
+    fn record(&mut self, entry: JournalEntry, effects: &mut Vec<MachineEffect>) {
+        effects.push(MachineEffect::Record(entry.clone()));
         self.apply(entry);
     }
 
     /// What `entry` adds to what is known; the same live and when it is read again.
-    fn apply(&mut self, entry: Entry) {
+    fn apply(&mut self, entry: JournalEntry) {
         match &entry {
-            Entry::Asked { .. } => self.known = Known::default(),
-            Entry::Answered { turn } => {
+            JournalEntry::Asked { .. } => self.known = Progress::default(),
+            JournalEntry::Answered { turn } => {
                 self.spend(turn);
                 self.known.repeated = false;
                 for call in &turn.calls {
                     self.known.repeated |= !self.known.made.insert(call.arguments.to_string());
                 }
             }
-            Entry::Called { results } => self.learn(results),
-            Entry::Woken { tasks } => {
+            JournalEntry::Called { results } => self.learn(results),
+            JournalEntry::Woken { tasks } => {
                 for task in tasks {
                     self.open.remove(&task.id);
                     match task.state {
                         Some(TaskState::Denied | TaskState::Expired) => {
-                            self.known.refusal = Some(Termination::ApprovalDenied);
+                            self.known.refusal = Some(StopReason::ApprovalDenied);
                         }
                         Some(TaskState::Succeeded) => self.known.refusal = None,
                         _ => {}
                     }
                 }
             }
-            Entry::Noted { text } => {
+            JournalEntry::Noted { text } => {
                 if text == REFLECT || text == REPEATED {
                     self.known.calls_in_a_row = 0;
                     self.known.repeated = false;
                 }
             }
-            Entry::Diagnosed { turn } => {
+            JournalEntry::Diagnosed { turn } => {
                 self.spend(turn);
                 self.known.diagnosis = Diagnosis::Made;
             }
-            Entry::Stopped { .. } | Entry::UsesModel { .. } => {}
-            Entry::Undone => {
-                let question = self.entries.iter().rposition(|entry| matches!(entry, Entry::Asked { .. }));
+            JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } => {}
+            JournalEntry::Undone => {
+                let question = self.entries.iter().rposition(|entry| matches!(entry, JournalEntry::Asked { .. }));
                 self.entries.truncate(question.unwrap_or(0));
             }
-            Entry::Cleared => self.entries.clear(),
+            JournalEntry::Cleared => self.entries.clear(),
         }
         self.entries.push(entry);
         self.applied += 1;
     }
 
-    fn learn(&mut self, results: &[CallResult]) {
+    fn learn(&mut self, results: &[ToolResult]) {
         for result in results {
             self.open.extend(result.opened.iter().map(|task| (task.id, task.clone())));
             for id in &result.collected {
@@ -506,7 +506,7 @@ impl Machine {
             (true, _) => Diagnosis::Due,
         };
         if results.iter().any(|result| result.status == protocol::code::Exit::Refused as u8) {
-            self.known.refusal.get_or_insert(Termination::PolicyDenied);
+            self.known.refusal.get_or_insert(StopReason::PolicyDenied);
         } else if results.iter().any(|result| result.status == 0 && !result.only_reads) {
             self.known.refusal = None;
         }

@@ -5,13 +5,13 @@
 use std::pin::Pin;
 
 use protocol::code::Code;
-use protocol::command_executor::{self, Answer, CommandExecutor, NAME};
+use protocol::command_executor::{self, CommandOutput, CommandExecutor, NAME};
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
 use super::driver::Tools;
-use crate::model::conversation::{Call, CallResult};
-use crate::model::provider::Tool;
+use crate::model::conversation::{ToolCall, ToolResult};
+use crate::model::provider::ToolDefinition;
 
 /// `command_executor`, for one session.
 #[derive(Debug)]
@@ -30,29 +30,29 @@ impl OneTool {
     }
 
     /// Carries `command` out on a thread where it may block. Dropped before its end, it goes on unseen.
-    async fn answer(&self, command: &str, key: &str) -> Answer {
+    async fn answer(&self, command: &str, key: &str) -> CommandOutput {
         let (executor, command, key) = (self.executor.clone(), command.to_owned(), key.to_owned());
         tokio::task::spawn_blocking(move || executor.carry_out(&command, &key)).await.unwrap_or_else(|error| {
             let error = ErrorBody::new(Code::Internal, format!("the command did not come to its end: {error}"))
                 .hint("what it delegated goes on: agent-magic-tool tasks");
-            Answer::refused(&error)
+            CommandOutput::refused(&error)
         })
     }
 }
 
 impl Tools for OneTool {
-    fn offered(&self) -> Vec<Tool> {
+    fn offered(&self) -> Vec<ToolDefinition> {
         vec![tool()]
     }
 
-    fn call<'a>(&'a self, call: &'a Call, key: &'a str) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
             let command = match command(call) {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
             let answer = self.answer(command, key).await;
-            CallResult {
+            ToolResult {
                 call: call.id.clone(),
                 name: call.name.clone(),
                 // Some providers refuse a result without words.
@@ -72,13 +72,13 @@ impl Tools for OneTool {
 }
 
 /// The tool's definition.
-pub fn tool() -> Tool {
+pub fn tool() -> ToolDefinition {
     let definition = command_executor::definition();
     let text = |key: &str| definition[key].as_str().expect("the definition has words").to_owned();
-    Tool { name: text("name"), description: text("description"), parameters: definition["parameters"].clone() }
+    ToolDefinition { name: text("name"), description: text("description"), parameters: definition["parameters"].clone() }
 }
 
-fn command(call: &Call) -> Result<&str, ErrorBody> {
+fn command(call: &ToolCall) -> Result<&str, ErrorBody> {
     if call.name != NAME {
         return Err(ErrorBody::new(Code::UnknownSubtool, format!("there is no tool `{}` here", call.name)).hint(format!(
             "the one tool is `{NAME}`; if `{}` is a subtool, its command is: agent-magic-tool run {} --input='{{...}}'",
@@ -91,8 +91,8 @@ fn command(call: &Call) -> Result<&str, ErrorBody> {
     })
 }
 
-fn refused(call: &Call, error: &ErrorBody) -> CallResult {
-    CallResult::new(call, serde_json::json!({ "error": error }).to_string(), error.code.exit() as u8)
+fn refused(call: &ToolCall, error: &ErrorBody) -> ToolResult {
+    ToolResult::new(call, serde_json::json!({ "error": error }).to_string(), error.code.exit() as u8)
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_a_model_gets_wrong_tells_it_how_to_do_it_right() {
-        let call = |name: &str, arguments: Value| Call { id: "c".to_owned(), name: name.to_owned(), arguments };
+        let call = |name: &str, arguments: Value| ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments };
         let error = command(&call("gmail_send", json!({}))).map(str::to_owned).expect_err("another tool");
         assert!(error.hint.expect("a hint").contains("agent-magic-tool run gmail_send"));
         for arguments in [json!("{\"command\": \"x"), json!({}), json!({"command": 5}), json!(null)] {

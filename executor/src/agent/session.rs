@@ -1,7 +1,7 @@
 //! A session opened: the model, its key and its prompt, the journal, the one tool, all from the configuration.
 //!
 //! The one place where the loop meets a runtime. Whoever opens a session blocks in [`Session::run`] and speaks
-//! to it through [`Wishes`].
+//! to it through [`LoopSender`].
 
 use std::io;
 use std::ops::Deref;
@@ -12,34 +12,34 @@ use protocol::code::Code;
 use protocol::command_executor::CommandExecutor;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use protocol::shell::{Caller, Shell};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
-use super::driver::{Audience, Driver, Parts, Seat, Wish};
-use super::journal::{JournalError, Sessions};
-use super::machine::{Budget, Effect, Machine, Settings, Spent};
+use super::driver::{LoopObserver, Driver, DriverParts, ActiveModel, LoopCommand};
+use super::journal::{JournalError, SessionStore};
+use super::machine::{Budget, MachineEffect, Machine, LoopSettings, Spending};
 use super::one_tool::{self, OneTool};
 use crate::config::secret::Secrets;
-use crate::config::{Config, Model};
-use crate::delivery::trigger::Trigger;
-use crate::model::conversation::{Entry, Termination};
-use crate::model::prompt::{self, Section};
-use crate::model::provider::Failed;
-use crate::model::provider::client::Client;
-use crate::model::registry::Models;
-use crate::model::view::Bounds;
-use crate::net::clients::Clients;
-use crate::runner::agent::Brief;
+use crate::config::{Config, ModelSettings};
+use crate::results::trigger::Trigger;
+use crate::model::conversation::{JournalEntry, StopReason};
+use crate::model::prompt::{self, PromptSection};
+use crate::model::provider::ModelFailure;
+use crate::model::provider::client::ModelClient;
+use crate::model::registry::ModelRegistry;
+use crate::model::view::ContextBounds;
+use crate::net::clients::HttpClients;
+use crate::runner::agent::AgentBrief;
 
 /// How many wishes may wait; whoever has more waits himself.
 const WISHES: usize = 16;
 
 /// Which session to open, and how.
 #[derive(Debug, Clone, Default)]
-pub struct Opening {
+pub struct SessionOptions {
     /// The name of a model; the session's own, or the configured one, if absent.
     pub model: Option<String>,
     /// A session's number or id; a new one if absent.
@@ -50,17 +50,17 @@ pub struct Opening {
     /// Stands at the end of the system prompt.
     pub focus: Option<String>,
     /// What it was told by the agent that called it, if one did: its limits, its part, its session.
-    pub brief: Option<Brief>,
+    pub brief: Option<AgentBrief>,
     /// Who asks: the folder and depth of its tasks.
     pub caller: Caller,
 }
 
 /// Makes seats: which models there are, and what they are given.
 #[derive(Debug)]
-pub struct Seats {
+pub struct ModelFactory {
     config: Config,
-    models: Models,
-    clients: Clients,
+    models: ModelRegistry,
+    clients: HttpClients,
     secrets: Secrets,
     prompt_folder: PathBuf,
     focus: Option<String>,
@@ -70,25 +70,25 @@ pub struct Seats {
 }
 
 /// The way to a session at work.
-pub type Wishes = mpsc::Sender<Wish>;
+pub type LoopSender = mpsc::Sender<LoopCommand>;
 
 /// An open session.
 #[derive(Debug)]
 pub struct Session {
-    runtime: Held,
+    runtime: SessionRuntime,
     driver: Driver,
-    effects: Vec<Effect>,
-    wishes: mpsc::Receiver<Wish>,
-    sender: Option<Wishes>,
+    effects: Vec<MachineEffect>,
+    wishes: mpsc::Receiver<LoopCommand>,
+    sender: Option<LoopSender>,
     interrupted: Arc<Notify>,
-    seats: Arc<Seats>,
+    seats: Arc<ModelFactory>,
 }
 
 /// A runtime until the session is dropped.
 #[derive(Debug)]
-struct Held(Option<Runtime>);
+struct SessionRuntime(Option<Runtime>);
 
-impl Deref for Held {
+impl Deref for SessionRuntime {
     type Target = Runtime;
 
     fn deref(&self) -> &Runtime {
@@ -98,11 +98,11 @@ impl Deref for Held {
 
 impl Session {
     pub fn open(
-        opening: Opening,
-        places: &Places,
+        opening: SessionOptions,
+        places: &Paths,
         config: Config,
         shell: Arc<dyn Shell>,
-        audience: Arc<dyn Audience>,
+        audience: Arc<dyn LoopObserver>,
     ) -> Result<Self, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?;
@@ -111,8 +111,8 @@ impl Session {
         })?;
         places.make_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
         let sessions = match &opening.brief {
-            Some(_) => Sessions::of_delegates(places),
-            None => Sessions::in_state(&places.state),
+            Some(_) => SessionStore::of_delegates(places),
+            None => SessionStore::in_state(&places.state),
         };
         let (journal, entries) = match &opening.session {
             Some(word) => sessions.resume(word)?,
@@ -121,9 +121,9 @@ impl Session {
         let settings = settings(&config, opening.steps, opening.brief.as_ref());
         let others = config.shell.others;
         let own_part = opening.brief.as_ref().and_then(|brief| brief.system.clone());
-        let seats = Arc::new(Seats { own_part, ..Seats::new(config, places, opening.focus, opening.stream)? });
+        let seats = Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, places, opening.focus, opening.stream)? });
         let used_before = entries.iter().rev().find_map(|entry| match entry {
-            Entry::UsesModel { name } => Some(name.as_str()),
+            JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
         });
         let name = opening.model.as_deref().or(used_before.filter(|name| seats.models.choose(Some(name)).is_ok()));
@@ -134,18 +134,18 @@ impl Session {
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = Trigger::new(mailbox);
-        let (driver, effects) = Driver::new(Parts { settings, journal, entries, seat, tools, trigger, audience });
+        let (driver, effects) = Driver::new(DriverParts { settings, journal, entries, seat, tools, trigger, audience });
         let (sender, wishes) = mpsc::channel(WISHES);
         let interrupted = Arc::new(Notify::new());
-        Ok(Self { runtime: Held(Some(runtime)), driver, effects, wishes, sender: Some(sender), interrupted, seats })
+        Ok(Self { runtime: SessionRuntime(Some(runtime)), driver, effects, wishes, sender: Some(sender), interrupted, seats })
     }
 
     /// The way to speak to it. The last one that is dropped makes it end when nothing is open any more.
-    pub fn wishes(&mut self) -> Option<Wishes> {
+    pub fn wishes(&mut self) -> Option<LoopSender> {
         self.sender.take()
     }
 
-    pub fn seats(&self) -> Arc<Seats> {
+    pub fn seats(&self) -> Arc<ModelFactory> {
         Arc::clone(&self.seats)
     }
 
@@ -171,12 +171,12 @@ impl Session {
     }
 
     /// How the last question ended.
-    pub fn termination(&self) -> Option<Termination> {
+    pub fn termination(&self) -> Option<StopReason> {
         self.driver.last()
     }
 
     /// Since the last question, and in the whole session.
-    pub fn spent(&self) -> (Spent, Spent) {
+    pub fn spent(&self) -> (Spending, Spending) {
         (self.machine().spent(), self.machine().total())
     }
 
@@ -216,16 +216,16 @@ impl Drop for Session {
     }
 }
 
-impl Seats {
+impl ModelFactory {
     pub fn new(
         config: Config,
-        places: &Places,
+        places: &Paths,
         focus: Option<String>,
         stream: Option<bool>,
     ) -> Result<Self, ErrorBody> {
-        let clients = Clients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
+        let clients = HttpClients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
-            models: Models::new(&config),
+            models: ModelRegistry::new(&config),
             clients,
             secrets: Secrets::of(places, &config),
             prompt_folder: places.prompts(),
@@ -236,30 +236,30 @@ impl Seats {
         })
     }
 
-    pub fn models(&self) -> &Models {
+    pub fn models(&self) -> &ModelRegistry {
         &self.models
     }
 
     /// The seat of a model; of the configured one where no name is given.
-    pub async fn take(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
+    pub async fn take(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
         let chosen = self.models.choose(name)?;
         let (_, system) = self.prompt_for(Some(&chosen.model))?;
         let (native, bounds) =
-            (chosen.model.tools, Bounds { messages: chosen.model.max_context, tokens: chosen.model.window });
+            (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens: chosen.model.window });
         let name = chosen.name.clone();
-        let client = Client::new(chosen, self.stream, &self.clients, &self.secrets).await?;
-        Ok(Seat { name, provider: Arc::new(client), system, native, bounds })
+        let client = ModelClient::new(chosen, self.stream, &self.clients, &self.secrets).await?;
+        Ok(ActiveModel { name, provider: Arc::new(client), system, native, bounds })
     }
 
     /// The same for whoever is in no runtime; blocks while the key is looked up.
-    pub fn take_here(&self, name: Option<&str>) -> Result<Seat, ErrorBody> {
+    pub fn take_here(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?.block_on(self.take(name))
     }
 
     /// The sections that people added, and the whole system prompt of a model; of any that calls tools, where
     /// none is named and none is configured.
-    pub fn prompt(&self, name: Option<&str>) -> Result<(Vec<Section>, String), ErrorBody> {
+    pub fn prompt(&self, name: Option<&str>) -> Result<(Vec<PromptSection>, String), ErrorBody> {
         match self.models.choose(name) {
             Ok(chosen) => self.prompt_for(Some(&chosen.model)),
             Err(_) if name.is_none() => self.prompt_for(None),
@@ -267,7 +267,7 @@ impl Seats {
         }
     }
 
-    fn prompt_for(&self, model: Option<&Model>) -> Result<(Vec<Section>, String), ErrorBody> {
+    fn prompt_for(&self, model: Option<&ModelSettings>) -> Result<(Vec<PromptSection>, String), ErrorBody> {
         let sections = prompt::sections(&self.prompt_folder).map_err(|error| {
             ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`")
         })?;
@@ -291,7 +291,7 @@ impl Seats {
 }
 
 /// A brief can only take away of what the configuration allows.
-fn settings(config: &Config, steps: Option<u32>, brief: Option<&Brief>) -> Settings {
+fn settings(config: &Config, steps: Option<u32>, brief: Option<&AgentBrief>) -> LoopSettings {
     let agent = &config.agent;
     let steps = steps.unwrap_or(agent.steps);
     let (mut tokens, mut cost) = (agent.tokens, agent.cost);
@@ -301,7 +301,7 @@ fn settings(config: &Config, steps: Option<u32>, brief: Option<&Brief>) -> Setti
     if let Some(most) = brief.and_then(|brief| brief.cost).filter(|most| cost <= 0.0 || *most < cost) {
         cost = most.max(f64::MIN_POSITIVE);
     }
-    Settings {
+    LoopSettings {
         steps: brief.and_then(|brief| brief.steps).map_or(steps, |most| steps.min(most)),
         reflect_after: agent.reflect_after,
         diagnose: agent.diagnose,
@@ -322,8 +322,8 @@ impl From<JournalError> for ErrorBody {
     }
 }
 
-impl From<Failed> for ErrorBody {
-    fn from(failed: Failed) -> Self {
+impl From<ModelFailure> for ErrorBody {
+    fn from(failed: ModelFailure) -> Self {
         Self::new(Code::ModelFailed, failed.message)
             .hint("what the provider said is in the log: agent-magic-tool doctor")
     }

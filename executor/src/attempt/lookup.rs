@@ -10,23 +10,23 @@ use protocol::code::Code;
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, end, failed, milliseconds, order, redact, shape};
-use crate::attempt::report::Failed;
+use crate::attempt::report::FailedAttempt;
 use crate::base::select;
-use crate::base::template::Scope;
+use crate::base::template::TemplateValues;
 use crate::catalog::definition::{Definition, Lookup, Verify};
-use crate::task::confirmation::Replaced;
-use crate::task::failure::{Again, Effect, Failure};
+use crate::task::confirmation::ReplacedValues;
+use crate::task::failure::{Retry, SideEffect, Failure};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome};
 
 /// What the lookup found, or why it is open what happened.
-struct Found {
+struct LookupResult {
     happened: Result<bool, Failure>,
     data: Value,
     meta: Map<String, Value>,
 }
 
-pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> Result<End, Failed> {
+pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> Result<End, FailedAttempt> {
     let started = Instant::now();
     let timeout = |lookup: Option<&Lookup>| {
         lookup.and_then(|lookup| lookup.definition.timeout).unwrap_or(attempt.equipment.config.executor.timeout)
@@ -45,21 +45,21 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     };
     let duration = milliseconds(started);
     let failure = match found {
-        Ok(Found { happened: Ok(true), data, mut meta }) => {
+        Ok(LookupResult { happened: Ok(true), data, mut meta }) => {
             meta.insert("verified".to_owned(), said);
             return Ok(end(Outcome::Data(data), meta, duration, attempt.equipment));
         }
-        Ok(Found { happened: Ok(false), .. }) => Failure {
-            effect: Effect::None,
+        Ok(LookupResult { happened: Ok(false), .. }) => Failure {
+            effect: SideEffect::None,
             ..Failure::new(Code::UnknownOutcome, format!("`{}` found that it did not happen", verify.subtool))
         },
-        Ok(Found { happened: Err(failure), .. }) | Err(failure) => Failure { effect: Effect::Possible, ..failure },
+        Ok(LookupResult { happened: Err(failure), .. }) | Err(failure) => Failure { effect: SideEffect::Possible, ..failure },
     };
     let failure = failure.detail("check", said);
     let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.equipment);
-    if failed.effect == Effect::None {
+    if failed.effect == SideEffect::None {
         // It found what it was for: nothing is to be looked up again.
-        failed.again = Again::Never;
+        failed.again = Retry::Never;
     }
     Err(failed)
 }
@@ -71,7 +71,7 @@ fn input(
     templates: &Map<String, Value>,
     lookup: &Lookup,
 ) -> Result<Map<String, Value>, Failure> {
-    let mut input = Scope::of_input(&attempt.task.input).fields(templates)?;
+    let mut input = TemplateValues::of_input(&attempt.task.input).fields(templates)?;
     lookup.schema.fill_defaults(&mut input);
     match lookup.schema.problems(&Value::Object(input.clone())).first() {
         None => Ok(input),
@@ -87,7 +87,7 @@ async fn find(
     verify: &Verify,
     lookup: &Lookup,
     input: Map<String, Value>,
-) -> Result<Found, Failure> {
+) -> Result<LookupResult, Failure> {
     let (data, meta) = data_of(attempt, &verify.subtool, lookup, input).await?;
     let happened = match select::outputs(&verify.happened, &data).as_deref() {
         Ok([Value::Bool(happened)]) => Ok(*happened),
@@ -97,7 +97,7 @@ async fn find(
         }
         Err(error) => Err(Failure::new(Code::SelectFailed, error.to_string())),
     };
-    Ok(Found { happened, data, meta })
+    Ok(LookupResult { happened, data, meta })
 }
 
 /// What the subtool `name` finds.
@@ -126,9 +126,9 @@ async fn data_of(
 
 /// What is there now that the task would replace, by field of its input; or, in words, why that cannot be
 /// told. `None` where its definition has no preview.
-pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<Replaced> {
+pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<ReplacedValues> {
     let preview = definition.preview.as_ref()?;
-    let Some(lookup) = &preview.lookup else { return Some(Replaced::Unknown("its preview is not there".to_owned())) };
+    let Some(lookup) = &preview.lookup else { return Some(ReplacedValues::Unknown("its preview is not there".to_owned())) };
     let found = match input(attempt, &preview.subtool, &preview.input, lookup) {
         Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
         Err(failure) => Err(failure),
@@ -138,13 +138,13 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
     });
     let mut shown = match shown {
         Ok(Value::Object(fields)) => Value::Object(fields),
-        Ok(_) => return Some(Replaced::Unknown("its preview gave no fields".to_owned())),
+        Ok(_) => return Some(ReplacedValues::Unknown("its preview gave no fields".to_owned())),
         Err(failure) => {
             let message = attempt.equipment.secrets.redact(&failure.message).into_owned();
-            return Some(Replaced::Unknown(message));
+            return Some(ReplacedValues::Unknown(message));
         }
     };
     redact(&mut shown, attempt.equipment);
     let Value::Object(fields) = shown else { unreachable!("an object stays one") };
-    Some(Replaced::Fields(fields))
+    Some(ReplacedValues::Fields(fields))
 }

@@ -3,27 +3,27 @@
 use protocol::task::TaskId;
 
 use crate::task::End;
-use crate::task::failure::{Again, Effect};
+use crate::task::failure::{Retry, SideEffect};
 
 /// How one attempt ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct AttemptReport {
     pub id: TaskId,
     pub attempt: u32,
-    pub result: Result<End, Failed>,
+    pub result: Result<End, FailedAttempt>,
 }
 
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedAttempt {
     pub end: End,
-    pub why: Why,
-    pub again: Again,
-    pub effect: Effect,
+    pub why: FailureKind,
+    pub again: Retry,
+    pub effect: SideEffect,
 }
 
 /// What kind of failure it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum FailureKind {
     Failure,
     Timeout,
     /// Stopped because its caller asked for it.
@@ -34,10 +34,10 @@ pub enum Why {
 
 /// What an attempt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum AttemptPurpose {
     /// What the task asks for.
     Work,
     /// Whether an attempt before it took effect. It ends well if that happened, with an error of
-    /// [`Effect::None`] if it surely did not, and with another error if that cannot be known.
+    /// [`SideEffect::None`] if it surely did not, and with another error if that cannot be known.
     Lookup,
 }

@@ -3,21 +3,21 @@
 //! Called in a process of its own, since nobody can tell beforehand what an expression takes in time and memory.
 
 use protocol::command_executor::JqCall;
-use protocol::shell::Printed;
+use protocol::shell::PrintedOutput;
 use serde_json::Value;
 
 use super::select::{self, SelectError};
 
 /// What `jq` prints for these arguments, which name no files, and this input.
-pub fn filter(arguments: &[String], input: &[u8]) -> Printed {
-    evaluate(arguments, input).unwrap_or_else(|(status, message)| Printed {
+pub fn filter(arguments: &[String], input: &[u8]) -> PrintedOutput {
+    evaluate(arguments, input).unwrap_or_else(|(status, message)| PrintedOutput {
         status,
         stdout: String::new(),
         stderr: format!("jq: {message}\n"),
     })
 }
 
-fn evaluate(arguments: &[String], input: &[u8]) -> Result<Printed, (u8, String)> {
+fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, String)> {
     let call = JqCall::read(arguments).map_err(|message| (2, message))?;
     let mut inputs = Vec::new();
     for input in serde_json::Deserializer::from_slice(input).into_iter::<Value>() {
@@ -40,7 +40,7 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<Printed, (u8, String)>
             stdout.extend([text.as_str(), "\n"]);
         }
     }
-    Ok(Printed { stdout, ..Printed::default() })
+    Ok(PrintedOutput { stdout, ..PrintedOutput::default() })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]

@@ -42,9 +42,9 @@ impl TemplateError {
 
 /// The values that templates see.
 #[derive(Debug, Clone)]
-pub struct Scope(Scoped);
+pub struct TemplateValues(Scoped);
 
-impl Scope {
+impl TemplateValues {
     /// The fields of the input by their names; the whole of it as `input`.
     pub fn of_input(input: &Map<String, Value>) -> Self {
         let mut names = input.clone();
@@ -90,7 +90,7 @@ impl Scope {
         }))
     }
 
-    /// [`Scope::value`] for each field of an object.
+    /// [`TemplateValues::value`] for each field of an object.
     pub fn fields(&self, template: &Map<String, Value>) -> Result<Map<String, Value>, TemplateError> {
         let mut filled = Map::with_capacity(template.len());
         for (key, value) in template {
@@ -191,9 +191,9 @@ mod tests {
 
     use super::*;
 
-    fn scope(input: Value) -> Scope {
+    fn scope(input: Value) -> TemplateValues {
         let Value::Object(input) = input else { panic!("an input is an object") };
-        Scope::of_input(&input)
+        TemplateValues::of_input(&input)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub struct Definition {
     pub grantable: bool,
     /// How long one attempt may take. Absent: the configured default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<PositiveDuration>,
     /// How often a failed attempt is repeated, if repeating it is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
@@ -214,11 +214,11 @@ pub struct Retries {
     pub times: u32,
     /// The pause before the first repetition; it doubles each time. Absent: `500ms`.
     #[serde(default = "first_pause")]
-    pub backoff: Span,
+    pub backoff: PositiveDuration,
 }
 
-fn first_pause() -> Span {
-    Span::from_millis(500)
+fn first_pause() -> PositiveDuration {
+    PositiveDuration::from_millis(500)
 }
 
 /// A limit on how often one session may run it; calls beyond it are refused.
@@ -228,7 +228,7 @@ pub struct RateLimit {
     /// How many runs; 0 is no limit.
     pub calls: u32,
     /// In any window of this length, like `1m`.
-    pub per: Span,
+    pub per: PositiveDuration,
     /// Whether a call beyond it switches the subtool off for its session, until a human switches it on again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub auto_disable: bool,

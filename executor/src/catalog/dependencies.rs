@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Why a node is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken<'a> {
+pub(super) enum BrokenDependency<'a> {
     /// It depends on this, which is not there, or not any more.
     Absent(&'a str),
     /// Following its dependencies leads back to it.
@@ -18,11 +18,11 @@ pub(super) enum Broken<'a> {
 pub(super) fn broken<'a>(
     nodes: &[&'a str],
     mut dependencies: impl FnMut(&'a str) -> Vec<&'a str>,
-) -> Vec<(&'a str, Broken<'a>)> {
+) -> Vec<(&'a str, BrokenDependency<'a>)> {
     let places: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(place, name)| (*name, place)).collect();
     let mut forward = vec![Vec::new(); nodes.len()];
     let mut backward = vec![Vec::new(); nodes.len()];
-    let mut reasons: Vec<Option<Broken<'_>>> = vec![None; nodes.len()];
+    let mut reasons: Vec<Option<BrokenDependency<'_>>> = vec![None; nodes.len()];
     for (place, node) in nodes.iter().enumerate() {
         for name in dependencies(node) {
             match places.get(name) {
@@ -31,20 +31,20 @@ pub(super) fn broken<'a>(
                     backward[on].push(place);
                 }
                 None => {
-                    reasons[place].get_or_insert(Broken::Absent(name));
+                    reasons[place].get_or_insert(BrokenDependency::Absent(name));
                 }
             }
         }
     }
     for place in circular(&forward) {
-        reasons[place].get_or_insert(Broken::Circular);
+        reasons[place].get_or_insert(BrokenDependency::Circular);
     }
     let mut found: Vec<usize> = (0..nodes.len()).filter(|place| reasons[*place].is_some()).collect();
     let mut next = 0;
     while let Some(&gone) = found.get(next) {
         for &place in &backward[gone] {
             if reasons[place].is_none() {
-                reasons[place] = Some(Broken::Absent(nodes[gone]));
+                reasons[place] = Some(BrokenDependency::Absent(nodes[gone]));
                 found.push(place);
             }
         }
@@ -107,7 +107,7 @@ fn circular(forward: &[Vec<usize>]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn broken_of<'a>(graph: &[(&'a str, &[&'a str])]) -> Vec<(&'a str, Broken<'a>)> {
+    fn broken_of<'a>(graph: &[(&'a str, &[&'a str])]) -> Vec<(&'a str, BrokenDependency<'a>)> {
         let nodes: Vec<_> = graph.iter().map(|(node, _)| *node).collect();
         broken(&nodes, |node| {
             graph.iter().find(|(name, _)| *name == node).map_or(Vec::new(), |(_, dependencies)| dependencies.to_vec())
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_absent_or_circular_takes_along_what_depends_on_it() {
-        use Broken::{Absent, Circular};
+        use BrokenDependency::{Absent, Circular};
         let graph: &[(&str, &[&str])] = &[
             ("good", &[]),
             ("leans", &["good", "good"]),

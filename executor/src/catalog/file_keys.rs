@@ -4,8 +4,8 @@
 use protocol::nearest::nearest;
 use serde_json::{Map, Value};
 
-use super::load::{Misplaced, concealed};
-use super::reading::{Misfit, read};
+use super::load::{MisplacedKey, concealed};
+use super::reading::{ReadError, read};
 use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
 
@@ -38,7 +38,7 @@ impl FileKeys {
         file
     }
 
-    fn take(&mut self, key: &str, value: Value) -> Result<(), Misplaced> {
+    fn take(&mut self, key: &str, value: Value) -> Result<(), MisplacedKey> {
         match (key, value) {
             ("$schema", Value::String(_)) => {}
             ("$schema", _) => return Err((None, "`$schema` is a string".to_owned())),
@@ -67,12 +67,12 @@ impl FileKeys {
 }
 
 /// Whether each of the defaults fits by itself; what is missing, the subtools have.
-fn check_defaults(defaults: &Map<String, Value>) -> Result<(), Misplaced> {
+fn check_defaults(defaults: &Map<String, Value>) -> Result<(), MisplacedKey> {
     for (key, value) in defaults {
         let mut whole = serde_json::json!({"description": "", "input": {}, "run": {"builtin": {"list_files": {}}}});
         whole[key] = value.clone();
         match read::<Definition>(&whole) {
-            Ok(_) | Err((_, Misfit::Missing(_))) => {}
+            Ok(_) | Err((_, ReadError::Missing(_))) => {}
             Err((place, misfit)) => return Err((place, concealed(misfit.to_string(), defaults.get("run")))),
         }
     }

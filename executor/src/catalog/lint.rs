@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::listing::Entry;
+use super::listing::ListingEntry;
 use super::{Catalog, Subtool, search};
 
 /// Fewer words than these hardly say when to use a subtool.
@@ -100,7 +100,7 @@ fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
     let subtools: Vec<_> = catalog.subtools().collect();
     let entries: Vec<_> = subtools
         .iter()
-        .map(|subtool| Entry::new(subtool.name.as_str(), &subtool.definition.description, &Map::new(), &[]))
+        .map(|subtool| ListingEntry::new(subtool.name.as_str(), &subtool.definition.description, &Map::new(), &[]))
         .collect();
     for (index, entry) in entries.iter().enumerate() {
         let hits = search::search(&entry.description, &entries);

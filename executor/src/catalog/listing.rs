@@ -13,37 +13,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::search::Terms;
-use super::{Catalog, LoadProblem, Sources, Stamp};
+use super::search::SearchTerms;
+use super::{Catalog, LoadProblem, Sources, SourcesStamp};
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
-    stamp: Stamp,
+    stamp: SourcesStamp,
     pub problems: Vec<LoadProblem>,
     /// By name.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListingEntry>,
 }
 
 /// One subtool as a model sees it, and the words to find it by.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct ListingEntry {
     pub name: String,
     pub description: String,
     /// Its JSON Schema, never parsed again.
     pub input: Box<RawValue>,
-    pub terms: Terms,
+    pub terms: SearchTerms,
 }
 
-impl Entry {
+impl ListingEntry {
     pub fn new(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
         Self {
             name: name.to_owned(),
             description: description.to_owned(),
             input: serde_json::value::to_raw_value(input).expect("a JSON object can be written as JSON"),
-            terms: Terms::of(name, description, input, tags),
+            terms: SearchTerms::of(name, description, input, tags),
         }
     }
 }
@@ -67,12 +67,12 @@ impl Listing {
         listing
     }
 
-    fn from_catalog(catalog: &Catalog, stamp: Stamp) -> Self {
+    fn from_catalog(catalog: &Catalog, stamp: SourcesStamp) -> Self {
         let entries = catalog
             .subtools()
             .map(|subtool| {
                 let definition = &subtool.definition;
-                Entry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
+                ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
             })
             .collect();
         Self { stamp, problems: catalog.problems().to_vec(), entries }

@@ -5,14 +5,14 @@ use std::collections::btree_map::Entry;
 use std::fs;
 use std::sync::Arc;
 
-use protocol::json::{self, Limits};
+use protocol::json::{self, JsonLimits};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::dependencies::{Broken, broken};
+use super::dependencies::{BrokenDependency, broken};
 use super::file_keys::{FileKeys, merge};
 use super::reading::read;
-use super::sources::File;
+use super::sources::SourceFile;
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
 use crate::base::schema::{self, InputSchema};
 use crate::base::{select, template};
@@ -47,13 +47,13 @@ pub const SHIPPED: &[Pack] = &[
 ];
 
 pub(super) fn load(sources: &Sources) -> Catalog {
-    let mut loading = Loading { catalog: Catalog::default() };
+    let mut loading = CatalogBuilder { catalog: Catalog::default() };
     for pack in sources.packs() {
         loading.file(&Origin::Pack(pack.name.to_owned()), pack.text.as_bytes());
     }
     let (files, problems) = sources.files();
     loading.catalog.problems.extend(problems);
-    for File { path, found } in files {
+    for SourceFile { path, found } in files {
         let origin = Origin::File(path.clone());
         let size = found.map_or(0, |found| found.len());
         if size > LARGEST_FILE {
@@ -84,11 +84,11 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     loading.catalog
 }
 
-struct Loading {
+struct CatalogBuilder {
     catalog: Catalog,
 }
 
-impl Loading {
+impl CatalogBuilder {
     fn problem(&mut self, origin: &Origin, subtool: Option<&str>, place: Option<String>, message: impl Into<String>) {
         self.catalog.problems.push(LoadProblem {
             file: origin.to_string(),
@@ -99,7 +99,7 @@ impl Loading {
     }
 
     fn file(&mut self, origin: &Origin, bytes: &[u8]) {
-        let object = match json::parse_within(bytes, Limits::DEFINITIONS) {
+        let object = match json::parse_within(bytes, JsonLimits::DEFINITIONS) {
             Ok(Value::Object(object)) => object,
             Ok(_) => return self.problem(origin, None, None, "a file of definitions is one JSON object"),
             Err(error) => {
@@ -146,8 +146,8 @@ impl Loading {
             .into_iter()
             .filter_map(|(name, why)| {
                 let message = match why {
-                    Broken::Absent(other) => format!("there is no subtool `{other}`"),
-                    Broken::Circular => "it depends on itself".to_owned(),
+                    BrokenDependency::Absent(other) => format!("there is no subtool `{other}`"),
+                    BrokenDependency::Circular => "it depends on itself".to_owned(),
                 };
                 Some((subtools.get(name)?.name.clone(), message))
             })
@@ -160,7 +160,7 @@ impl Loading {
     }
 }
 
-impl Loading {
+impl CatalogBuilder {
     /// A subtool whose `verify` or `preview` names nothing that can look is left out; whether there was one.
     fn check_lookups(&mut self) -> bool {
         let subtools = &self.catalog.subtools;
@@ -234,9 +234,9 @@ fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
     subtools.iter().map(SubtoolName::as_str).collect()
 }
 
-pub(super) type Misplaced = (Option<String>, String);
+pub(super) type MisplacedKey = (Option<String>, String);
 
-fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Origin) -> Result<Subtool, Misplaced> {
+fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Origin) -> Result<Subtool, MisplacedKey> {
     let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| (None, error.to_string()))?;
     let Value::Object(own) = value else { return Err((None, "a subtool is a JSON object".to_owned())) };
     let merged = Value::Object(merge(defaults.clone(), own));
@@ -254,7 +254,7 @@ fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Ori
 }
 
 /// Everything about a definition that its types cannot say.
-fn check(definition: &Definition) -> Result<InputSchema, Misplaced> {
+fn check(definition: &Definition) -> Result<InputSchema, MisplacedKey> {
     let at = |place: &str, message: &dyn ToString| (Some(place.to_owned()), message.to_string());
     if definition.description.trim().is_empty() {
         return Err(at("description", &"it is empty; a model finds the subtool by these words"));

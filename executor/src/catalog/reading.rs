@@ -16,8 +16,8 @@ use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
 /// Reads `value`; the place of a mistake is a path of keys, `None` for the value itself.
-pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, Misfit)> {
-    serde_path_to_error::deserialize(Json(value)).map_err(|error| {
+pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, ReadError)> {
+    serde_path_to_error::deserialize(ValueReader(value)).map_err(|error| {
         let place = error.path().to_string();
         (Some(place).filter(|place| place != "."), error.into_inner())
     })
@@ -25,15 +25,15 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<Stri
 
 /// Why a value does not fit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub(super) enum ReadError {
     /// A key is not there.
     Missing(&'static str),
     Wrong(String),
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for ReadError {}
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(key) => write!(f, "missing field `{key}`"),
@@ -42,7 +42,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl de::Error for Misfit {
+impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::Wrong(message.to_string())
     }
@@ -112,9 +112,9 @@ fn joined(names: &[&str], word: &str) -> String {
 
 /// A value, as serde reads it.
 #[derive(Clone, Copy)]
-struct Json<'de>(&'de Value);
+struct ValueReader<'de>(&'de Value);
 
-impl<'de> Json<'de> {
+impl<'de> ValueReader<'de> {
     fn unexpected(self) -> Unexpected<'de> {
         match self.0 {
             Value::Null => Unexpected::Unit,
@@ -127,7 +127,7 @@ impl<'de> Json<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Misfit> for Json<'de> {
+impl<'de> IntoDeserializer<'de, ReadError> for ValueReader<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -135,10 +135,10 @@ impl<'de> IntoDeserializer<'de, Misfit> for Json<'de> {
     }
 }
 
-impl<'de> Deserializer<'de> for Json<'de> {
-    type Error = Misfit;
+impl<'de> Deserializer<'de> for ValueReader<'de> {
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -149,26 +149,26 @@ impl<'de> Deserializer<'de> for Json<'de> {
             },
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => {
-                let mut items = SeqDeserializer::new(items.iter().map(Json));
+                let mut items = SeqDeserializer::new(items.iter().map(ValueReader));
                 let value = visitor.visit_seq(&mut items)?;
                 items.end().map(|()| value)
             }
             Value::Object(fields) => {
-                let mut fields = MapDeserializer::new(fields.iter().map(|(key, value)| (key.as_str(), Json(value))));
+                let mut fields = MapDeserializer::new(fields.iter().map(|(key, value)| (key.as_str(), ValueReader(value))));
                 let value = visitor.visit_map(&mut fields)?;
                 fields.end().map(|()| value)
             }
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -177,7 +177,7 @@ impl<'de> Deserializer<'de> for Json<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Object(_) => self.deserialize_any(visitor),
             _ => Err(de::Error::invalid_type(self.unexpected(), &"an object")),
@@ -189,14 +189,14 @@ impl<'de> Deserializer<'de> for Json<'de> {
         name: &'static str,
         choices: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::String(choice) => visitor.visit_enum(Choice { choice, content: None }),
+            Value::String(choice) => visitor.visit_enum(EnumReader { choice, content: None }),
             Value::Object(fields) => match fields.iter().collect::<Vec<_>>().as_slice() {
-                [(choice, content)] => visitor.visit_enum(Choice { choice, content: Some(Json(content)) }),
+                [(choice, content)] => visitor.visit_enum(EnumReader { choice, content: Some(ValueReader(content)) }),
                 several => {
                     let found: Vec<_> = several.iter().map(|(choice, _)| choice.as_str()).collect();
-                    Err(Misfit::Wrong(not_one(name, &found, choices)))
+                    Err(ReadError::Wrong(not_one(name, &found, choices)))
                 }
             },
             _ => Err(de::Error::invalid_type(self.unexpected(), &joined(choices, "or").as_str())),
@@ -224,46 +224,46 @@ fn not_one(name: &str, found: &[&str], choices: &[&str]) -> String {
 }
 
 /// One of several: a string, or an object of one key.
-struct Choice<'de> {
+struct EnumReader<'de> {
     choice: &'de str,
-    content: Option<Json<'de>>,
+    content: Option<ValueReader<'de>>,
 }
 
-impl<'de> EnumAccess<'de> for Choice<'de> {
-    type Error = Misfit;
+impl<'de> EnumAccess<'de> for EnumReader<'de> {
+    type Error = ReadError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Misfit> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), ReadError> {
         Ok((seed.deserialize(self.choice.into_deserializer())?, self))
     }
 }
 
-impl<'de> Choice<'de> {
-    fn content(&self) -> Result<Json<'de>, Misfit> {
+impl<'de> EnumReader<'de> {
+    fn content(&self) -> Result<ValueReader<'de>, ReadError> {
         let choice = self.choice;
-        self.content.ok_or_else(|| Misfit::Wrong(format!("`{choice}` needs more: write it as {{\"{choice}\": …}}")))
+        self.content.ok_or_else(|| ReadError::Wrong(format!("`{choice}` needs more: write it as {{\"{choice}\": …}}")))
     }
 }
 
-impl<'de> VariantAccess<'de> for Choice<'de> {
-    type Error = Misfit;
+impl<'de> VariantAccess<'de> for EnumReader<'de> {
+    type Error = ReadError;
 
-    fn unit_variant(self) -> Result<(), Misfit> {
+    fn unit_variant(self) -> Result<(), ReadError> {
         match self.content {
             None => Ok(()),
-            Some(_) => Err(Misfit::Wrong(format!("`{0}` stands alone: write it as \"{0}\"", self.choice))),
+            Some(_) => Err(ReadError::Wrong(format!("`{0}` stands alone: write it as \"{0}\"", self.choice))),
         }
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {
         seed.deserialize(self.content()?)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
         self.content()?.deserialize_any(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, ReadError> {
         self.content()?.deserialize_struct("", fields, visitor)
     }
 }

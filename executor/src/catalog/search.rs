@@ -12,20 +12,20 @@ use rust_stemmers::{Algorithm, Stemmer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::listing::Entry;
+use super::listing::ListingEntry;
 
 /// BM25's saturation.
 const K1: f64 = 1.2;
 
 /// How much a word in each field weighs, and how much the field's length dampens it.
-const FIELDS: [Field; 4] = [
-    Field { weight: 10.0, length: 0.3 },
-    Field { weight: 5.0, length: 0.6 },
-    Field { weight: 4.0, length: 0.3 },
-    Field { weight: 3.0, length: 0.3 },
+const FIELDS: [SearchField; 4] = [
+    SearchField { weight: 10.0, length: 0.3 },
+    SearchField { weight: 5.0, length: 0.6 },
+    SearchField { weight: 4.0, length: 0.3 },
+    SearchField { weight: 3.0, length: 0.3 },
 ];
 
-struct Field {
+struct SearchField {
     weight: f64,
     length: f64,
 }
@@ -44,10 +44,10 @@ pub struct Hit {
 }
 
 /// The entries that `query` means, best first; empty if it means none.
-pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
-    let mut words = Words::new();
+pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
+    let mut words = WordSplitter::new();
     let mut wanted: HashMap<String, f64> = HashMap::new();
-    for word in words.of(query, Keep::Telling) {
+    for word in words.of(query, WordFilter::Telling) {
         *wanted.entry(word).or_default() += 1.0;
     }
     if wanted.is_empty() {
@@ -83,16 +83,16 @@ pub fn search(query: &str, entries: &[Entry]) -> Vec<Hit> {
 ///
 /// Made once, when the catalog is loaded: a query is compared with them as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Terms([String; 4]);
+pub struct SearchTerms([String; 4]);
 
-impl Terms {
+impl SearchTerms {
     pub fn of(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
-        let mut words = Words::new();
+        let mut words = WordSplitter::new();
         let (mut parameters, mut sayings) = (Vec::new(), Vec::new());
         describe(input, &mut parameters, &mut sayings);
         sayings.extend_from_slice(tags);
         let texts = [name, description, &parameters.join(" "), &sayings.join(" ")];
-        Self(texts.map(|text| words.of(text, Keep::All).join(" ")))
+        Self(texts.map(|text| words.of(text, WordFilter::All).join(" ")))
     }
 
     fn field(&self, field: usize) -> impl Iterator<Item = &str> {
@@ -104,11 +104,11 @@ impl Terms {
 struct Document<'a> {
     hits: HashMap<&'a str, [f64; 4]>,
     lengths: [f64; 4],
-    terms: &'a Terms,
+    terms: &'a SearchTerms,
 }
 
 impl<'a> Document<'a> {
-    fn of(terms: &'a Terms, wanted: &HashMap<String, f64>) -> Self {
+    fn of(terms: &'a SearchTerms, wanted: &HashMap<String, f64>) -> Self {
         let mut document = Self { hits: HashMap::new(), lengths: [0.0; 4], terms };
         for field in 0..FIELDS.len() {
             for word in terms.field(field) {
@@ -168,23 +168,23 @@ fn describe(schema: &Map<String, Value>, names: &mut Vec<String>, sayings: &mut 
 
 /// Which words of a text are wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
+enum WordFilter {
     All,
     /// Without those that every query has.
     Telling,
 }
 
 /// Splits texts into words.
-struct Words {
+struct WordSplitter {
     stemmer: Stemmer,
 }
 
-impl Words {
+impl WordSplitter {
     fn new() -> Self {
         Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 
-    fn of(&mut self, text: &str, keep: Keep) -> Vec<String> {
+    fn of(&mut self, text: &str, keep: WordFilter) -> Vec<String> {
         let mut words = Vec::new();
         let mut word = String::new();
         let mut previous: Option<char> = None;
@@ -210,11 +210,11 @@ impl Words {
         words
     }
 
-    fn finish(&mut self, word: &mut String, keep: Keep, words: &mut Vec<String>) {
+    fn finish(&mut self, word: &mut String, keep: WordFilter, words: &mut Vec<String>) {
         if word.is_empty() {
             return;
         }
-        let telling = keep == Keep::All || !says_nothing(word);
+        let telling = keep == WordFilter::All || !says_nothing(word);
         if telling {
             words.push(self.stemmer.stem(word).into_owned());
         }
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entry(name: &str, description: &str, input: &Value) -> Entry {
-        Entry::new(name, description, input.as_object().expect("an object"), &[])
+    fn entry(name: &str, description: &str, input: &Value) -> ListingEntry {
+        ListingEntry::new(name, description, input.as_object().expect("an object"), &[])
     }
 
     fn found(query: &str) -> Vec<String> {
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn names_are_split_at_case_digits_and_punctuation() {
-        let split = Words::new().of("getUser_by-id42 HTTPServer", Keep::All);
+        let split = WordSplitter::new().of("getUser_by-id42 HTTPServer", WordFilter::All);
         assert_eq!(split, ["get", "user", "by", "id", "42", "httpserver"]);
     }
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use protocol::command_executor::Others;
-use protocol::paths::Places;
+use protocol::command_executor::ForeignCommands;
+use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
 
 use super::LoadProblem;
@@ -29,13 +29,13 @@ pub struct Sources {
     folders: Vec<PathBuf>,
     /// A folder that was named in so many words must be there; the default one need not.
     named: bool,
-    access: Access,
+    access: AccessFilter,
     problems: Vec<LoadProblem>,
 }
 
 /// A definition file, and what was found there, if anything.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) found: Option<Metadata>,
 }
@@ -43,7 +43,7 @@ pub(super) struct File {
 /// What makes a listing stale: any other size, time or identity of any file, another that is not taken,
 /// another program, other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct SourcesStamp {
     program: String,
     settings: String,
     problems: Vec<LoadProblem>,
@@ -52,7 +52,7 @@ pub struct Stamp {
 
 impl Sources {
     /// The search path of this user.
-    pub fn of(places: &Places, config: &Config) -> Self {
+    pub fn of(places: &Paths, config: &Config) -> Self {
         Self::new(config, &places.config, places.named_subtools())
     }
 
@@ -74,14 +74,14 @@ impl Sources {
         if !config.models.values().any(|model| model.enabled) {
             packs.retain(|pack| pack.name != MODELS_PACK);
         }
-        if config.shell.others == Others::Ask && packs.iter().all(|pack| pack.name != SHELL_PACK) {
+        if config.shell.others == ForeignCommands::Ask && packs.iter().all(|pack| pack.name != SHELL_PACK) {
             packs.extend(SHIPPED.iter().find(|pack| pack.name == SHELL_PACK));
         }
         let folders = match named {
             Some(named) => std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()).collect(),
             None => config.catalog.folders.iter().map(|folder| config_folder.join(folder)).collect(),
         };
-        let access = Access::new(&config.access, &mut problems);
+        let access = AccessFilter::new(&config.access, &mut problems);
         Self { packs, folders, named: named.is_some(), access, problems }
     }
 
@@ -96,7 +96,7 @@ impl Sources {
 
     /// Every definition file that is taken, in the order of the search path, and what is wrong with the
     /// path and with the others.
-    pub(super) fn files(&self) -> (Vec<File>, Vec<LoadProblem>) {
+    pub(super) fn files(&self) -> (Vec<SourceFile>, Vec<LoadProblem>) {
         let mut files = Vec::new();
         let mut problems = self.problems.clone();
         let mut problem = |file: &Path, message: String| {
@@ -114,7 +114,7 @@ impl Sources {
                 Ok(found) => {
                     for path in found {
                         match trusted(&path) {
-                            Ok(found) => files.push(File { path, found }),
+                            Ok(found) => files.push(SourceFile { path, found }),
                             Err(distrust) => problem(&path, left_out(&distrust)),
                         }
                     }
@@ -132,17 +132,17 @@ impl Sources {
     }
 
     /// The state of everything that the catalog is made from.
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> SourcesStamp {
         let (files, problems) = self.files();
         let files = files
             .into_iter()
-            .map(|File { path, found }| match found {
+            .map(|SourceFile { path, found }| match found {
                 Some(found) => (path, found.len(), found.mtime(), found.mtime_nsec(), found.ino()),
                 None => (path, 0, 0, 0, 0),
             })
             .collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
-        Stamp {
+        SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.named, self.access.words),
             problems,
@@ -190,7 +190,7 @@ fn definition_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// `[access]` of the configuration, ready to ask.
 #[derive(Debug, Clone)]
-struct Access {
+struct AccessFilter {
     allow: GlobSet,
     deny: GlobSet,
     privileges: GlobSet,
@@ -199,8 +199,8 @@ struct Access {
     words: String,
 }
 
-impl Access {
-    fn new(access: &config::Access, problems: &mut Vec<LoadProblem>) -> Self {
+impl AccessFilter {
+    fn new(access: &config::AccessSettings, problems: &mut Vec<LoadProblem>) -> Self {
         Self {
             allow: globs(&access.allow, "access.allow", problems),
             deny: globs(&access.deny, "access.deny", problems),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -11,7 +11,7 @@ use crate::config::secret::SecretName;
 /// How the loop works, whatever the model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Agent {
+pub struct AgentSettings {
     /// The model's name in `[models]`; empty where none is chosen.
     pub model: String,
     /// How many requests one question may take; a last one without tools comes after them.
@@ -37,8 +37,8 @@ pub struct Agent {
 /// One model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Model {
-    pub provider: Provider,
+pub struct ModelSettings {
+    pub provider: ProviderKind,
     /// The provider's name for it; the name in `[models]` if absent.
     #[serde(default)]
     pub model: Option<String>,
@@ -65,12 +65,12 @@ pub struct Model {
     #[serde(default)]
     pub temperature: Option<f64>,
     #[serde(default = "patience")]
-    pub timeout: Span,
+    pub timeout: PositiveDuration,
     /// Stands before everything else in its system prompt.
     #[serde(default)]
     pub system: Option<String>,
     #[serde(default)]
-    pub price: Price,
+    pub price: ModelPrice,
     #[serde(default)]
     pub description: Option<String>,
 }
@@ -78,7 +78,7 @@ pub struct Model {
 /// Whose way of speaking a model has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Provider {
+pub enum ProviderKind {
     /// `/chat/completions`, which most servers speak.
     Openai,
     /// The newer `/responses` of `OpenAI`.
@@ -91,7 +91,7 @@ pub enum Provider {
 /// For a million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+pub struct ModelPrice {
     pub input: f64,
     pub output: f64,
     /// What the provider had seen before; as `input` if absent.
@@ -100,7 +100,7 @@ pub struct Price {
 }
 
 /// What is wrong between `[agent]` and `[models]`, if anything is.
-pub(super) fn check(agent: &Agent, models: &BTreeMap<String, Model>) -> Result<(), String> {
+pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettings>) -> Result<(), String> {
     if let Some(name) = models.keys().find(|name| name.is_empty() || name.contains(char::is_whitespace)) {
         return Err(format!("`[models]`: `{name}` is no name; it has no spaces and is not empty"));
     }
@@ -124,8 +124,8 @@ fn window() -> u64 {
     120_000
 }
 
-fn patience() -> Span {
-    Span::from_secs(120)
+fn patience() -> PositiveDuration {
+    PositiveDuration::from_secs(120)
 }
 
 #[cfg(test)]

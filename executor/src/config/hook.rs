@@ -3,7 +3,7 @@
 use std::fmt;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use protocol::task::State;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
@@ -12,23 +12,23 @@ use crate::config::secret::SecretName;
 
 /// One hook.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Written")]
-pub struct Hook {
-    pub receiver: Receiver,
+#[serde(try_from = "HookTable")]
+pub struct HookSettings {
+    pub receiver: HookReceiver,
     /// Absent: of all; and so with the next two.
-    pub tools: Option<Matches>,
-    pub sessions: Option<Matches>,
+    pub tools: Option<NamePatterns>,
+    pub sessions: Option<NamePatterns>,
     pub states: Option<Vec<State>>,
     /// How long one attempt may take.
-    pub timeout: Span,
+    pub timeout: PositiveDuration,
     /// The first pause after a failure.
-    pub backoff: Span,
+    pub backoff: PositiveDuration,
     /// How old an end may be that is still told.
-    pub give_up: Span,
+    pub give_up: PositiveDuration,
 }
 
 #[derive(Clone)]
-pub enum Receiver {
+pub enum HookReceiver {
     /// A program and its arguments.
     Command(Vec<String>),
     Webhook {
@@ -38,7 +38,7 @@ pub enum Receiver {
 }
 
 /// Without a URL's path, which may be as good as a key.
-impl fmt::Debug for Receiver {
+impl fmt::Debug for HookReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(argv) => f.debug_tuple("Command").field(&argv.first()).finish(),
@@ -49,15 +49,15 @@ impl fmt::Debug for Receiver {
 
 /// Names, or globs of them.
 #[derive(Debug, Clone)]
-pub struct Matches(GlobSet);
+pub struct NamePatterns(GlobSet);
 
-impl Matches {
+impl NamePatterns {
     pub fn any(&self, name: &str) -> bool {
         self.0.is_match(name)
     }
 }
 
-impl<'de> Deserialize<'de> for Matches {
+impl<'de> Deserialize<'de> for NamePatterns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut set = GlobSetBuilder::new();
         for glob in Vec::<String>::deserialize(deserializer)? {
@@ -69,45 +69,45 @@ impl<'de> Deserialize<'de> for Matches {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HookTable {
     command: Option<Vec<String>>,
     url: Option<String>,
     secret: Option<SecretName>,
-    tools: Option<Matches>,
-    sessions: Option<Matches>,
+    tools: Option<NamePatterns>,
+    sessions: Option<NamePatterns>,
     states: Option<Vec<State>>,
     #[serde(default = "timeout")]
-    timeout: Span,
+    timeout: PositiveDuration,
     #[serde(default = "backoff")]
-    backoff: Span,
+    backoff: PositiveDuration,
     #[serde(default = "give_up")]
-    give_up: Span,
+    give_up: PositiveDuration,
 }
 
-fn timeout() -> Span {
-    Span::from_secs(30)
+fn timeout() -> PositiveDuration {
+    PositiveDuration::from_secs(30)
 }
 
-fn backoff() -> Span {
-    Span::from_secs(1)
+fn backoff() -> PositiveDuration {
+    PositiveDuration::from_secs(1)
 }
 
-fn give_up() -> Span {
-    Span::from_secs(72 * 60 * 60)
+fn give_up() -> PositiveDuration {
+    PositiveDuration::from_secs(72 * 60 * 60)
 }
 
-impl TryFrom<Written> for Hook {
+impl TryFrom<HookTable> for HookSettings {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
-        let Written { command, url, secret, tools, sessions, states, timeout, backoff, give_up } = written;
+    fn try_from(written: HookTable) -> Result<Self, String> {
+        let HookTable { command, url, secret, tools, sessions, states, timeout, backoff, give_up } = written;
         let receiver = match (command, url, secret) {
             (Some(argv), None, None) if argv.is_empty() => return Err("`command` is empty".to_owned()),
-            (Some(argv), None, None) => Receiver::Command(argv),
+            (Some(argv), None, None) => HookReceiver::Command(argv),
             (None, Some(url), Some(secret)) => {
                 let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
                 // Without its text, which may be as good as a key.
-                Receiver::Webhook { url: url.ok_or("`url` is no http or https address")?, secret }
+                HookReceiver::Webhook { url: url.ok_or("`url` is no http or https address")?, secret }
             }
             (None, Some(_), None) => return Err("a `url` needs a `secret` to be signed with".to_owned()),
             (Some(_), _, _) => return Err("a hook has a `command`, or a `url` with its `secret`, not both".to_owned()),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_hook_has_one_receiver_and_a_mistake_says_what_is_wrong() {
-        let read = |text: &str| toml::from_str::<Hook>(text).map_err(|error| error.message().to_owned());
+        let read = |text: &str| toml::from_str::<HookSettings>(text).map_err(|error| error.message().to_owned());
         assert!(read("command = [\"x\"]\nstates = [\"failed\"]").is_ok());
         let hook = read("url = \"https://example.com/T0PSECRET\"\nsecret = \"secret:s\"").expect("a hook");
         assert!(!format!("{hook:?}").contains("T0PSECRET"), "{hook:?}");

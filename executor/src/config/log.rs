@@ -27,7 +27,7 @@ pub enum LogError {
 
 /// Where it is written.
 #[derive(Debug, Clone, Copy)]
-pub enum To<'a> {
+pub enum LogTarget<'a> {
     /// For a person who looks on, or for the journal of a service.
     Stderr {
         is_journal: bool,
@@ -36,21 +36,21 @@ pub enum To<'a> {
 }
 
 /// Starts logging as `config` says. Once for each process.
-pub fn start(to: To<'_>, config: &config::Executor) -> Result<(), LogError> {
+pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&config.log).map_err(|error| LogError::Filter(error.to_string()))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
     let format = match (config.log_format, to) {
-        (LogFormat::Auto, To::File(_)) => LogFormat::Json,
-        (LogFormat::Auto, To::Stderr { is_journal: true }) => LogFormat::Journald,
-        (LogFormat::Auto, To::Stderr { is_journal: false }) => LogFormat::Plain,
+        (LogFormat::Auto, LogTarget::File(_)) => LogFormat::Json,
+        (LogFormat::Auto, LogTarget::Stderr { is_journal: true }) => LogFormat::Journald,
+        (LogFormat::Auto, LogTarget::Stderr { is_journal: false }) => LogFormat::Plain,
         (format, _) => format,
     };
     let to_stderr = io::stderr;
-    let colours = matches!(to, To::Stderr { .. }) && to_stderr().is_terminal();
+    let colours = matches!(to, LogTarget::Stderr { .. }) && to_stderr().is_terminal();
     let writer = match to {
-        To::Stderr { .. } => BoxMakeWriter::new(to_stderr),
-        To::File(path) => {
-            let file = Bounded::open(path, config.log_bytes)
+        LogTarget::Stderr { .. } => BoxMakeWriter::new(to_stderr),
+        LogTarget::File(path) => {
+            let file = RotatingFile::open(path, config.log_bytes)
                 .map_err(|source| LogError::File { path: path.display().to_string(), source })?;
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor failed")));
             BoxMakeWriter::new(Mutex::new(file))
@@ -60,7 +60,7 @@ pub fn start(to: To<'_>, config: &config::Executor) -> Result<(), LogError> {
     match format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Journald => {
-            log.event_format(Journal(Format::default().with_target(false).with_level(false).without_time())).init();
+            log.event_format(JournaldFormat(Format::default().with_target(false).with_level(false).without_time())).init();
         }
         LogFormat::Plain | LogFormat::Auto => log.init(),
     }
@@ -68,9 +68,9 @@ pub fn start(to: To<'_>, config: &config::Executor) -> Result<(), LogError> {
 }
 
 /// A line as systemd's journal reads it: its priority first, as in `sd-daemon(3)`.
-struct Journal(Format<Full, ()>);
+struct JournaldFormat(Format<Full, ()>);
 
-impl<S, N> FormatEvent<S, N> for Journal
+impl<S, N> FormatEvent<S, N> for JournaldFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -88,14 +88,14 @@ where
 }
 
 /// A file that is put aside when it has grown to its bound; the one that was put aside before is dropped.
-struct Bounded {
+struct RotatingFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     most: u64,
 }
 
-impl Bounded {
+impl RotatingFile {
     fn open(path: &Path, most: u64) -> io::Result<Self> {
         make_private(path.parent().unwrap_or(Path::new("/")))?;
         let file = append(path)?;
@@ -111,7 +111,7 @@ impl Bounded {
     }
 }
 
-impl io::Write for Bounded {
+impl io::Write for RotatingFile {
     /// Called once for each line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.most;
@@ -144,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("executor.log");
         fs::write(&path, "of the executor before\n").expect("written");
-        let mut log = Bounded::open(&path, 60).expect("opened");
+        let mut log = RotatingFile::open(&path, 60).expect("opened");
         for number in 0..20 {
             log.write_all(format!("line {number:02}\n").as_bytes()).expect("written");
         }

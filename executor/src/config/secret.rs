@@ -13,7 +13,7 @@ use std::sync::{PoisonError, RwLock};
 use std::{fmt, fs};
 
 use protocol::code::Code;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     /// Those of this user.
-    pub fn of(places: &Places, config: &Config) -> Self {
+    pub fn of(places: &Paths, config: &Config) -> Self {
         Self::new(places.secrets(), config.secrets.clone())
     }
 

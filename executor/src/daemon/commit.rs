@@ -14,10 +14,10 @@ use protocol::mailbox::request::Answer;
 use protocol::task::{Step, TaskId};
 
 use super::{Daemon, DaemonError};
-use crate::attempt::report::{Failed, Finished, Why};
+use crate::attempt::report::{FailedAttempt, AttemptReport, FailureKind};
 use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::store::Change;
-use crate::task::failure::{Again, Effect};
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
 
 /// How often it is tried again.
@@ -144,8 +144,8 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
     }
     for task in running {
         let end = End { at: now, outcome: Outcome::Error(no_room()), meta: serde_json::Map::new() };
-        let failed = Failed { end, why: Why::Cancelled, again: Again::Never, effect: Effect::None };
-        let event = Event::Finished(Box::new(Finished { id: task.id, attempt: 1, result: Err(failed) }));
+        let failed = FailedAttempt { end, why: FailureKind::Cancelled, again: Retry::Never, effect: SideEffect::None };
+        let event = Event::Finished(Box::new(AttemptReport { id: task.id, attempt: 1, result: Err(failed) }));
         dispatcher.handle(event, now, effects);
     }
     effects.changes.retain(|change| match change {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::dispatcher::Admission;
-    use crate::dispatcher::Limits;
+    use crate::dispatcher::DispatcherLimits;
     use crate::store::Store as _;
     use crate::store::StoreError;
     use crate::store::memory::MemoryStore;
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_is_refused_for_want_of_room_is_as_if_it_had_never_been_and_older_tasks_go_on() {
         let now = jiff::Timestamp::from_second(1_700_000_100).expect("a time");
-        let mut dispatcher = Dispatcher::new(Limits { concurrency: 2, ..Limits::of(&Config::default()) });
+        let mut dispatcher = Dispatcher::new(DispatcherLimits { concurrency: 2, ..DispatcherLimits::of(&Config::default()) });
         let mut store = MemoryStore::default();
         let mut effects = Effects::default();
         let older: Vec<_> = (0..3).map(|_| admitted(None)).collect();
@@ -229,8 +229,8 @@ mod tests {
         // One ends, and two that are new come: one starts, the other waits; a third is the same as one.
         let mut effects = Effects::default();
         let end = End { at: now, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
-        let first = Finished { id: ids[0], attempt: 1, result: Ok(end.clone()) };
-        let second = Finished { id: ids[1], attempt: 1, result: Ok(end) };
+        let first = AttemptReport { id: ids[0], attempt: 1, result: Ok(end.clone()) };
+        let second = AttemptReport { id: ids[1], attempt: 1, result: Ok(end) };
         dispatcher.handle(Event::Finished(Box::new(first)), now, &mut effects);
         dispatcher.handle(Event::Finished(Box::new(second)), now, &mut effects);
         let new = [admitted(Some("k")), admitted(None), admitted(Some("k"))];

@@ -13,11 +13,11 @@ use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
 use tokio_util::sync::CancellationToken;
 
-use super::{Daemon, DaemonError, Wake, clock};
+use super::{Daemon, DaemonError, DaemonEvent, clock};
 use crate::dispatcher::{Action, Effects};
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
-use crate::store::outbox::{Delivery, Telling};
+use crate::store::outbox::{HookDelivery, DeliveryState};
 use crate::store::{Change, Store, StoreError};
 
 /// How many attempts of one hook are under way at once.
@@ -26,25 +26,25 @@ const AT_ONCE: usize = 4;
 const LONGEST_PAUSE: Duration = hook::LONGEST_PAUSE.saturating_add(Duration::from_mins(15));
 
 /// An attempt has ended.
-pub(super) struct Told {
-    delivery: Delivery,
+pub(super) struct DeliveryReport {
+    delivery: HookDelivery,
     outcome: Result<(), String>,
 }
 
-pub(super) struct Teller {
+pub(super) struct HookDispatcher {
     hooks: Arc<Hooks>,
-    lines: Vec<Line>,
+    lines: Vec<HookQueue>,
 }
 
 /// What is to be told to one hook.
-struct Line {
+struct HookQueue {
     hook: String,
     under_way: HashSet<TaskId>,
     /// When the outbox is to be looked at; `None` until something changes.
     next: Option<Timestamp>,
 }
 
-impl Teller {
+impl HookDispatcher {
     pub(super) fn new(hooks: Hooks, store: &mut dyn Store) -> Result<Self, StoreError> {
         let now = clock::now();
         match store.hasten(now.saturating_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)) {
@@ -53,7 +53,7 @@ impl Teller {
             }
             done => done?,
         }
-        let line = |hook: &str| Line { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
+        let line = |hook: &str| HookQueue { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
         let lines = hooks.names().map(line).collect();
         Ok(Self { hooks: Arc::new(hooks), lines })
     }
@@ -84,7 +84,7 @@ impl Teller {
             }
             for delivery in self.hooks.owed(task, &mailbox.result_file(task.id), now) {
                 self.look_at(&delivery.hook, now);
-                effects.changes.push(Change::Tell(Box::new(delivery), Telling::Owed));
+                effects.changes.push(Change::Tell(Box::new(delivery), DeliveryState::Owed));
             }
         }
     }
@@ -108,9 +108,9 @@ impl Teller {
     }
 }
 
-impl Line {
+impl HookQueue {
     /// What is to be sent now, and when to look again.
-    fn due(&mut self, store: &dyn Store, now: Timestamp) -> Result<Vec<Delivery>, StoreError> {
+    fn due(&mut self, store: &dyn Store, now: Timestamp) -> Result<Vec<HookDelivery>, StoreError> {
         if self.next.is_none_or(|next| next > now) {
             return Ok(Vec::new());
         }
@@ -140,7 +140,7 @@ impl Daemon {
                     async move {
                         let Some(hook) = hooks.get(&delivery.hook) else { return };
                         let outcome = send(&delivery, hook, &equipment, &cancel).await;
-                        if wake.send(Wake::Told(Box::new(Told { delivery, outcome }))).is_err() {
+                        if wake.send(DaemonEvent::Told(Box::new(DeliveryReport { delivery, outcome }))).is_err() {
                             tracing::debug!("a hook was told after the executor had ended");
                         }
                     },
@@ -158,10 +158,10 @@ impl Daemon {
     }
 
     /// Records what became of attempts.
-    pub(super) fn told(&mut self, told: Vec<Told>) -> Result<(), DaemonError> {
+    pub(super) fn told(&mut self, told: Vec<DeliveryReport>) -> Result<(), DaemonError> {
         let now = self.clock.now();
         let mut changes = Vec::new();
-        for Told { delivery, outcome } in told {
+        for DeliveryReport { delivery, outcome } in told {
             if let Some(line) = self.teller.lines.iter_mut().find(|line| line.hook == delivery.hook) {
                 line.under_way.remove(&delivery.task);
                 // There is a place for the next one.
@@ -173,17 +173,17 @@ impl Daemon {
                 Ok(()) => {
                     fault::point("hook", "ack");
                     tracing::debug!(hook = name, %task, attempts = delivery.attempts + 1, "a hook was told");
-                    (delivery, Telling::Acknowledged)
+                    (delivery, DeliveryState::Acknowledged)
                 }
                 Err(reason) => match hook::after_failure(delivery, reason.clone(), hook, now) {
                     Ok(later) => {
                         let pause_ms = pause(&later, now);
                         tracing::info!(hook = name, %task, reason, attempts = later.attempts, pause_ms, "a hook could not be told; it is tried again");
-                        (later, Telling::Later)
+                        (later, DeliveryState::Later)
                     }
                     Err(last) => {
                         tracing::error!(hook = name, %task, reason, attempts = last.attempts, "a hook could not be told, and is given up");
-                        (last, Telling::GivenUp)
+                        (last, DeliveryState::GivenUp)
                     }
                 },
             };
@@ -196,7 +196,7 @@ impl Daemon {
     }
 }
 
-fn pause(later: &Delivery, now: Timestamp) -> i64 {
+fn pause(later: &HookDelivery, now: Timestamp) -> i64 {
     let pause: SignedDuration = later.next_at.duration_since(now);
     i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)
 }

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::mailbox::request::Answer;
-use protocol::resolution::By;
+use protocol::resolution::ResolvedBy;
 use protocol::task::{State, TaskId};
 
-use super::{Daemon, DaemonError, Wake};
+use super::{Daemon, DaemonError, DaemonEvent};
 use crate::attempt as perform;
 use crate::catalog::definition::Definition;
-use crate::dispatcher::{Decided, Event, Heard, NotDecided, ResolveAsked, Ticket};
-use crate::page::{self, Spoken, Word};
-use crate::store::sqlite::records::Records;
+use crate::dispatcher::{HumanDecision, Event, DecisionResult, DecisionError, ResolveRequest, Ticket};
+use crate::page::{self, PageMessage, PageCommand};
+use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
-use crate::task::confirmation::Replaced;
-use crate::task::resolution::Verdict;
+use crate::task::confirmation::ReplacedValues;
+use crate::task::resolution::ResolutionClaim;
 
 /// How many that wait are told where they stand: whoever is behind these waits for long anyway.
 const TOLD: usize = 50;
@@ -24,13 +24,13 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// What those that wait for a human were told of their place.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct QueuePositions {
     /// How many had been answered or had left by then, and when that was.
     told: u64,
     last: Option<Timestamp>,
 }
 
-impl Queue {
+impl QueuePositions {
     fn next(&self, answered: u64) -> Option<Timestamp> {
         (answered > self.told).then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
     }
@@ -50,14 +50,14 @@ impl Daemon {
             }
         };
         let wake = self.wake.clone();
-        let given = page::Given {
+        let given = page::PageContext {
             site: self.site.clone(),
-            records: Mutex::new(Records::open(&self.record)?),
+            records: Mutex::new(RecordReader::open(&self.record)?),
             catalog: self.desk.catalog(),
             policy: self.desk.policy(),
             audience: Arc::clone(&self.audience),
             live: self.live.clone(),
-            say: Box::new(move |spoken| wake.send(Wake::Human(Box::new(spoken))).is_ok()),
+            say: Box::new(move |spoken| wake.send(DaemonEvent::Human(Box::new(spoken))).is_ok()),
             equipment: Arc::clone(&self.equipment),
             mailbox: self.mailbox.clone(),
         };
@@ -78,25 +78,25 @@ impl Daemon {
     }
 
     /// What somebody on the page said, as an event.
-    pub(super) fn hear(&mut self, spoken: Spoken) -> Option<Event> {
-        let Spoken { word, by, reply } = spoken;
+    pub(super) fn hear(&mut self, spoken: PageMessage) -> Option<Event> {
+        let PageMessage { word, by, reply } = spoken;
         let ticket = TaskId::new();
         self.speakers.insert(ticket, reply);
         Some(match word {
-            Word::Decide { of, said, grant } => Event::Decided(Box::new(Decided { ticket, of, said, by, grant })),
-            Word::Revoke(grant) => Event::Revoked { ticket, grant },
-            Word::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
-            Word::Settle { task, happened, note } => {
-                let verdict = Verdict { happened, by: By::Human, note };
+            PageCommand::Decide { of, said, grant } => Event::Decided(Box::new(HumanDecision { ticket, of, said, by, grant })),
+            PageCommand::Revoke(grant) => Event::Revoked { ticket, grant },
+            PageCommand::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
+            PageCommand::Settle { task, happened, note } => {
+                let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
                 let (id, uid) = (task.id, task.caller.uid);
-                let asked = ResolveAsked { request: ticket, id, uid, task: Some(*task), verdict };
+                let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
                 Event::ResolveAsked(Box::new(asked))
             }
-            Word::Refresh => {
+            PageCommand::Refresh => {
                 self.reply(ticket, Ok(Vec::new()));
                 return None;
             }
-            Word::Seen => {
+            PageCommand::Seen => {
                 self.speakers.remove(&ticket);
                 self.tell_those_that_wait();
                 return None;
@@ -118,7 +118,7 @@ impl Daemon {
 
     /// Writes to those that wait longest where they stand, and whether somebody is there.
     fn tell_those_that_wait(&mut self) {
-        self.queue = Queue { told: self.dispatcher.answered(), last: Some(self.clock.now()) };
+        self.queue = QueuePositions { told: self.dispatcher.answered(), last: Some(self.clock.now()) };
         let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
         let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(TOLD).cloned().collect();
         for (task, place) in waiting.iter().zip(1..) {
@@ -126,7 +126,7 @@ impl Daemon {
         }
     }
 
-    pub(super) fn reply(&mut self, ticket: Ticket, heard: Heard) {
+    pub(super) fn reply(&mut self, ticket: Ticket, heard: DecisionResult) {
         let speaker = self.speakers.remove(&ticket);
         if speaker.is_some_and(|speaker| speaker.send(heard).is_err()) {
             tracing::debug!("whoever spoke on the page is gone");
@@ -140,7 +140,7 @@ impl Daemon {
         self.tracker.spawn_on(
             async move {
                 let found = perform::preview(task.clone(), definition, equipment, folder, cancel).await;
-                if wake.send(Wake::Previewed(Box::new((task, found)))).is_err() {
+                if wake.send(DaemonEvent::Previewed(Box::new((task, found)))).is_err() {
                     tracing::debug!("what a task would replace was found after the executor had ended");
                 }
             },
@@ -148,7 +148,7 @@ impl Daemon {
         );
     }
 
-    pub(super) fn previewed(&self, (task, found): (Task, Replaced)) -> Option<Event> {
+    pub(super) fn previewed(&self, (task, found): (Task, ReplacedValues)) -> Option<Event> {
         let asked = task.confirmation.as_ref()?;
         let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
         Some(Event::Previewed { id: task.id, was: asked.digest, confirmation })
@@ -156,12 +156,12 @@ impl Daemon {
 }
 
 /// The answer to a cancel, for somebody on the page.
-pub(super) fn heard(answer: &Answer) -> Heard {
+pub(super) fn heard(answer: &Answer) -> DecisionResult {
     match answer {
         Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
         Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
-        Answer::SameAs(id) => Err(NotDecided::NotWaiting(*id)),
-        Answer::Refused(error) => Err(NotDecided::Refused(Box::new(error.clone()))),
+        Answer::SameAs(id) => Err(DecisionError::NotWaiting(*id)),
+        Answer::Refused(error) => Err(DecisionError::Refused(Box::new(error.clone()))),
         Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),
     }
 }

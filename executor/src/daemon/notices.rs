@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use protocol::task::State;
 
 use super::Daemon;
 use crate::config;
-use crate::notify::notice::send::{Ways, send};
-use crate::notify::notice::{Notice, Notices};
+use crate::notify::notice::send::{NoticeChannels, send};
+use crate::notify::notice::{Notice, NoticeSchedule};
 
-pub(super) struct Bell {
-    notices: Notices,
-    ways: Arc<Ways>,
+pub(super) struct DesktopNotifier {
+    notices: NoticeSchedule,
+    ways: Arc<NoticeChannels>,
     /// The page's address, while it is served.
     page: Option<String>,
 }
 
-impl Bell {
-    pub(super) fn new(config: &config::Confirmation, places: &Places) -> Self {
+impl DesktopNotifier {
+    pub(super) fn new(config: &config::ConfirmSettings, places: &Paths) -> Self {
         let desktop = if config.notify { places.desktop() } else { None };
-        let ways = Ways { command: config.on_confirmation.clone(), desktop };
-        Self { notices: Notices::default(), ways: Arc::new(ways), page: None }
+        let ways = NoticeChannels { command: config.on_confirmation.clone(), desktop };
+        Self { notices: NoticeSchedule::default(), ways: Arc::new(ways), page: None }
     }
 
     pub(super) fn page_is_at(&mut self, origin: String) {

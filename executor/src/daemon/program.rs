@@ -5,15 +5,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The file that this process was started from.
-pub(super) struct Program {
+pub(super) struct InstalledProgram {
     path: Option<PathBuf>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 /// Device, inode, and time of the last change.
-type Stamp = (u64, u64, i64, i64);
+type FileStamp = (u64, u64, i64, i64);
 
-impl Program {
+impl InstalledProgram {
     pub(super) fn current() -> Self {
         Self::at(std::env::current_exe().ok())
     }
@@ -30,7 +30,7 @@ impl Program {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
@@ -43,7 +43,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("program");
         fs::write(&path, "old").expect("written");
-        let program = Program::at(Some(path.clone()));
+        let program = InstalledProgram::at(Some(path.clone()));
         assert!(!program.was_replaced());
         let new = folder.path().join("new");
         fs::write(&new, "new").expect("written");

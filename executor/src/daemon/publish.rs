@@ -14,9 +14,9 @@ use protocol::mailbox::request::Answer;
 use protocol::task::TaskId;
 
 use super::Daemon;
-use crate::delivery::result_file::{Approver, Beside, render};
-use crate::intake::audience::Audience;
-use crate::page::Live;
+use crate::results::result_file::{ApproverStatus, DataFile, render};
+use crate::intake::approver::ApproverPresence;
+use crate::page::TaskChange;
 use crate::store::{Store, StoreError};
 use crate::task::{Outcome, Task};
 
@@ -28,8 +28,8 @@ const LOGGED_INPUT: usize = 1000;
 pub(super) struct Publisher {
     mailbox: Mailbox,
     inline_bytes: usize,
-    audience: Arc<Audience>,
-    late: Vec<Late>,
+    audience: Arc<ApproverPresence>,
+    late: Vec<DelayedWrite>,
     /// How many were late since the start.
     late_so_far: u64,
     tried: Instant,
@@ -37,14 +37,14 @@ pub(super) struct Publisher {
 }
 
 /// What could not be written.
-enum Late {
+enum DelayedWrite {
     /// Read again from the record, to be as new as can be.
     Result(TaskId),
     Answer(TaskId, Box<Answer>),
 }
 
 impl Publisher {
-    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, audience: Arc<Audience>) -> Self {
+    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, audience: Arc<ApproverPresence>) -> Self {
         let tried = Instant::now();
         Self { mailbox, inline_bytes, audience, late: Vec::new(), late_so_far: 0, tried, silent: false }
     }
@@ -57,7 +57,7 @@ impl Publisher {
         }
         if let Err(error) = self.write(task, place) {
             tracing::warn!(id = %task.id, %error, "a result file could not be written; it is tried again");
-            self.late.push(Late::Result(task.id));
+            self.late.push(DelayedWrite::Result(task.id));
             self.late_so_far += 1;
         }
     }
@@ -68,7 +68,7 @@ impl Publisher {
         }
         if let Err(error) = self.mailbox.answer(request, &answer) {
             tracing::warn!(id = %request, %error, "an answer could not be written; it is tried again");
-            self.late.push(Late::Answer(request, answer));
+            self.late.push(DelayedWrite::Answer(request, answer));
             self.late_so_far += 1;
         }
     }
@@ -82,7 +82,7 @@ impl Publisher {
     /// Whether something about `id` could not be written yet.
     pub(super) fn owes(&self, id: TaskId) -> bool {
         self.late.iter().any(|late| match late {
-            Late::Result(late) | Late::Answer(late, _) => *late == id,
+            DelayedWrite::Result(late) | DelayedWrite::Answer(late, _) => *late == id,
         })
     }
 
@@ -104,11 +104,11 @@ impl Publisher {
         let mut late = std::mem::take(&mut self.late).into_iter();
         while let Some(next) = late.next() {
             let written = match &next {
-                Late::Result(id) => store
+                DelayedWrite::Result(id) => store
                     .task(*id)?
                     .map_or(Ok(()), |task| self.write(&task, None))
                     .and_then(|()| self.mailbox.done(*id)),
-                Late::Answer(id, answer) => self.mailbox.answer(*id, answer),
+                DelayedWrite::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
             if let Err(error) = written {
                 tracing::debug!(%error, "it still cannot be written");
@@ -123,12 +123,12 @@ impl Publisher {
     fn write(&self, task: &Task, place: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
         let (is_there, last_seen) = (self.audience.is_there(), self.audience.last_seen());
-        let file = render(task, self.inline_bytes, Approver { place, is_there, last_seen }, name);
+        let file = render(task, self.inline_bytes, ApproverStatus { place, is_there, last_seen }, name);
         match file.beside {
-            Some(Beside::Text { text, extension }) => {
+            Some(DataFile::Text { text, extension }) => {
                 self.mailbox.put_data(task.id, extension, &mut text.as_bytes())?;
             }
-            Some(Beside::File { path, extension }) => match File::open(&path) {
+            Some(DataFile::File { path, extension }) => match File::open(&path) {
                 Ok(mut data) => self.mailbox.put_data(task.id, extension, &mut data)?,
                 // It will not come back; how the task ended is still worth knowing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -160,7 +160,7 @@ impl Daemon {
         }
         self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
         // Nobody may be looking on.
-        if self.live.send(Live { id: task.id, state: task.state }).is_ok() {}
+        if self.live.send(TaskChange { id: task.id, state: task.state }).is_ok() {}
     }
 
     /// An input as it may stand in the log.

@@ -8,7 +8,7 @@ use nix::libc;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Daemon, DaemonError, Wake};
+use super::{Daemon, DaemonError, DaemonEvent};
 use crate::dispatcher::Event;
 
 /// How long an interrupted attempt may take to report: a program has two seconds to end when it is
@@ -36,7 +36,7 @@ impl Daemon {
                         _ = term.recv() => {}
                         _ = int.recv() => {}
                     }
-                    if wake.send(Wake::Stop).is_err() {
+                    if wake.send(DaemonEvent::Stop).is_err() {
                         return;
                     }
                 }
@@ -50,7 +50,7 @@ impl Daemon {
     ///
     /// An attempt that does not even report stays recorded as running: the next executor repeats it
     /// or ends it as unknown.
-    pub(super) fn stop(&mut self, woken: &Receiver<Wake>, grace: Duration) -> Result<(), DaemonError> {
+    pub(super) fn stop(&mut self, woken: &Receiver<DaemonEvent>, grace: Duration) -> Result<(), DaemonError> {
         self.turn(vec![Event::Drain], Vec::new())?;
         let mut deadline = Instant::now() + grace;
         let mut interrupted = false;
@@ -58,12 +58,12 @@ impl Daemon {
             self.catch_up_record()?;
             let patience = deadline.saturating_duration_since(Instant::now());
             match woken.recv_timeout(patience.min(self.patience_with_record())) {
-                Ok(Wake::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
+                Ok(DaemonEvent::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
                 // Nobody hears a human any more: what they say is said again to the next executor.
-                Ok(Wake::Look | Wake::Human(_) | Wake::Previewed(_)) => {}
-                Ok(Wake::Told(told)) => self.told(vec![*told])?,
-                Ok(Wake::Stop) if !interrupted => deadline = Instant::now(),
-                Ok(Wake::Stop) => {}
+                Ok(DaemonEvent::Look | DaemonEvent::Human(_) | DaemonEvent::Previewed(_)) => {}
+                Ok(DaemonEvent::Told(told)) => self.told(vec![*told])?,
+                Ok(DaemonEvent::Stop) if !interrupted => deadline = Instant::now(),
+                Ok(DaemonEvent::Stop) => {}
                 Err(_) if Instant::now() < deadline => {}
                 Err(_) if interrupted => {
                     tracing::warn!(running = self.dispatcher.running(), "attempts did not report their end");

@@ -13,7 +13,7 @@ use protocol::task::TaskId;
 use super::commit::no_room;
 use super::{Daemon, DaemonError};
 use crate::config;
-use crate::store::retention::{self, Keep, Kept};
+use crate::store::retention::{self, RetentionLimits, RetainedTask};
 use crate::task::Outcome;
 
 /// How often it is done where nothing is kept for a shorter time.
@@ -32,9 +32,9 @@ const GRANTS: Duration = Duration::from_hours(30 * 24);
 const AT_ONCE: usize = 50;
 
 /// What the configuration says is kept.
-pub(super) fn keep(config: &config::Executor) -> Keep {
+pub(super) fn keep(config: &config::ExecutorSettings) -> RetentionLimits {
     let age = config.keep.get();
-    Keep { age, bytes: config.keep_bytes, at_least: READABLE.min(age) }
+    RetentionLimits { age, bytes: config.keep_bytes, at_least: READABLE.min(age) }
 }
 
 impl Daemon {
@@ -118,7 +118,7 @@ impl Daemon {
 
     /// All that has ended, with what its record, its result file and its data take; also the result of
     /// a task that was forgotten by an executor which was killed before it had removed it.
-    fn kept(&self) -> Result<Vec<Kept>, DaemonError> {
+    fn kept(&self) -> Result<Vec<RetainedTask>, DaemonError> {
         let mut kept = self.store.kept()?;
         let mut results = self.mailbox.sizes()?;
         let mut data = HashMap::new();
@@ -134,7 +134,7 @@ impl Daemon {
         for (id, (bytes, written)) in results {
             if self.store.task(id)?.is_none() {
                 let ended_at = Timestamp::try_from(written).unwrap_or(Timestamp::MIN);
-                kept.push(Kept { id, ended_at, bytes });
+                kept.push(RetainedTask { id, ended_at, bytes });
             }
         }
         Ok(kept)

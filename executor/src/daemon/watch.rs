@@ -18,15 +18,15 @@ pub(super) const SAFETY: Duration = Duration::from_secs(5);
 const POLLING: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Tells when something may lie in the inbox.
-pub(super) struct Watch {
+pub(super) struct InboxWatch {
     /// `None` where the file system gives no events.
     watcher: Option<RecommendedWatcher>,
     /// Whether a look was asked for and did not begin yet: events come in swarms.
     asked: Arc<AtomicBool>,
 }
 
-impl Watch {
-    /// Calls `nudge` when something lands in `inbox`, once for each [`Watch::begin_look`].
+impl InboxWatch {
+    /// Calls `nudge` when something lands in `inbox`, once for each [`InboxWatch::begin_look`].
     pub(super) fn new(inbox: &Path, nudge: impl Fn() + Send + 'static) -> Self {
         let asked = Arc::new(AtomicBool::new(false));
         let to_ask = Arc::clone(&asked);
@@ -88,7 +88,7 @@ mod tests {
     fn a_request_nudges_and_looking_does_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let (sender, nudges) = channel();
-        let watch = Watch::new(folder.path(), move || sender.send(()).expect("the test listens"));
+        let watch = InboxWatch::new(folder.path(), move || sender.send(()).expect("the test listens"));
         let put = |name: &str| {
             let hidden = folder.path().join(format!(".{name}"));
             std::fs::write(&hidden, "x").expect("written");

@@ -8,12 +8,12 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step};
 
-use super::{Action, Admission, Dispatcher, Effects, Open, advance};
+use super::{Action, Admission, Dispatcher, Effects, OpenTask, advance};
 use crate::catalog::definition::Definition;
 use crate::store::Change;
-use crate::store::switch::Off;
+use crate::store::switched_off::SwitchedOffTool;
 use crate::task::Task;
-use crate::task::confirmation::Replaced;
+use crate::task::confirmation::ReplacedValues;
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
@@ -23,7 +23,7 @@ impl Dispatcher {
             let is_breach = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
             if is_breach && definition.rate_limit.is_some_and(|limit| limit.auto_disable) {
                 let Task { tool, caller, .. } = task;
-                let off = Off { tool, uid: caller.uid, session: caller.session, since: now };
+                let off = SwitchedOffTool { tool, uid: caller.uid, session: caller.session, since: now };
                 effects.actions.push(Action::SwitchOff(Box::new(off)));
             }
             effects.actions.push(Action::Answer(id, Box::new(answer)));
@@ -41,15 +41,15 @@ impl Dispatcher {
             advance(&mut task, Step::Ask, now, None, None, effects);
             self.asks.count(&task, now);
             self.asks.join(&task, self.limits.asks.wait, now);
-            if task.confirmation.as_ref().is_some_and(|asked| asked.preview == Some(Replaced::Pending)) {
+            if task.confirmation.as_ref().is_some_and(|asked| asked.preview == Some(ReplacedValues::Pending)) {
                 let (task, definition) = (Box::new(task.clone()), Arc::clone(&definition));
                 effects.actions.push(Action::Preview { task, definition });
             }
-            self.enter(Open::new(task, definition));
+            self.enter(OpenTask::new(task, definition));
         } else {
             advance(&mut task, Step::Enqueue, now, None, None, effects);
             self.asks.approve(&task);
-            self.enter(Open::new(task, definition));
+            self.enter(OpenTask::new(task, definition));
             self.line_up(id, now);
             self.start_what_can(now, effects);
         }

@@ -8,20 +8,20 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step};
 
-use super::{Dispatcher, Effects, Failed, Finished, Open, Purpose, Why, advance, failed_end, pause, told_lost};
+use super::{Dispatcher, Effects, FailedAttempt, AttemptReport, OpenTask, AttemptPurpose, FailureKind, advance, failed_end, pause, told_lost};
 use crate::catalog::definition::Definition;
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Again, Effect};
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
 
 /// What an open task is about.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum LookupPhase {
     /// To be performed, or being so.
     Work,
     /// Recorded as running, and nobody knows what came of it. How the attempt ended, if it reported.
-    LookupDue(Option<Box<Failed>>),
-    LookingUp(Option<Box<Failed>>),
+    LookupDue(Option<Box<FailedAttempt>>),
+    LookingUp(Option<Box<FailedAttempt>>),
 }
 
 /// Whether a lookup can tell if a lost attempt of `task` took effect.
@@ -29,26 +29,26 @@ pub(super) fn can_look_up(task: &Task, definition: Option<&Definition>) -> bool 
     task.effect == EffectClass::Verifiable && definition.is_some_and(|definition| definition.verify.is_some())
 }
 
-impl Open {
+impl OpenTask {
     /// Whether something runs for it right now.
     pub(super) fn is_performed(&self) -> bool {
-        self.task.state == State::Running && !matches!(self.phase, Phase::LookupDue(_))
+        self.task.state == State::Running && !matches!(self.phase, LookupPhase::LookupDue(_))
     }
 
     /// Whether the attempt that ended like this must be looked up.
-    pub(super) fn must_look_up(&self, failed: &Failed) -> bool {
-        failed.effect == Effect::Possible
+    pub(super) fn must_look_up(&self, failed: &FailedAttempt) -> bool {
+        failed.effect == SideEffect::Possible
             && can_look_up(&self.task, Some(&self.definition))
             && self.task.attempt < self.most_attempts()
     }
 
     /// What is to be done now that it has a place.
-    pub(super) fn begin(&mut self) -> (Step, Purpose) {
-        match std::mem::replace(&mut self.phase, Phase::Work) {
-            Phase::Work => (Step::Start, Purpose::Work),
-            Phase::LookupDue(before) | Phase::LookingUp(before) => {
-                self.phase = Phase::LookingUp(before);
-                (Step::Verify, Purpose::Lookup)
+    pub(super) fn begin(&mut self) -> (Step, AttemptPurpose) {
+        match std::mem::replace(&mut self.phase, LookupPhase::Work) {
+            LookupPhase::Work => (Step::Start, AttemptPurpose::Work),
+            LookupPhase::LookupDue(before) | LookupPhase::LookingUp(before) => {
+                self.phase = LookupPhase::LookingUp(before);
+                (Step::Verify, AttemptPurpose::Lookup)
             }
         }
     }
@@ -56,11 +56,11 @@ impl Open {
 
 impl Dispatcher {
     /// A lookup reported.
-    pub(super) fn looked_up(&mut self, finished: Finished, now: Timestamp, effects: &mut Effects) {
+    pub(super) fn looked_up(&mut self, finished: AttemptReport, now: Timestamp, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&finished.id) else { return };
-        let before = match std::mem::replace(&mut open.phase, Phase::Work) {
-            Phase::Work => None,
-            Phase::LookupDue(before) | Phase::LookingUp(before) => before,
+        let before = match std::mem::replace(&mut open.phase, LookupPhase::Work) {
+            LookupPhase::Work => None,
+            LookupPhase::LookupDue(before) | LookupPhase::LookingUp(before) => before,
         };
         let may_go_on = open.task.attempt < open.most_attempts();
         let failed = match finished.result {
@@ -70,14 +70,14 @@ impl Dispatcher {
             }
             Err(failed) => failed,
         };
-        let is_absent = failed.effect == Effect::None && failed.why == Why::Failure;
+        let is_absent = failed.effect == SideEffect::None && failed.why == FailureKind::Failure;
         // Interrupted, or something stood in its way that may pass.
-        let is_looked_up_again = failed.why == Why::Shutdown || may_go_on && failed.again != Again::Never;
-        let wait = pause(&open.definition, &open.task, Again::Later);
+        let is_looked_up_again = failed.why == FailureKind::Shutdown || may_go_on && failed.again != Retry::Never;
+        let wait = pause(&open.definition, &open.task, Retry::Later);
         let (step, end) = if is_absent {
             // What a repetition cannot mend is not repeated, though that would be harmless.
             let is_over =
-                before.as_ref().is_some_and(|before| before.why == Why::Failure && before.again == Again::Never);
+                before.as_ref().is_some_and(|before| before.why == FailureKind::Failure && before.again == Retry::Never);
             match before {
                 _ if open.cancelling => {
                     let error = ErrorBody::new(Code::Cancelled, "cancelled while it was running")
@@ -99,9 +99,9 @@ impl Dispatcher {
                 }
             }
         } else if is_looked_up_again {
-            open.phase = Phase::LookupDue(before);
+            open.phase = LookupPhase::LookupDue(before);
             // Not recorded: after a crash it is looked up at once.
-            open.task.not_before = (failed.why != Why::Shutdown).then(|| now + wait);
+            open.task.not_before = (failed.why != FailureKind::Shutdown).then(|| now + wait);
             return self.line_up(finished.id, now);
         } else {
             (Step::Lose, unknown(before, failed, &open.task))
@@ -112,7 +112,7 @@ impl Dispatcher {
 }
 
 /// The end of a task of which even the lookup did not tell what happened.
-fn unknown(before: Option<Box<Failed>>, failed: Failed, task: &Task) -> End {
+fn unknown(before: Option<Box<FailedAttempt>>, failed: FailedAttempt, task: &Task) -> End {
     let Outcome::Error(lookup) = failed.end.outcome else { return told_lost(failed.end, task) };
     let nothing = || failed_end(failed.end.at, ErrorBody::new(Code::UnknownOutcome, ""));
     let mut end = told_lost(before.map_or_else(nothing, |before| before.end), task);
@@ -129,12 +129,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use Effect::{None as Surely, Possible};
+    use SideEffect::{None as Surely, Possible};
     use serde_json::json;
 
     use super::super::recovery::MOST_LOST;
     use super::super::tests::{Bench, definition, error_of, limits};
-    use super::super::{Event, Why};
+    use super::super::{Event, FailureKind};
     use super::*;
 
     fn verifiable() -> Arc<Definition> {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// A task whose one attempt ended like this, and whose lookup is under way.
-    fn in_doubt(bench: &mut Bench, definition: &Arc<Definition>, why: Why, again: Again) -> protocol::task::TaskId {
+    fn in_doubt(bench: &mut Bench, definition: &Arc<Definition>, why: FailureKind, again: Retry) -> protocol::task::TaskId {
         let id = bench.start(EffectClass::Verifiable, definition);
         let turn = bench.fail(id, why, again, Possible);
         assert_eq!((turn.performed, bench.state(id), bench.stored(id).attempt), (vec![id], State::Running, 2));
@@ -153,11 +153,11 @@ mod tests {
     fn what_is_found_succeeds_and_what_surely_is_not_there_runs_again() {
         let mut bench = Bench::new(limits(1));
         let definition = verifiable();
-        let found = in_doubt(&mut bench, &definition, Why::Timeout, Again::Later);
+        let found = in_doubt(&mut bench, &definition, FailureKind::Timeout, Retry::Later);
         assert_eq!(bench.succeed(found).published, [(found, State::Succeeded)]);
 
-        let absent = in_doubt(&mut bench, &definition, Why::Timeout, Again::Later);
-        let turn = bench.fail(absent, Why::Failure, Again::Never, Surely);
+        let absent = in_doubt(&mut bench, &definition, FailureKind::Timeout, Retry::Later);
+        let turn = bench.fail(absent, FailureKind::Failure, Retry::Never, Surely);
         assert_eq!((turn.performed, bench.state(absent)), (vec![], State::Queued), "after a pause");
         bench.pass(Duration::from_mins(1));
         assert_eq!(bench.handle(Event::Tick).performed, [absent]);
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn what_cannot_be_found_out_ends_as_unknown() {
         let mut bench = Bench::new(limits(1));
-        let unsure = in_doubt(&mut bench, &verifiable(), Why::Timeout, Again::Later);
-        bench.fail(unsure, Why::Failure, Again::Never, Possible);
+        let unsure = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
+        bench.fail(unsure, FailureKind::Failure, Retry::Never, Possible);
         assert_eq!(bench.state(unsure), State::Unknown);
         assert_eq!(
             (error_of(&bench.stored(unsure)).code, &error_of(&bench.stored(unsure)).details["lookup"]),
@@ -177,9 +177,9 @@ mod tests {
         );
 
         // A lookup that failed for now is tried again, so often and no oftener.
-        let later = in_doubt(&mut bench, &verifiable(), Why::Timeout, Again::Later);
+        let later = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
         while bench.state(later) == State::Running {
-            assert_eq!(bench.fail(later, Why::Failure, Again::Later, Possible).performed, []);
+            assert_eq!(bench.fail(later, FailureKind::Failure, Retry::Later, Possible).performed, []);
             bench.pass(Duration::from_mins(10));
             bench.handle(Event::Tick);
         }
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn a_failure_that_a_repetition_cannot_mend_is_not_repeated() {
         let mut bench = Bench::new(limits(1));
-        let id = in_doubt(&mut bench, &verifiable(), Why::Failure, Again::Never);
-        bench.fail(id, Why::Failure, Again::Never, Surely);
+        let id = in_doubt(&mut bench, &verifiable(), FailureKind::Failure, Retry::Never);
+        bench.fail(id, FailureKind::Failure, Retry::Never, Surely);
         let task = bench.stored(id);
         assert_eq!((task.state, error_of(&task).code), (State::Failed, Code::ApiError));
         assert_eq!(error_of(&task).hint.as_deref(), Some("it was looked up: it did not take effect"));
@@ -220,10 +220,10 @@ mod tests {
             let mut bench = Bench::new(limits(1));
             let id = bench.start(EffectClass::Verifiable, &definition);
             if is_looking {
-                bench.fail(id, Why::Timeout, Again::Later, Possible);
+                bench.fail(id, FailureKind::Timeout, Retry::Later, Possible);
             }
             bench.handle(Event::Drain);
-            let turn = bench.fail(id, Why::Shutdown, Again::Never, Possible);
+            let turn = bench.fail(id, FailureKind::Shutdown, Retry::Never, Possible);
             assert_eq!((turn.performed, bench.state(id)), (vec![], State::Running));
             assert_eq!(bench.handle(Event::Interrupt).interrupted, [], "nothing runs any more");
             assert_eq!(bench.crash(Some(&definition)).performed, [id]);
@@ -235,12 +235,12 @@ mod tests {
     fn a_cancelled_task_says_what_the_lookup_found() {
         let mut bench = Bench::new(limits(1));
         for (happened, expected) in [(true, State::Succeeded), (false, State::Cancelled)] {
-            let id = in_doubt(&mut bench, &verifiable(), Why::Timeout, Again::Later);
+            let id = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
             assert_eq!(bench.cancel(id, 1).interrupted, [], "a lookup goes on");
             if happened {
                 bench.succeed(id);
             } else {
-                bench.fail(id, Why::Failure, Again::Never, Surely);
+                bench.fail(id, FailureKind::Failure, Retry::Never, Surely);
             }
             assert_eq!(bench.state(id), expected);
         }

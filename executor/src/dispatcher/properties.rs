@@ -14,8 +14,8 @@ use super::tests::{definition, failure, known, limits, task};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{Asking, By, Confirmation, Digest};
-use crate::task::grant::{Covers, Grant, Scope};
+use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Confirmation, Digest};
+use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 #[derive(Debug, Clone)]
 enum Act {
@@ -43,7 +43,7 @@ enum Act {
     },
     Finish {
         which: usize,
-        how: How,
+        how: AnswerKind,
     },
     /// An end that somebody reports for an attempt that is over, or for no task at all.
     Stray {
@@ -66,9 +66,9 @@ enum Act {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum AnswerKind {
     Succeeds,
-    Fails { why: Why, again: Again, effect: Effect },
+    Fails { why: FailureKind, again: Retry, effect: SideEffect },
 }
 
 /// Four subtools: a limited one that is read-only, an idempotent one, one whose effect happens once, and
@@ -89,13 +89,13 @@ fn definitions() -> [Arc<Definition>; 4] {
     ]
 }
 
-fn how() -> impl Strategy<Value = How> {
-    let why = prop_oneof![Just(Why::Failure), Just(Why::Timeout), Just(Why::Cancelled), Just(Why::Shutdown)];
-    let again = prop_oneof![Just(Again::Never), Just(Again::Later), Just(Again::After(Duration::from_millis(700)))];
-    let effect = prop_oneof![Just(Effect::None), Just(Effect::Possible)];
+fn how() -> impl Strategy<Value = AnswerKind> {
+    let why = prop_oneof![Just(FailureKind::Failure), Just(FailureKind::Timeout), Just(FailureKind::Cancelled), Just(FailureKind::Shutdown)];
+    let again = prop_oneof![Just(Retry::Never), Just(Retry::Later), Just(Retry::After(Duration::from_millis(700)))];
+    let effect = prop_oneof![Just(SideEffect::None), Just(SideEffect::Possible)];
     prop_oneof![
-        Just(How::Succeeds),
-        (why, again, effect).prop_map(|(why, again, effect)| How::Fails { why, again, effect }),
+        Just(AnswerKind::Succeeds),
+        (why, again, effect).prop_map(|(why, again, effect)| AnswerKind::Fails { why, again, effect }),
     ]
 }
 
@@ -128,7 +128,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-struct Model {
+struct PropertyModel {
     dispatcher: Dispatcher,
     store: MemoryStore,
     now: Timestamp,
@@ -136,7 +136,7 @@ struct Model {
     /// Every task that was committed, oldest first.
     known: Vec<TaskId>,
     /// The attempts that run in this executor.
-    running: Vec<(TaskId, u32, Purpose)>,
+    running: Vec<(TaskId, u32, AttemptPurpose)>,
     /// The tasks of which an attempt may have taken effect: their executor was lost while it ran, or
     /// it reported so.
     affected: BTreeSet<TaskId>,
@@ -152,7 +152,7 @@ struct Model {
     draining: bool,
 }
 
-impl Model {
+impl PropertyModel {
     fn new() -> Self {
         Self {
             dispatcher: Dispatcher::new(limits(2)),
@@ -209,7 +209,7 @@ impl Model {
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let asking = Asking { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+                    let asking = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
                     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
@@ -237,26 +237,26 @@ impl Model {
                 let (id, attempt, purpose) = self.running.remove(which % self.running.len());
                 let result = match how {
                     // A lookup that works tells the truth.
-                    How::Succeeds if purpose == Purpose::Lookup && !self.happened.contains(&id) => {
-                        let (why, again, effect) = (Why::Failure, Again::Never, Effect::None);
-                        Err(Failed { end: failure(self.now), why, again, effect })
+                    AnswerKind::Succeeds if purpose == AttemptPurpose::Lookup && !self.happened.contains(&id) => {
+                        let (why, again, effect) = (FailureKind::Failure, Retry::Never, SideEffect::None);
+                        Err(FailedAttempt { end: failure(self.now), why, again, effect })
                     }
-                    How::Fails { why, again, .. } if purpose == Purpose::Lookup => {
-                        let effect = Effect::Possible;
-                        Err(Failed { end: failure(self.now), why: *why, again: *again, effect })
+                    AnswerKind::Fails { why, again, .. } if purpose == AttemptPurpose::Lookup => {
+                        let effect = SideEffect::Possible;
+                        Err(FailedAttempt { end: failure(self.now), why: *why, again: *again, effect })
                     }
-                    How::Succeeds => {
+                    AnswerKind::Succeeds => {
                         self.affected.insert(id);
                         Ok(End { at: self.now, outcome: Outcome::Data(json!(attempt)), meta: serde_json::Map::new() })
                     }
-                    How::Fails { why, again, effect } => {
-                        if *effect == Effect::Possible {
+                    AnswerKind::Fails { why, again, effect } => {
+                        if *effect == SideEffect::Possible {
                             self.may_have_happened(id);
                         }
-                        Err(Failed { end: failure(self.now), why: *why, again: *again, effect: *effect })
+                        Err(FailedAttempt { end: failure(self.now), why: *why, again: *again, effect: *effect })
                     }
                 };
-                Event::Finished(Box::new(Finished { id, attempt, result }))
+                Event::Finished(Box::new(AttemptReport { id, attempt, result }))
             }
             Act::Stray { which, attempt } => {
                 let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
@@ -264,7 +264,7 @@ impl Model {
                     return None;
                 }
                 let end = End { at: self.now, outcome: Outcome::Data(json!("stray")), meta: serde_json::Map::new() };
-                Event::Finished(Box::new(Finished { id, attempt: *attempt, result: Ok(end) }))
+                Event::Finished(Box::new(AttemptReport { id, attempt: *attempt, result: Ok(end) }))
             }
             Act::Pass { milliseconds } => {
                 self.now += SignedDuration::from_millis(*milliseconds);
@@ -295,21 +295,21 @@ impl Model {
         let confirmation = task.confirmation.clone().expect("a question");
         let digest = if is_stale { Digest::of(&[]) } else { confirmation.digest };
         let said = match verdict {
-            0 => Said::No { reason: None },
+            0 => HumanVerdict::No { reason: None },
             1 => {
                 let mut input = task.input.clone();
                 input.insert("edited".to_owned(), true.into());
                 let digest = confirmation.digest_of("", &task, &input);
-                Said::Edited { input, digest, reason: None }
+                HumanVerdict::Edited { input, digest, reason: None }
             }
-            _ => Said::Yes,
+            _ => HumanVerdict::Yes,
         };
         let grant = (verdict == 2).then(|| Box::new(self.grant_like(&task)));
         if !is_stale && verdict > 0 && task.state == State::AwaitingConfirmation {
             self.approved.insert(id);
         }
         let (ticket, by) = (TaskId::new(), String::new());
-        Some(Event::Decided(Box::new(Decided { ticket, of: vec![(id, digest)], said, by, grant })))
+        Some(Event::Decided(Box::new(HumanDecision { ticket, of: vec![(id, digest)], said, by, grant })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {
@@ -317,8 +317,8 @@ impl Model {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: Scope { uid: task.caller.uid, session: None, folder: None },
-            fields: [("n".to_owned(), Covers::Anything)].into(),
+            scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+            fields: [("n".to_owned(), FieldCoverage::Anything)].into(),
             made_at: self.now,
             made_from: task.id,
             made_by: String::new(),
@@ -381,7 +381,7 @@ impl Model {
                     assert!(!self.draining, "nothing starts any more");
                     if let Some(asked) = &task.confirmation {
                         let by_grant =
-                            asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, By::Grant(_)));
+                            asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
                         assert!(self.approved.contains(&task.id) || by_grant, "nothing runs without a yes");
                         assert!(task.attempt > 1 || asked.expires_at > self.now, "nor with one that is too old");
                         assert_eq!(asked.digest, asked.digest_of("", &task, &task.input), "and only what it was for");
@@ -399,7 +399,7 @@ impl Model {
                     if task.effect == EffectClass::Once {
                         assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
                     }
-                    if task.effect == EffectClass::Verifiable && purpose == Purpose::Work {
+                    if task.effect == EffectClass::Verifiable && purpose == AttemptPurpose::Work {
                         assert!(!self.happened.contains(&task.id), "what happened is not done again");
                     }
                     self.running.push((task.id, task.attempt, purpose));
@@ -437,7 +437,7 @@ impl Model {
     /// The executor is gone, and another takes over. What ran may have taken effect.
     fn crash(&mut self) {
         for (id, _, purpose) in std::mem::take(&mut self.running) {
-            if purpose == Purpose::Work {
+            if purpose == AttemptPurpose::Work {
                 self.may_have_happened(id);
             }
         }
@@ -465,7 +465,7 @@ impl Model {
                 break;
             }
             self.play(&Act::Pass { milliseconds: 1_000 });
-            self.play(&Act::Finish { which: 0, how: How::Succeeds });
+            self.play(&Act::Finish { which: 0, how: AnswerKind::Succeeds });
         }
         assert!(self.dispatcher.is_idle(), "every task ends");
         assert_eq!(self.dispatcher.lines.next(|_| true), None, "none that ended stays in line");
@@ -479,7 +479,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_done_twice_or_ended_twice(acts in prop::collection::vec(act(), 1..60)) {
-        let mut model = Model::new();
+        let mut model = PropertyModel::new();
         for act in &acts {
             model.play(act);
         }

@@ -8,11 +8,11 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step};
 use serde_json::{Map, Value};
 
-use super::lookup::{Phase, can_look_up};
-use super::{Action, Dispatcher, Effects, Open, advance, failed_end};
+use super::lookup::{LookupPhase, can_look_up};
+use super::{Action, Dispatcher, Effects, OpenTask, advance, failed_end};
 use crate::catalog::definition::Definition;
 use crate::task::Task;
-use crate::task::confirmation::{Replaced, drifted};
+use crate::task::confirmation::{ReplacedValues, drifted};
 use crate::task::effect::EffectClass;
 
 /// How often in all, beyond its declared retries, a task is started that never reported: what
@@ -24,11 +24,11 @@ impl Dispatcher {
     ///
     /// `known` gives what only others know of a task. What was running is started again if that is
     /// harmless; else it is looked up, and where it cannot be it ends as unknown.
-    pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, known: impl Fn(&Task) -> Known) -> Effects {
+    pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, known: impl Fn(&Task) -> RecoveredTask) -> Effects {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
-            let Known { definition, sent } = known(&task);
+            let RecoveredTask { definition, sent } = known(&task);
             let mut is_lookup_due = false;
             if task.state == State::Accepted {
                 let must_ask = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
@@ -64,12 +64,12 @@ impl Dispatcher {
                 State::Queued if task.attempt == 0 => self.asks.approve(&task),
                 _ => {}
             }
-            let mut open = Open::new(task, definition.unwrap_or_else(gone));
+            let mut open = OpenTask::new(task, definition.unwrap_or_else(gone));
             if is_lookup_due {
-                open.phase = Phase::LookupDue(None);
+                open.phase = LookupPhase::LookupDue(None);
             }
             let asked = open.task.confirmation.as_ref().filter(|_| open.task.state == State::AwaitingConfirmation);
-            if asked.is_some_and(|asked| asked.preview == Some(Replaced::Pending)) {
+            if asked.is_some_and(|asked| asked.preview == Some(ReplacedValues::Pending)) {
                 let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
                 effects.actions.push(Action::Preview { task, definition });
             }
@@ -88,7 +88,7 @@ impl Dispatcher {
 
 /// What others than the dispatcher know of a task that was left open.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct RecoveredTask {
     /// Its definition, if that is still the one it was accepted under.
     pub definition: Option<Arc<Definition>>,
     /// What its lost attempt sent and when, for whoever has to find out whether it took effect.

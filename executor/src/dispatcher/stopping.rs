@@ -7,7 +7,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step, TaskId};
 
-use super::{Action, Dispatcher, Effects, Phase, Why, advance, failed_end};
+use super::{Action, Dispatcher, Effects, LookupPhase, FailureKind, advance, failed_end};
 use crate::task::effect::EffectClass;
 
 impl Dispatcher {
@@ -39,8 +39,8 @@ impl Dispatcher {
         if open.task.state == State::Running {
             open.cancelling = true;
             // A lookup goes on: whoever cancels wants to know what it finds.
-            if matches!(open.phase, Phase::Work) {
-                effects.actions.push(Action::Interrupt(id, Why::Cancelled));
+            if matches!(open.phase, LookupPhase::Work) {
+                effects.actions.push(Action::Interrupt(id, FailureKind::Cancelled));
             }
         } else {
             self.lines.leave(&open.task.caller, &open.kind(), id);

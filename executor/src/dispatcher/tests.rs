@@ -11,7 +11,7 @@ use super::recovery::MOST_LOST;
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{Asking, Confirmation};
+use crate::task::confirmation::{ConfirmationRequest, Confirmation};
 
 /// A dispatcher over a store, with a clock that only moves when told.
 pub(super) struct Bench {
@@ -24,23 +24,23 @@ pub(super) struct Bench {
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) performed: Vec<TaskId>,
-    pub(super) interrupted: Vec<(TaskId, Why)>,
+    pub(super) interrupted: Vec<(TaskId, FailureKind)>,
     pub(super) published: Vec<(TaskId, State)>,
     pub(super) answers: Vec<Answer>,
-    pub(super) told: Vec<Heard>,
+    pub(super) told: Vec<DecisionResult>,
     pub(super) switched_off: Vec<SubtoolName>,
 }
 
-pub(super) fn limits(concurrency: u32) -> Limits {
-    let most = Most { tasks: 1_000, bytes: 1 << 20 };
-    let asks = AskLimits {
+pub(super) fn limits(concurrency: u32) -> DispatcherLimits {
+    let most = OpenTaskLimit { tasks: 1_000, bytes: 1 << 20 };
+    let asks = ConfirmationLimits {
         waiting: 20,
         waiting_per_session: 10,
         per_hour: 0,
         cool_down: Duration::from_mins(10),
         wait: Duration::from_hours(1),
     };
-    Limits { concurrency, open: most, open_per_session: most, asks }
+    DispatcherLimits { concurrency, open: most, open_per_session: most, asks }
 }
 
 /// A definition with `fields` beside what every definition has.
@@ -80,7 +80,7 @@ pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
-    let asking = Asking { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+    let asking = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), now)));
     task
 }
@@ -90,7 +90,7 @@ fn once(now: Timestamp) -> Task {
 }
 
 impl Bench {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: DispatcherLimits) -> Self {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
         Self { dispatcher: Dispatcher::new(limits), store: MemoryStore::default(), now }
     }
@@ -136,13 +136,13 @@ impl Bench {
     pub(super) fn succeed(&mut self, id: TaskId) -> Turn {
         let attempt = self.stored(id).attempt;
         let end = End { at: self.now, outcome: Outcome::Data(json!(1)), meta: serde_json::Map::new() };
-        self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Ok(end) })))
+        self.handle(Event::Finished(Box::new(AttemptReport { id, attempt, result: Ok(end) })))
     }
 
-    pub(super) fn fail(&mut self, id: TaskId, why: Why, again: Again, effect: Effect) -> Turn {
+    pub(super) fn fail(&mut self, id: TaskId, why: FailureKind, again: Retry, effect: SideEffect) -> Turn {
         let attempt = self.stored(id).attempt;
-        let failed = Failed { end: failure(self.now), why, again, effect };
-        self.handle(Event::Finished(Box::new(Finished { id, attempt, result: Err(failed) })))
+        let failed = FailedAttempt { end: failure(self.now), why, again, effect };
+        self.handle(Event::Finished(Box::new(AttemptReport { id, attempt, result: Err(failed) })))
     }
 
     pub(super) fn stored(&self, id: TaskId) -> Task {
@@ -171,8 +171,8 @@ impl Bench {
     }
 }
 
-pub(super) fn known(definition: Option<&Arc<Definition>>) -> Known {
-    Known { definition: definition.cloned(), ..Known::default() }
+pub(super) fn known(definition: Option<&Arc<Definition>>) -> RecoveredTask {
+    RecoveredTask { definition: definition.cloned(), ..RecoveredTask::default() }
 }
 
 pub(super) fn failure(at: Timestamp) -> End {
@@ -317,7 +317,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
 
 #[test]
 fn more_open_tasks_than_may_be_are_refused() {
-    let mut bench = Bench::new(Limits { open: Most { tasks: 2, bytes: 1 << 20 }, ..limits(1) });
+    let mut bench = Bench::new(DispatcherLimits { open: OpenTaskLimit { tasks: 2, bytes: 1 << 20 }, ..limits(1) });
     let plain = definition(json!({}));
     let first = bench.start(EffectClass::Once, &plain);
     bench.admit(&once(bench.now), &plain);
@@ -355,7 +355,7 @@ fn a_harmless_failure_is_retried_with_growing_pauses_and_then_ends() {
     let retried = definition(json!({"retries": {"times": 2, "backoff": "1s"}}));
     let id = bench.start(EffectClass::Read, &retried);
     for (attempt, least) in [(1, Duration::from_secs(1)), (2, Duration::from_secs(2))] {
-        let turn = bench.fail(id, Why::Failure, Again::Later, Effect::Possible);
+        let turn = bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::Possible);
         assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Queued)]));
         let due = bench.dispatcher.next_deadline().expect("it is tried again");
         let pause = Duration::try_from(bench.now.duration_until(due)).expect("later");
@@ -366,7 +366,7 @@ fn a_harmless_failure_is_retried_with_growing_pauses_and_then_ends() {
         bench.pass(Duration::from_millis(1));
         assert_eq!(bench.handle(Event::Tick).performed, [id]);
     }
-    bench.fail(id, Why::Failure, Again::Later, Effect::Possible);
+    bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::Possible);
     assert_eq!((bench.state(id), bench.stored(id).attempt), (State::Failed, 3));
     assert!(bench.dispatcher.is_idle());
 }
@@ -379,34 +379,34 @@ fn a_pause_is_as_long_as_the_far_side_asks_and_never_beyond_its_bound() {
     let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
     bench.pass(Duration::ZERO);
     let longest = SignedDuration::try_from(LONGEST_PAUSE).expect("it fits");
-    assert_eq!(pause(&patient, &Task { attempt: 9, ..task.clone() }, Again::Later), longest);
-    let asked = pause(&quick, &Task { attempt: 1, ..task.clone() }, Again::After(Duration::from_secs(7)));
+    assert_eq!(pause(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
+    let asked = pause(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
     assert_eq!(asked, SignedDuration::from_secs(7));
-    assert_eq!(pause(&quick, &Task { attempt: 1, ..task }, Again::After(Duration::MAX)), longest);
+    assert_eq!(pause(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX)), longest);
 }
 
 #[test]
 fn what_is_repeated_is_only_what_may_be() {
-    use Again::{Later, Never};
+    use Retry::{Later, Never};
     use EffectClass::{Idempotent, Once, Read};
-    use Why::{Cancelled, Failure, Shutdown, Timeout};
+    use FailureKind::{Cancelled, Failure, Shutdown, Timeout};
     let retried = definition(json!({"retries": {"times": 1, "backoff": "1s"}}));
-    let may_have = Effect::Possible;
+    let may_have = SideEffect::Possible;
     for (class, why, again, effect, expected) in [
         (Read, Failure, Later, may_have, State::Queued),
         (Idempotent, Failure, Later, may_have, State::Queued),
         (Once, Failure, Later, may_have, State::Failed),
-        (Once, Failure, Later, Effect::None, State::Queued),
+        (Once, Failure, Later, SideEffect::None, State::Queued),
         (Read, Failure, Never, may_have, State::Failed),
         (Read, Timeout, Later, may_have, State::Queued),
         (Once, Timeout, Later, may_have, State::TimedOut),
-        (Once, Timeout, Later, Effect::None, State::Queued),
+        (Once, Timeout, Later, SideEffect::None, State::Queued),
         (Read, Cancelled, Later, may_have, State::Cancelled),
         (Once, Cancelled, Later, may_have, State::Cancelled),
         (Read, Shutdown, Never, may_have, State::Queued),
         (Idempotent, Shutdown, Never, may_have, State::Queued),
         (Once, Shutdown, Never, may_have, State::Unknown),
-        (Once, Shutdown, Never, Effect::None, State::Queued),
+        (Once, Shutdown, Never, SideEffect::None, State::Queued),
     ] {
         let mut bench = Bench::new(limits(1));
         let id = bench.start(class, &retried);
@@ -433,7 +433,7 @@ fn a_queued_task_is_cancelled_at_once_and_never_runs() {
     assert_eq!(turn.published, [(waiting.id, State::Cancelled)]);
     assert_eq!(error_of(&bench.stored(waiting.id)).hint.as_deref(), Some("nothing was done"));
 
-    bench.fail(running, Why::Failure, Again::Later, Effect::Possible);
+    bench.fail(running, FailureKind::Failure, Retry::Later, SideEffect::Possible);
     bench.cancel(running, 1);
     assert_eq!((bench.state(running), bench.dispatcher.next_deadline()), (State::Cancelled, None));
     bench.pass(Duration::from_mins(1));
@@ -447,9 +447,9 @@ fn a_running_task_that_is_cancelled_ends_as_it_reports() {
     let mut bench = Bench::new(limits(1));
     let id = bench.start(EffectClass::Read, &retried);
     let turn = bench.cancel(id, 1);
-    assert_eq!(turn.interrupted, [(id, Why::Cancelled)]);
+    assert_eq!(turn.interrupted, [(id, FailureKind::Cancelled)]);
     assert_eq!(turn.answers, [Answer::Cancelling { id, state: State::Running }]);
-    bench.fail(id, Why::Cancelled, Again::Never, Effect::Possible);
+    bench.fail(id, FailureKind::Cancelled, Retry::Never, SideEffect::Possible);
     assert_eq!(bench.state(id), State::Cancelled);
 
     let done = bench.start(EffectClass::Once, &retried);
@@ -459,13 +459,13 @@ fn a_running_task_that_is_cancelled_ends_as_it_reports() {
 
     let failed = bench.start(EffectClass::Read, &retried);
     bench.cancel(failed, 1);
-    bench.fail(failed, Why::Failure, Again::Later, Effect::Possible);
+    bench.fail(failed, FailureKind::Failure, Retry::Later, SideEffect::Possible);
     assert_eq!(bench.state(failed), State::Failed, "a cancelled task is not tried again");
 
     let stopped = bench.start(EffectClass::Read, &retried);
     bench.cancel(stopped, 1);
     bench.handle(Event::Drain);
-    bench.fail(stopped, Why::Shutdown, Again::Never, Effect::Possible);
+    bench.fail(stopped, FailureKind::Shutdown, Retry::Never, SideEffect::Possible);
     assert_eq!(bench.state(stopped), State::Cancelled, "nor by the next executor");
 }
 
@@ -485,12 +485,12 @@ fn only_ones_own_open_tasks_can_be_cancelled() {
 fn an_end_that_comes_too_late_changes_nothing() {
     let mut bench = Bench::new(limits(1));
     let id = bench.start(EffectClass::Read, &definition(json!({"retries": {"times": 3}})));
-    bench.fail(id, Why::Failure, Again::Later, Effect::None);
+    bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::None);
     bench.pass(Duration::from_mins(1));
     assert_eq!(bench.handle(Event::Tick).performed, [id]);
     let late =
         End { at: bench.now, outcome: Outcome::Data(json!("of the first attempt")), meta: serde_json::Map::new() };
-    let turn = bench.handle(Event::Finished(Box::new(Finished { id, attempt: 1, result: Ok(late) })));
+    let turn = bench.handle(Event::Finished(Box::new(AttemptReport { id, attempt: 1, result: Ok(late) })));
     assert_eq!((turn.published, bench.state(id)), (vec![], State::Running));
     bench.succeed(id);
     assert_eq!(bench.succeed(id).published, [], "and neither does a second end");
@@ -546,7 +546,7 @@ fn a_pause_outlives_a_crash() {
     let mut bench = Bench::new(limits(1));
     let retried = definition(json!({"retries": {"times": 1, "backoff": "10s"}}));
     let id = bench.start(EffectClass::Read, &retried);
-    bench.fail(id, Why::Failure, Again::Later, Effect::None);
+    bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::None);
     let due = bench.dispatcher.next_deadline();
     assert_eq!(bench.crash(Some(&retried)).performed, []);
     assert_eq!(bench.dispatcher.next_deadline(), due);
@@ -565,8 +565,8 @@ fn a_draining_dispatcher_starts_nothing_and_interrupts_only_when_told() {
     let turn = bench.admit(&once(bench.now), &plain);
     assert_eq!(code_of(&turn.answers[0]), Code::NoExecutor);
     let turn = bench.handle(Event::Interrupt);
-    assert_eq!(turn.interrupted, [(running, Why::Shutdown)]);
-    let turn = bench.fail(running, Why::Shutdown, Again::Never, Effect::Possible);
+    assert_eq!(turn.interrupted, [(running, FailureKind::Shutdown)]);
+    let turn = bench.fail(running, FailureKind::Shutdown, Retry::Never, SideEffect::Possible);
     assert_eq!((turn.performed, turn.published), (vec![], vec![(running, State::Queued)]));
     assert_eq!(bench.state(waiting.id), State::Queued);
     let turn = bench.crash(Some(&plain));

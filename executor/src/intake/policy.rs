@@ -9,16 +9,16 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
-use crate::base::template::{self, Scope};
+use crate::base::template::{self, TemplateValues};
 use crate::catalog::definition::{Confirm, Definition};
-use crate::config::{self, Sample, Then};
+use crate::config::{self, RuleSample, RuleAction};
 use crate::runner::Run;
 use crate::task::confirmation::ASSURANCE;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum PolicyDecision {
     Run,
     /// A human must say yes.
     Ask,
@@ -29,30 +29,30 @@ pub enum Decision {
 
 /// A decision, and what decided it, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ruling {
-    pub decision: Decision,
+pub struct PolicyRuling {
+    pub decision: PolicyDecision,
     pub why: String,
     /// Which of the human's rules decided, as they count them; `None` if none did.
     pub rule: Option<usize>,
 }
 
-impl Ruling {
+impl PolicyRuling {
     /// The same in a session that only reads: it can refuse what was not refused, and nothing else.
     #[must_use]
     pub fn where_only_read(self, definition: &Definition) -> Self {
         // What is delegated on is not bound by the word of whoever delegates it.
         let only_reads = definition.annotations.effect_class() == EffectClass::Read && !definition.run.delegates();
-        if only_reads || self.decision == Decision::Refuse {
+        if only_reads || self.decision == PolicyDecision::Refuse {
             return self;
         }
         let why = "this session only reads (--read-only), and it is not declared to only read".to_owned();
-        Self { decision: Decision::Refuse, why, rule: None }
+        Self { decision: PolicyDecision::Refuse, why, rule: None }
     }
 }
 
 /// What is decided about.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
+pub struct PolicyCase<'a> {
     pub name: &'a SubtoolName,
     pub definition: &'a Definition,
     pub input: &'a Map<String, Value>,
@@ -62,18 +62,18 @@ pub struct Case<'a> {
 /// The human's rules, understood.
 #[derive(Debug)]
 pub struct Policy {
-    rules: Vec<Rule>,
-    writes: Then,
+    rules: Vec<CompiledRule>,
+    writes: RuleAction,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct CompiledRule {
     /// As the human counts them.
     number: usize,
     tools: GlobSet,
     tags: Vec<String>,
     when: Option<String>,
-    then: Then,
+    then: RuleAction,
     because: Option<String>,
 }
 
@@ -87,8 +87,8 @@ pub struct RuleError {
 
 impl Policy {
     /// Understands every rule, and tries it on its samples.
-    pub fn new(config: &config::Confirmation) -> Result<Self, RuleError> {
-        let rules = config.rules.iter().zip(1..).map(|(rule, number)| Rule::new(rule, number));
+    pub fn new(config: &config::ConfirmSettings) -> Result<Self, RuleError> {
+        let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
         Ok(Self { rules: rules.collect::<Result<_, _>>()?, writes: config.writes })
     }
 
@@ -98,14 +98,14 @@ impl Policy {
     }
 
     /// Decides about one run.
-    pub fn decide(&self, case: Case<'_>) -> Ruling {
+    pub fn decide(&self, case: PolicyCase<'_>) -> PolicyRuling {
         let ruling = self.ruling(case);
-        if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != Decision::Refuse {
-            return Ruling { decision: Decision::Ask, why: "it is a question to you".to_owned(), rule: None };
+        if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
+            return PolicyRuling { decision: PolicyDecision::Ask, why: "it is a question to you".to_owned(), rule: None };
         }
         match case.definition.min_assurance {
-            Some(least) if ruling.decision == Decision::Ask && least > ASSURANCE => Ruling {
-                decision: Decision::Unsure,
+            Some(least) if ruling.decision == PolicyDecision::Ask && least > ASSURANCE => PolicyRuling {
+                decision: PolicyDecision::Unsure,
                 why: format!(
                     "it demands a yes of the kind `{}`, and this executor gives `{}`",
                     word(least),
@@ -117,48 +117,48 @@ impl Policy {
         }
     }
 
-    fn ruling(&self, case: Case<'_>) -> Ruling {
+    fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         let spoken = self.rules.iter().filter_map(|rule| rule.speaks(case));
         if let Some((then, why, number)) = spoken.max_by_key(|(then, ..)| *then) {
-            return Ruling { decision: then.into(), why, rule: Some(number) };
+            return PolicyRuling { decision: then.into(), why, rule: Some(number) };
         }
         let (decision, why) = match &case.definition.confirm {
-            Some(Confirm::Never) => (Decision::Run, "its definition says that it never asks".to_owned()),
-            Some(Confirm::Always) => (Decision::Ask, "its definition always asks".to_owned()),
+            Some(Confirm::Never) => (PolicyDecision::Run, "its definition says that it never asks".to_owned()),
+            Some(Confirm::Always) => (PolicyDecision::Ask, "its definition always asks".to_owned()),
             Some(Confirm::When(condition)) => match holds(condition, case.input, case.caller) {
-                Ok(false) => (Decision::Run, format!("`{condition}` does not hold")),
-                Ok(true) => (Decision::Ask, format!("`{condition}` holds")),
-                Err(error) => (Decision::Ask, format!("its condition could not be decided: {error}")),
+                Ok(false) => (PolicyDecision::Run, format!("`{condition}` does not hold")),
+                Ok(true) => (PolicyDecision::Ask, format!("`{condition}` holds")),
+                Err(error) => (PolicyDecision::Ask, format!("its condition could not be decided: {error}")),
             },
             None if case.definition.annotations.effect_class() == EffectClass::Read => {
-                (Decision::Run, "it only reads".to_owned())
+                (PolicyDecision::Run, "it only reads".to_owned())
             }
             None => match self.writes {
-                Then::Allow => (Decision::Run, "the setting `confirm.writes` allows it".to_owned()),
-                Then::Ask => {
-                    (Decision::Ask, "it changes something, and nothing says that it may do so unasked".to_owned())
+                RuleAction::Allow => (PolicyDecision::Run, "the setting `confirm.writes` allows it".to_owned()),
+                RuleAction::Ask => {
+                    (PolicyDecision::Ask, "it changes something, and nothing says that it may do so unasked".to_owned())
                 }
-                Then::Refuse => {
-                    (Decision::Refuse, "the setting `confirm.writes` refuses what changes something".to_owned())
+                RuleAction::Refuse => {
+                    (PolicyDecision::Refuse, "the setting `confirm.writes` refuses what changes something".to_owned())
                 }
             },
         };
-        Ruling { decision, why, rule: None }
+        PolicyRuling { decision, why, rule: None }
     }
 }
 
-impl From<Then> for Decision {
-    fn from(then: Then) -> Self {
+impl From<RuleAction> for PolicyDecision {
+    fn from(then: RuleAction) -> Self {
         match then {
-            Then::Allow => Self::Run,
-            Then::Ask => Self::Ask,
-            Then::Refuse => Self::Refuse,
+            RuleAction::Allow => Self::Run,
+            RuleAction::Ask => Self::Ask,
+            RuleAction::Refuse => Self::Refuse,
         }
     }
 }
 
-impl Rule {
-    fn new(rule: &config::Rule, number: usize) -> Result<Self, RuleError> {
+impl CompiledRule {
+    fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
         let wrong = |problem: String| RuleError { number, problem };
         let mut tools = GlobSetBuilder::new();
         for tool in &rule.tools {
@@ -192,7 +192,7 @@ impl Rule {
 
     /// What it says about `case`, if anything. A condition that fails speaks as if it held, unless it
     /// would allow: nothing is let through by a mistake.
-    fn speaks(&self, case: Case<'_>) -> Option<(Then, String, usize)> {
+    fn speaks(&self, case: PolicyCase<'_>) -> Option<(RuleAction, String, usize)> {
         if !self.is_about(case.name.as_str(), &case.definition.tags) {
             return None;
         }
@@ -200,7 +200,7 @@ impl Rule {
         match self.when.as_ref().map(|when| holds(when, case.input, case.caller)) {
             None | Some(Ok(true)) => Some((self.then, why, self.number)),
             Some(Ok(false)) => None,
-            Some(Err(_)) if self.then == Then::Allow => None,
+            Some(Err(_)) if self.then == RuleAction::Allow => None,
             Some(Err(error)) => {
                 let why = format!("the condition of rule {} could not be decided: {error}", self.number);
                 Some((self.then, why, self.number))
@@ -213,7 +213,7 @@ impl Rule {
         is_named && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
     }
 
-    fn matches_sample(&self, sample: &Sample) -> Result<bool, String> {
+    fn matches_sample(&self, sample: &RuleSample) -> Result<bool, String> {
         if !self.is_about(&sample.tool, &sample.tags) {
             return Ok(false);
         }
@@ -230,7 +230,7 @@ fn holds(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result
     let mut caller = serde_json::to_value(caller).expect("a caller is plain JSON");
     // A record leaves it out where it is nothing; a condition may always name it.
     caller["depth"] = depth.into();
-    Scope::of_condition(input, &caller).holds(condition)
+    TemplateValues::of_condition(input, &caller).holds(condition)
 }
 
 fn word(value: impl serde::Serialize) -> String {
@@ -251,7 +251,7 @@ mod tests {
         Policy::new(&Config::load(&path).expect("it loads").confirm)
     }
 
-    fn ruled(policy: &Policy, name: &str, fields: Value, input: Value) -> Ruling {
+    fn ruled(policy: &Policy, name: &str, fields: Value, input: Value) -> PolicyRuling {
         let mut whole = json!({"description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}});
         let (Value::Object(whole), Value::Object(fields), Value::Object(input)) = (&mut whole, fields, input) else {
             panic!("objects")
@@ -260,16 +260,16 @@ mod tests {
         let definition = serde_json::from_value(Value::Object(whole.clone())).expect("a definition");
         let caller = Caller { uid: 1000, session: Some("s".to_owned()), ..Caller::default() };
         let name = name.parse().expect("a name");
-        policy.decide(Case { name: &name, definition: &definition, input: &input, caller: &caller })
+        policy.decide(PolicyCase { name: &name, definition: &definition, input: &input, caller: &caller })
     }
 
-    fn decided(policy: &Policy, fields: Value, input: Value) -> Decision {
+    fn decided(policy: &Policy, fields: Value, input: Value) -> PolicyDecision {
         ruled(policy, "tool", fields, input).decision
     }
 
     #[test]
     fn what_changes_something_asks_unless_a_human_said_otherwise() {
-        use Decision::{Ask, Refuse, Run};
+        use PolicyDecision::{Ask, Refuse, Run};
         let policies = ["ask", "allow", "refuse"].map(|writes| policy(&format!("writes = \"{writes}\"")).expect("it"));
         for (fields, expected) in [
             (json!({"annotations": {"readOnlyHint": true}}), [Run, Run, Run]),
@@ -297,8 +297,8 @@ mod tests {
         ] {
             let ruling = ruled(&policy, "tool", json!({"confirm": {"when": condition}}), input.clone());
             match expected {
-                None => assert_eq!(ruling.decision, Decision::Run, "{condition} with {input}"),
-                Some(why) => assert!(ruling.decision == Decision::Ask && ruling.why.starts_with(why), "{ruling:?}"),
+                None => assert_eq!(ruling.decision, PolicyDecision::Run, "{condition} with {input}"),
+                Some(why) => assert!(ruling.decision == PolicyDecision::Ask && ruling.why.starts_with(why), "{ruling:?}"),
             }
         }
     }
@@ -311,19 +311,19 @@ mod tests {
         for order in [[allow, ask, refuse], [refuse, ask, allow], [ask, refuse, allow]] {
             let policy = policy(&order.concat()).expect("rules");
             let of = |name: &str, tags: Value, to: &str| ruled(&policy, name, json!({"tags": tags}), json!({"to": to}));
-            assert_eq!(of("mail_send", json!([]), "bob").decision, Decision::Run, "wider than the default");
-            assert_eq!(of("mail_send", json!(["money"]), "bob").decision, Decision::Ask);
+            assert_eq!(of("mail_send", json!([]), "bob").decision, PolicyDecision::Run, "wider than the default");
+            assert_eq!(of("mail_send", json!(["money"]), "bob").decision, PolicyDecision::Ask);
             let refused = of("mail_send", json!(["money"]), "eve");
-            assert_eq!((refused.decision, refused.why.as_str()), (Decision::Refuse, "never to eve"));
+            assert_eq!((refused.decision, refused.why.as_str()), (PolicyDecision::Refuse, "never to eve"));
             assert_eq!(refused.rule, order.iter().position(|rule| *rule == refuse).map(|place| place + 1));
-            assert_eq!(of("other", json!([]), "bob").decision, Decision::Ask, "no rule speaks");
+            assert_eq!(of("other", json!([]), "bob").decision, PolicyDecision::Ask, "no rule speaks");
         }
     }
 
     #[test]
     fn a_rule_whose_condition_fails_lets_nothing_through() {
         let failing = "when = \"input.to | no_such_filter\"\n";
-        for (then, expected) in [("allow", Decision::Ask), ("ask", Decision::Ask), ("refuse", Decision::Refuse)] {
+        for (then, expected) in [("allow", PolicyDecision::Ask), ("ask", PolicyDecision::Ask), ("refuse", PolicyDecision::Refuse)] {
             let policy = policy(&format!("[[confirm.rules]]\n{failing}then = \"{then}\"\n")).expect("rules");
             assert_eq!(decided(&policy, json!({}), json!({"to": 1})), expected, "{then}");
         }
@@ -353,9 +353,9 @@ mod tests {
     fn a_yes_that_is_not_sure_enough_here_is_none() {
         let policy = policy("").expect("no rules");
         let ruling = ruled(&policy, "tool", json!({"min_assurance": "touch"}), json!({}));
-        assert_eq!(ruling.decision, Decision::Unsure);
-        assert_eq!(decided(&policy, json!({"min_assurance": "page"}), json!({})), Decision::Ask);
+        assert_eq!(ruling.decision, PolicyDecision::Unsure);
+        assert_eq!(decided(&policy, json!({"min_assurance": "page"}), json!({})), PolicyDecision::Ask);
         let read = json!({"min_assurance": "touch", "annotations": {"readOnlyHint": true}});
-        assert_eq!(decided(&policy, read, json!({})), Decision::Run, "it needs no yes");
+        assert_eq!(decided(&policy, read, json!({})), PolicyDecision::Run, "it needs no yes");
     }
 }

@@ -6,17 +6,17 @@
 
 use std::path::PathBuf;
 
-use protocol::command_executor::Opened;
+use protocol::command_executor::OpenedTask;
 use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::Provider;
+use crate::config::ProviderKind;
 
 /// One thing that happened in a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum JournalEntry {
     /// A person asked.
     Asked {
         text: String,
@@ -26,11 +26,11 @@ pub enum Entry {
     },
     /// What the calls of the turn before came to, in their order.
     Called {
-        results: Vec<CallResult>,
+        results: Vec<ToolResult>,
     },
     /// The model was told that these are final.
     Woken {
-        tasks: Vec<Ended>,
+        tasks: Vec<EndedTask>,
     },
     /// We said something to the model.
     Noted {
@@ -42,7 +42,7 @@ pub enum Entry {
     },
     /// The question came to an end.
     Stopped {
-        reason: Termination,
+        reason: StopReason,
     },
     /// From now on another model answers.
     UsesModel {
@@ -60,15 +60,15 @@ pub enum Entry {
 pub struct Turn {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// The calls were found in the text.
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_text: bool,
     /// The provider's own form of it, which it gets back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raw: Option<Raw>,
+    pub raw: Option<RawMessage>,
     #[serde(default)]
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// The name in `[models]` of who said it.
     #[serde(default)]
     pub model: String,
@@ -80,15 +80,15 @@ pub struct Turn {
 /// An answer as only its provider understands it: signed thoughts, its own order of parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Raw {
-    pub provider: Provider,
+pub struct RawMessage {
+    pub provider: ProviderKind,
     pub message: Value,
 }
 
 /// One call of a tool, as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct ToolCall {
     pub id: String,
     pub name: String,
     /// An object, unless the model wrote something else.
@@ -98,7 +98,7 @@ pub struct Call {
 /// What came of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CallResult {
+pub struct ToolResult {
     pub call: String,
     pub name: String,
     /// As the model reads it.
@@ -106,7 +106,7 @@ pub struct CallResult {
     pub status: u8,
     /// The tasks that it delegated and that were open then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub opened: Vec<Opened>,
+    pub opened: Vec<OpenedTask>,
     /// The tasks whose end the model has read in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<TaskId>,
@@ -115,9 +115,9 @@ pub struct CallResult {
     pub only_reads: bool,
 }
 
-impl CallResult {
+impl ToolResult {
     /// Of a call that delegated nothing and read no result.
-    pub fn new(call: &Call, text: impl Into<String>, status: u8) -> Self {
+    pub fn new(call: &ToolCall, text: impl Into<String>, status: u8) -> Self {
         Self {
             call: call.id.clone(),
             name: call.name.clone(),
@@ -133,7 +133,7 @@ impl CallResult {
 /// A task that is final.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ended {
+pub struct EndedTask {
     pub id: TaskId,
     pub tool: String,
     /// None if its result file is gone.
@@ -144,7 +144,7 @@ pub struct Ended {
 /// Tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Usage {
+pub struct TokenUsage {
     pub input: u64,
     pub output: u64,
     /// How many of `input` the provider had seen before.
@@ -152,7 +152,7 @@ pub struct Usage {
     pub cached: u64,
 }
 
-impl std::ops::AddAssign for Usage {
+impl std::ops::AddAssign for TokenUsage {
     fn add_assign(&mut self, more: Self) {
         self.input += more.input;
         self.output += more.output;
@@ -163,7 +163,7 @@ impl std::ops::AddAssign for Usage {
 /// Why a question came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Termination {
+pub enum StopReason {
     /// The model answered, and nothing is open.
     Completed,
     /// The last request, without tools, was answered.
@@ -179,7 +179,7 @@ pub enum Termination {
     Cancelled,
 }
 
-impl Termination {
+impl StopReason {
     /// Whether the answer is not what it could have been with more room.
     pub fn is_truncated(self) -> bool {
         matches!(self, Self::MaxIterations | Self::BudgetExhausted)

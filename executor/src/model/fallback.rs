@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::conversation::Call;
+use super::conversation::ToolCall;
 
 /// What stands around a call and means nothing else. A longer one stands before its beginning.
 const WRAPPERS: &[&str] = &[
@@ -42,7 +42,7 @@ const NAMES: [&str; 3] = ["name", "tool", "tool_name"];
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
 
 /// The calls in `text`, each once; none if there is anything else in it.
-pub fn calls(text: &str, offered: &[&str]) -> Vec<Call> {
+pub fn calls(text: &str, offered: &[&str]) -> Vec<ToolCall> {
     let mut rest = without_thoughts(text);
     let mut found = Vec::new();
     loop {
@@ -61,16 +61,16 @@ pub fn calls(text: &str, offered: &[&str]) -> Vec<Call> {
             return Vec::new();
         }
     }
-    let mut distinct: Vec<Call> = Vec::new();
+    let mut distinct: Vec<ToolCall> = Vec::new();
     for (name, arguments) in found {
         if !distinct.iter().any(|call| call.name == name && call.arguments == arguments) {
-            distinct.push(Call { id: format!("text-{}", distinct.len() + 1), name, arguments });
+            distinct.push(ToolCall { id: format!("text-{}", distinct.len() + 1), name, arguments });
         }
     }
     distinct
 }
 
-type Found = Vec<(String, Value)>;
+type FoundCalls = Vec<(String, Value)>;
 
 /// What follows the thoughts that some models write before their answer.
 fn without_thoughts(text: &str) -> &str {
@@ -85,7 +85,7 @@ fn without_thoughts(text: &str) -> &str {
 }
 
 /// One JSON value: a call, an object around calls, or a list of them.
-fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     // Templates that were filled once too often leave double braces.
     let doubled = text.starts_with("{{");
     let source = if doubled { &text[1..] } else { text };
@@ -101,7 +101,7 @@ fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
     Some((in_value(&value, offered)?, after))
 }
 
-fn in_value(value: &Value, offered: &[&str]) -> Option<Found> {
+fn in_value(value: &Value, offered: &[&str]) -> Option<FoundCalls> {
     match value {
         Value::Array(values) if !values.is_empty() => {
             let each = values.iter().map(|value| in_value(value, offered)).collect::<Option<Vec<_>>>()?;
@@ -128,7 +128,7 @@ fn in_value(value: &Value, offered: &[&str]) -> Option<Found> {
 }
 
 /// `<function=NAME>` or `<invoke name="NAME">`, with JSON or one tag for each parameter inside.
-fn tagged<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+fn tagged<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     let (head, inside) = text.strip_prefix('<')?.split_once('>')?;
     let (kind, name) = if let Some(name) = head.strip_prefix("function=") {
         ("function", name)
@@ -162,7 +162,7 @@ fn attribute(head: &str) -> Option<&str> {
 }
 
 /// `Action: NAME` and `Action Input: {...}`, or `NAME(key="text")`, with or without brackets around it.
-fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(Found, &'a str)> {
+fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     if let Some(rest) = text.strip_prefix("Action:") {
         let (name, rest) = rest.split_once('\n')?;
         let rest = rest.trim_start().strip_prefix("Action Input:")?.trim_start();

@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use serde::Serialize;
 
-use super::provider::Tool;
+use super::provider::ToolDefinition;
 use crate::base::trust::{self, Distrust};
 
 /// What a model has to know of the one tool: the only words of ours in its prompt.
@@ -23,7 +23,7 @@ const DEEPEST: usize = 16;
 
 /// One section, with what is below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Section {
+pub struct PromptSection {
     pub name: String,
     pub path: PathBuf,
     /// Of a file.
@@ -55,7 +55,7 @@ pub enum PromptError {
 }
 
 /// The sections below `folder`; none if it is not there.
-pub fn sections(folder: &Path) -> Result<Vec<Section>, PromptError> {
+pub fn sections(folder: &Path) -> Result<Vec<PromptSection>, PromptError> {
     let mut seen = BTreeMap::new();
     let mut above = Vec::new();
     match fs::metadata(folder) {
@@ -65,7 +65,7 @@ pub fn sections(folder: &Path) -> Result<Vec<Section>, PromptError> {
 }
 
 /// The whole prompt for a model: what its configuration puts first, our own page, the sections.
-pub fn compose(first: Option<&str>, sections: &[Section], written_calls: Option<&Tool>) -> String {
+pub fn compose(first: Option<&str>, sections: &[PromptSection], written_calls: Option<&ToolDefinition>) -> String {
     let mut parts: Vec<String> = first.map(|text| text.trim().to_owned()).into_iter().collect();
     parts.push(OWN.trim().to_owned());
     parts.extend(written_calls.map(how_to_write));
@@ -75,7 +75,7 @@ pub fn compose(first: Option<&str>, sections: &[Section], written_calls: Option<
 }
 
 /// The section of that name, or at that place in the tree, like `2.1`.
-pub fn find<'a>(sections: &'a [Section], word: &str) -> Result<&'a Section, PromptError> {
+pub fn find<'a>(sections: &'a [PromptSection], word: &str) -> Result<&'a PromptSection, PromptError> {
     let at_place = || {
         let mut numbers = word.split('.').map(|number| number.parse::<usize>().ok()?.checked_sub(1));
         let first = sections.get(numbers.next()??)?;
@@ -86,18 +86,18 @@ pub fn find<'a>(sections: &'a [Section], word: &str) -> Result<&'a Section, Prom
         .ok_or_else(|| PromptError::Unknown { name: word.to_owned(), known: names(sections) })
 }
 
-fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
+fn named<'a>(sections: &'a [PromptSection], name: &str) -> Option<&'a PromptSection> {
     let below =
-        |section: &'a Section| if section.name == name { Some(section) } else { named(&section.sections, name) };
+        |section: &'a PromptSection| if section.name == name { Some(section) } else { named(&section.sections, name) };
     sections.iter().find_map(below)
 }
 
-fn names(sections: &[Section]) -> Vec<String> {
+fn names(sections: &[PromptSection]) -> Vec<String> {
     sections.iter().flat_map(|section| [vec![section.name.clone()], names(&section.sections)].concat()).collect()
 }
 
 /// Replaces a file's text, at once and whole.
-pub fn edit(sections: &[Section], word: &str, text: &str) -> Result<PathBuf, PromptError> {
+pub fn edit(sections: &[PromptSection], word: &str, text: &str) -> Result<PathBuf, PromptError> {
     let section = find(sections, word)?;
     if section.text.is_none() {
         return Err(PromptError::NotALeaf { name: section.name.clone() });
@@ -117,7 +117,7 @@ fn read_folder(
     folder: &Path,
     above: &mut Vec<PathBuf>,
     seen: &mut BTreeMap<String, PathBuf>,
-) -> Result<Vec<Section>, PromptError> {
+) -> Result<Vec<PromptSection>, PromptError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| PromptError::Read { path, source }
@@ -145,13 +145,13 @@ fn read_folder(
             return Err(PromptError::Twice { name, first, second: path });
         }
         sections.push(if metadata.is_dir() {
-            Section { name, sections: read_folder(&path, above, seen)?, path, text: None }
+            PromptSection { name, sections: read_folder(&path, above, seen)?, path, text: None }
         } else {
             if metadata.len() > LARGEST {
                 return Err(PromptError::TooLarge { path });
             }
             let text = fs::read_to_string(&path).map_err(failed(&path))?;
-            Section { name, path, text: Some(text), sections: Vec::new() }
+            PromptSection { name, path, text: Some(text), sections: Vec::new() }
         });
     }
     above.pop();
@@ -169,7 +169,7 @@ fn name_of(path: &Path, is_folder: bool) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-fn written(section: &Section, level: usize) -> String {
+fn written(section: &PromptSection, level: usize) -> String {
     let title = format!("{} {}", "#".repeat(level.min(6)), section.name);
     let below = section.sections.iter().map(|section| written(section, level + 1));
     let parts = [title].into_iter().chain(section.text.as_deref().map(|text| text.trim().to_owned())).chain(below);
@@ -177,7 +177,7 @@ fn written(section: &Section, level: usize) -> String {
 }
 
 /// For a model without tools.
-fn how_to_write(tool: &Tool) -> String {
+fn how_to_write(tool: &ToolDefinition) -> String {
     format!(
         "You call it by writing, and nothing else in that answer:\n<tool_call>{{\"name\": \"{}\", \"arguments\": {{\"command\": \"...\"}}}}</tool_call>\nIts result comes back to you as the next message.",
         tool.name

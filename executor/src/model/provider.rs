@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::conversation::{Call, CallResult, Raw, Turn};
+use super::conversation::{ToolCall, ToolResult, RawMessage, Turn};
 
 pub mod client;
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     pub system: String,
     pub messages: Vec<Message>,
     /// The tools that it may call; none at all where this is empty.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolDefinition>,
 }
 
 /// One message of a request.
@@ -28,16 +28,16 @@ pub enum Message {
     User(String),
     Assistant {
         text: String,
-        calls: Vec<Call>,
-        raw: Option<Raw>,
+        calls: Vec<ToolCall>,
+        raw: Option<RawMessage>,
     },
     /// One result for each call of the message before.
-    Results(Vec<CallResult>),
+    Results(Vec<ToolResult>),
 }
 
 /// A tool's definition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tool {
+pub struct ToolDefinition {
     pub name: String,
     pub description: String,
     /// A JSON Schema.
@@ -47,7 +47,7 @@ pub struct Tool {
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failed {
+pub struct ModelFailure {
     pub class: FailureClass,
     /// For the person; what the provider said of it is in the log.
     pub message: String,
@@ -78,13 +78,13 @@ impl FailureClass {
 }
 
 /// A turn on its way.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Turn, Failed>> + Send + 'a>>;
+pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<Turn, ModelFailure>> + Send + 'a>>;
 
 /// Takes the text of an answer as it comes.
-pub type Listener<'a> = &'a (dyn Fn(&str) + Send + Sync);
+pub type TextListener<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// Somebody who answers.
 pub trait Provider: Send + Sync {
     /// Asks once. Dropping the future ends the request; what was heard of it until then counts for nothing.
-    fn ask<'a>(&'a self, request: Request, heard: Listener<'a>) -> Answering<'a>;
+    fn ask<'a>(&'a self, request: ModelRequest, heard: TextListener<'a>) -> TurnFuture<'a>;
 }

@@ -6,17 +6,17 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::nearest::nearest;
 
-use super::conversation::Usage;
-use crate::config::{Config, Model, Price};
+use super::conversation::TokenUsage;
+use crate::config::{Config, ModelSettings, ModelPrice};
 
 /// One enabled model, with the name that people give it.
 #[derive(Debug, Clone)]
-pub struct Chosen {
+pub struct ChosenModel {
     pub name: String,
-    pub model: Model,
+    pub model: ModelSettings,
 }
 
-impl Chosen {
+impl ChosenModel {
     /// The provider's name for it.
     pub fn id(&self) -> &str {
         self.model.model.as_deref().unwrap_or(&self.name)
@@ -25,12 +25,12 @@ impl Chosen {
 
 /// The enabled models.
 #[derive(Debug, Clone)]
-pub struct Models {
-    models: BTreeMap<String, Model>,
+pub struct ModelRegistry {
+    models: BTreeMap<String, ModelSettings>,
     default: String,
 }
 
-impl Models {
+impl ModelRegistry {
     pub fn new(config: &Config) -> Self {
         let enabled = config.models.iter().filter(|(_, model)| model.enabled);
         Self {
@@ -40,7 +40,7 @@ impl Models {
     }
 
     /// The model of that name; the default one where none is given.
-    pub fn choose(&self, name: Option<&str>) -> Result<Chosen, ErrorBody> {
+    pub fn choose(&self, name: Option<&str>) -> Result<ChosenModel, ErrorBody> {
         let wanted = name.unwrap_or(&self.default);
         if wanted.is_empty() {
             return Err(ErrorBody::new(Code::NoModel, "no model is chosen").hint(
@@ -48,7 +48,7 @@ impl Models {
             ));
         }
         if let Some(model) = self.models.get(wanted) {
-            return Ok(Chosen { name: wanted.to_owned(), model: model.clone() });
+            return Ok(ChosenModel { name: wanted.to_owned(), model: model.clone() });
         }
         let names = self.names();
         let near = nearest(wanted, names.iter().copied(), 3);
@@ -67,7 +67,7 @@ impl Models {
     }
 
     /// Name and description of each, the default one first.
-    pub fn listed(&self) -> impl Iterator<Item = (&str, &Model)> {
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &ModelSettings)> {
         let is_default = |name: &&String| **name == self.default;
         let default = self.models.iter().filter(move |(name, _)| is_default(name));
         let others = self.models.iter().filter(move |(name, _)| !is_default(name));
@@ -77,7 +77,7 @@ impl Models {
 
 /// What `usage` costs.
 #[expect(clippy::cast_precision_loss, reason = "a sum of money is not exact to the last of 2^52 tokens")]
-pub fn cost(price: Price, usage: Usage) -> f64 {
+pub fn cost(price: ModelPrice, usage: TokenUsage) -> f64 {
     let cached = usage.cached.min(usage.input);
     let fresh = usage.input - cached;
     let sum = fresh as f64 * price.input
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn a_cached_token_has_its_own_price() {
-        let price = Price { input: 3.0, output: 15.0, cached: Some(0.3) };
-        let usage = Usage { input: 1_000_000, output: 100_000, cached: 400_000 };
+        let price = ModelPrice { input: 3.0, output: 15.0, cached: Some(0.3) };
+        let usage = TokenUsage { input: 1_000_000, output: 100_000, cached: 400_000 };
         assert!((cost(price, usage) - (1.8 + 0.12 + 1.5)).abs() < 1e-9);
     }
 
@@ -104,7 +104,7 @@ mod tests {
             "[models]\n[models.sonnet]\nprovider = \"anthropic\"\n[models.off]\nprovider = \"ollama\"\nenabled = false\n",
         ))
         .expect("a configuration");
-        let models = Models::new(&config);
+        let models = ModelRegistry::new(&config);
         assert_eq!(models.names(), ["sonnet"]);
         let error = models.choose(Some("sonet")).expect_err("there is none");
         assert_eq!(error.hint.as_deref(), Some("did you mean `sonnet`?"));

@@ -5,7 +5,7 @@
 
 use protocol::task::State;
 
-use super::conversation::{CallResult, Ended, Entry, Turn};
+use super::conversation::{ToolResult, EndedTask, JournalEntry, Turn};
 use super::provider::Message;
 
 /// Below every request of a model that writes its calls as text.
@@ -13,7 +13,7 @@ const AGAIN: &str = "The question was:";
 
 /// How a model reads calls and results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum CallStyle {
     /// In its provider's own form.
     Native,
     /// As text: it has no tools, or none are offered this time. A request without tools must not speak of
@@ -23,7 +23,7 @@ pub enum Style {
 
 /// How much a model is given at most.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct ContextBounds {
     pub messages: usize,
     /// Roughly.
     pub tokens: u64,
@@ -36,10 +36,10 @@ struct Exchange {
 }
 
 /// The messages of a request.
-pub fn messages(entries: &[Entry], style: Style, bounds: Bounds) -> Vec<Message> {
+pub fn messages(entries: &[JournalEntry], style: CallStyle, bounds: ContextBounds) -> Vec<Message> {
     let mut exchanges = exchanges(entries, style);
     let left_out = prune(&mut exchanges, bounds);
-    if style == Style::Text {
+    if style == CallStyle::Text {
         ask_again(&mut exchanges);
     }
     let mut messages: Vec<_> = exchanges.into_iter().flat_map(|exchange| exchange.messages).collect();
@@ -51,17 +51,17 @@ pub fn messages(entries: &[Entry], style: Style, bounds: Bounds) -> Vec<Message>
     merge_users(messages)
 }
 
-fn exchanges(entries: &[Entry], style: Style) -> Vec<Exchange> {
+fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
     let mut exchanges: Vec<Exchange> = Vec::new();
     for entry in entries {
         match entry {
-            Entry::Asked { text } => {
+            JournalEntry::Asked { text } => {
                 exchanges.push(Exchange { messages: vec![Message::User(text.clone())], is_question: true });
             }
-            Entry::Answered { turn } => exchanges.push(of(assistant(turn, style))),
-            Entry::Called { results } => {
+            JournalEntry::Answered { turn } => exchanges.push(of(assistant(turn, style))),
+            JournalEntry::Called { results } => {
                 let results = match style {
-                    Style::Native if !results.iter().any(|result| result.call.starts_with("text-")) => {
+                    CallStyle::Native if !results.iter().any(|result| result.call.starts_with("text-")) => {
                         Message::Results(results.clone())
                     }
                     _ => Message::User(as_text(results)),
@@ -71,18 +71,18 @@ fn exchanges(entries: &[Entry], style: Style) -> Vec<Exchange> {
                     None => exchanges.push(of(results)),
                 }
             }
-            Entry::Woken { tasks } => exchanges.push(of(Message::User(woken(tasks)))),
-            Entry::Noted { text } => exchanges.push(of(Message::User(text.clone()))),
-            Entry::Diagnosed { turn } => exchanges.push(of(assistant(turn, style))),
+            JournalEntry::Woken { tasks } => exchanges.push(of(Message::User(woken(tasks)))),
+            JournalEntry::Noted { text } => exchanges.push(of(Message::User(text.clone()))),
+            JournalEntry::Diagnosed { turn } => exchanges.push(of(assistant(turn, style))),
             // A question that was not answered is not left standing.
-            Entry::Stopped { reason } => {
+            JournalEntry::Stopped { reason } => {
                 let last = exchanges.last_mut().and_then(|exchange| exchange.messages.last());
                 if last.is_some_and(|last| !matches!(last, Message::Assistant { .. })) {
                     let text = format!("[No answer was given: {}.]", reason.as_str());
                     exchanges.push(of(Message::Assistant { text, calls: Vec::new(), raw: None }));
                 }
             }
-            Entry::UsesModel { .. } | Entry::Undone | Entry::Cleared => {}
+            JournalEntry::UsesModel { .. } | JournalEntry::Undone | JournalEntry::Cleared => {}
         }
     }
     exchanges
@@ -92,9 +92,9 @@ fn of(message: Message) -> Exchange {
     Exchange { messages: vec![message], is_question: false }
 }
 
-fn assistant(turn: &Turn, style: Style) -> Message {
+fn assistant(turn: &Turn, style: CallStyle) -> Message {
     // Calls that were found in the text stand there already.
-    if style == Style::Native && !turn.in_text {
+    if style == CallStyle::Native && !turn.in_text {
         return Message::Assistant { text: turn.text.clone(), calls: turn.calls.clone(), raw: turn.raw.clone() };
     }
     let mut text = turn.text.clone();
@@ -105,15 +105,15 @@ fn assistant(turn: &Turn, style: Style) -> Message {
     Message::Assistant { text: text.trim().to_owned(), calls: Vec::new(), raw: None }
 }
 
-fn as_text(results: &[CallResult]) -> String {
+fn as_text(results: &[ToolResult]) -> String {
     let each = results.iter().map(|result| format!("<tool_response>\n{}\n</tool_response>", result.text));
     each.collect::<Vec<_>>().join("\n")
 }
 
 /// What the model is told when tasks became final: which, how, and where. Nothing of what is in them, so
 /// that a result is read as a result.
-pub fn woken(tasks: &[Ended]) -> String {
-    let one = |task: &Ended| {
+pub fn woken(tasks: &[EndedTask]) -> String {
+    let one = |task: &EndedTask| {
         let state = match task.state {
             Some(State::Succeeded) => "succeeded".to_owned(),
             Some(State::Failed) => "failed".to_owned(),
@@ -135,7 +135,7 @@ pub fn woken(tasks: &[Ended]) -> String {
 }
 
 /// Takes exchanges out until what stays is within bounds; how many messages went.
-fn prune(exchanges: &mut Vec<Exchange>, bounds: Bounds) -> usize {
+fn prune(exchanges: &mut Vec<Exchange>, bounds: ContextBounds) -> usize {
     let mut left_out = 0;
     loop {
         let messages: usize = exchanges.iter().map(|exchange| exchange.messages.len()).sum();
@@ -204,19 +204,19 @@ fn tokens(message: &Message) -> u64 {
 mod tests {
     use serde_json::json;
 
-    use super::super::conversation::Call;
+    use super::super::conversation::ToolCall;
     use super::*;
 
-    const WIDE: Bounds = Bounds { messages: 100, tokens: 100_000 };
+    const WIDE: ContextBounds = ContextBounds { messages: 100, tokens: 100_000 };
 
-    fn asked(text: &str) -> Entry {
-        Entry::Asked { text: text.to_owned() }
+    fn asked(text: &str) -> JournalEntry {
+        JournalEntry::Asked { text: text.to_owned() }
     }
 
-    fn called(number: u32) -> [Entry; 2] {
+    fn called(number: u32) -> [JournalEntry; 2] {
         let call =
-            Call { id: format!("c{number}"), name: "command_executor".to_owned(), arguments: json!({"command": "x"}) };
-        let result = CallResult {
+            ToolCall { id: format!("c{number}"), name: "command_executor".to_owned(), arguments: json!({"command": "x"}) };
+        let result = ToolResult {
             call: call.id.clone(),
             name: call.name.clone(),
             text: format!("result {number}"),
@@ -226,7 +226,7 @@ mod tests {
             only_reads: false,
         };
         let turn = Turn { calls: vec![call], ..Turn::default() };
-        [Entry::Answered { turn: Box::new(turn) }, Entry::Called { results: vec![result] }]
+        [JournalEntry::Answered { turn: Box::new(turn) }, JournalEntry::Called { results: vec![result] }]
     }
 
     fn words(messages: &[Message]) -> Vec<String> {
@@ -247,7 +247,7 @@ mod tests {
         entries.extend((1..4).flat_map(called));
         entries.push(asked("second"));
         entries.extend((4..6).flat_map(called));
-        let kept = messages(&entries, Style::Native, Bounds { messages: 6, ..WIDE });
+        let kept = messages(&entries, CallStyle::Native, ContextBounds { messages: 6, ..WIDE });
         assert_eq!(
             words(&kept),
             [
@@ -258,9 +258,9 @@ mod tests {
                 "c5: result 5",
             ]
         );
-        let least = messages(&entries, Style::Native, Bounds { messages: 1, ..WIDE });
+        let least = messages(&entries, CallStyle::Native, ContextBounds { messages: 1, ..WIDE });
         assert_eq!(least.len(), 3);
-        assert_eq!(messages(&entries, Style::Native, WIDE).len(), 12);
+        assert_eq!(messages(&entries, CallStyle::Native, WIDE).len(), 12);
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         let mut entries = vec![asked("how many?")];
         entries.extend(called(1));
         assert_eq!(
-            words(&messages(&entries, Style::Text, WIDE)),
+            words(&messages(&entries, CallStyle::Text, WIDE)),
             [
                 "user: how many?",
                 "assistant: <tool_call>{\"name\":\"command_executor\",\"arguments\":{\"command\":\"x\"}}</tool_call>",
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_wake_names_tasks_and_files_and_nothing_of_what_is_in_them() {
         let id = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
-        let ended = Ended {
+        let ended = EndedTask {
             id: id.parse().expect("an id"),
             tool: "send".to_owned(),
             state: Some(State::Denied),

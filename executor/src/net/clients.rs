@@ -12,10 +12,10 @@ use reqwest::{Client, ClientBuilder, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::guard::{Forbidden, Guard, GuardedResolver, is_loopback};
+use super::guard::{ForbiddenAddress, AddressGuard, GuardedResolver, is_loopback};
 use super::text;
 use crate::config::Config;
-use crate::task::failure::{Again, Failure};
+use crate::task::failure::{Retry, Failure};
 
 /// Long enough for a slow network; shorter than any timeout of a task, so that a host that does not
 /// answer is reported as unreachable, which says that nothing was sent.
@@ -25,8 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const REDIRECTS: usize = 5;
 
 /// Connections and tokens, shared by all runs of one executor.
-pub struct Clients {
-    guard: Arc<Guard>,
+pub struct HttpClients {
+    guard: Arc<AddressGuard>,
     user_agent: HeaderValue,
     /// By way of the environment's proxy, if it names one.
     plain: OnceLock<Client>,
@@ -37,7 +37,7 @@ pub struct Clients {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ClientsError {
+pub enum HttpClientsError {
     #[error("`http.private_hosts` holds `{0}`, which is no `host` or `host:port`")]
     PrivateHost(String),
     #[error("`http.user_agent` is `{0}`, which cannot stand in a header")]
@@ -46,7 +46,7 @@ pub enum ClientsError {
 
 /// What a URL from the input led to, whatever its status.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchedPage {
     /// After redirects.
     pub final_url: Url,
     pub status: u16,
@@ -54,31 +54,31 @@ pub struct Fetched {
     pub body: Vec<u8>,
 }
 
-impl Fetched {
+impl FetchedPage {
     /// The body as a text, in the charset that it is declared in.
     pub fn text(&self) -> String {
         text::decode(&self.body, self.content_type.as_deref())
     }
 }
 
-impl fmt::Debug for Clients {
+impl fmt::Debug for HttpClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clients").field("guard", &self.guard).finish_non_exhaustive()
     }
 }
 
-impl Default for Clients {
+impl Default for HttpClients {
     fn default() -> Self {
         Self::new(&Config::default()).expect("the shipped defaults name no host and a plain user agent")
     }
 }
 
-impl Clients {
+impl HttpClients {
     /// Builds nothing yet.
-    pub fn new(config: &Config) -> Result<Self, ClientsError> {
+    pub fn new(config: &Config) -> Result<Self, HttpClientsError> {
         let user_agent = HeaderValue::from_str(&config.http.user_agent)
-            .map_err(|_| ClientsError::UserAgent(config.http.user_agent.clone()))?;
-        let guard = Guard::new(&config.http.private_hosts).map_err(ClientsError::PrivateHost)?;
+            .map_err(|_| HttpClientsError::UserAgent(config.http.user_agent.clone()))?;
+        let guard = AddressGuard::new(&config.http.private_hosts).map_err(HttpClientsError::PrivateHost)?;
         Ok(Self {
             guard: Arc::new(guard),
             user_agent,
@@ -90,7 +90,7 @@ impl Clients {
 
     /// Fetches a URL that comes from the input, by GET, following up to five redirects.
     ///
-    /// Reaches public addresses and listed hosts only, at each hop. Any status is a [`Fetched`]. More
+    /// Reaches public addresses and listed hosts only, at each hop. Any status is a [`FetchedPage`]. More
     /// than `max_bytes` (after decompression) is [`Code::ResponseTooLarge`] as soon as it shows.
     /// Drops everything at once when `cancel` fires.
     pub async fn fetch_guarded(
@@ -98,7 +98,7 @@ impl Clients {
         url: &Url,
         max_bytes: u64,
         cancel: &CancellationToken,
-    ) -> Result<Fetched, Failure> {
+    ) -> Result<FetchedPage, Failure> {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "cancelled before the page was there")),
@@ -106,7 +106,7 @@ impl Clients {
         }
     }
 
-    async fn fetch(&self, url: &Url, max_bytes: u64) -> Result<Fetched, Failure> {
+    async fn fetch(&self, url: &Url, max_bytes: u64) -> Result<FetchedPage, Failure> {
         let mut url = url.clone();
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Failure::new(Code::Rejected, format!("`{url}` is no http or https URL")));
@@ -121,7 +121,7 @@ impl Clients {
             let content_type = header(response.headers(), "content-type");
             let status = response.status().as_u16();
             let body = bytes(response, max_bytes, &url).await?;
-            return Ok(Fetched { final_url: url, status, content_type, body });
+            return Ok(FetchedPage { final_url: url, status, content_type, body });
         }
         Err(too_many_redirects(&url))
     }
@@ -237,16 +237,16 @@ pub(crate) fn too_large(limit: u64) -> Failure {
 
 /// Why no answer came: the connection was never there, or it broke.
 pub(crate) fn not_sent_or_lost(error: &reqwest::Error, url: &Url) -> Failure {
-    if let Some(forbidden) = chain(error).find_map(|cause| cause.downcast_ref::<Forbidden>()) {
+    if let Some(forbidden) = chain(error).find_map(|cause| cause.downcast_ref::<ForbiddenAddress>()) {
         return forbidden.into();
     }
     let host = url.host_str().unwrap_or_default();
     let reason = cause(error);
     if error.is_connect() {
-        return Failure::new(Code::Unreachable, format!("`{host}` could not be reached: {reason}")).again(Again::Later);
+        return Failure::new(Code::Unreachable, format!("`{host}` could not be reached: {reason}")).again(Retry::Later);
     }
     Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke before an answer came: {reason}"))
-        .again(Again::Later)
+        .again(Retry::Later)
         .effect_possible()
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn broken_off(error: &reqwest::Error, url: &Url) -> Failure {
             .effect_possible();
     }
     Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke while its answer came: {reason}"))
-        .again(Again::Later)
+        .again(Retry::Later)
         .effect_possible()
 }
 

@@ -17,42 +17,42 @@ use protocol::code::Code;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use crate::task::failure::{Again, Failure};
+use crate::task::failure::{Retry, Failure};
 
 /// The environment variables that reqwest takes a proxy from.
 const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 #[derive(Debug)]
-pub(super) struct Guard {
-    listed: Vec<Listed>,
+pub(super) struct AddressGuard {
+    listed: Vec<AllowedHost>,
     /// The hosts of the environment's proxies: the resolver must find those wherever they are.
     proxies: HashSet<String>,
 }
 
 /// `host` or `host:port` of the configuration.
 #[derive(Debug)]
-struct Listed {
+struct AllowedHost {
     host: Host,
     port: Option<u16>,
 }
 
 /// Why a connection was not even begun.
 #[derive(Debug)]
-pub(super) struct Forbidden {
+pub(super) struct ForbiddenAddress {
     pub(super) host: String,
     address: IpAddr,
 }
 
-impl fmt::Display for Forbidden {
+impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is at {}, which is no public address", self.host, self.address)
     }
 }
 
-impl std::error::Error for Forbidden {}
+impl std::error::Error for ForbiddenAddress {}
 
-impl From<&Forbidden> for Failure {
-    fn from(forbidden: &Forbidden) -> Self {
+impl From<&ForbiddenAddress> for Failure {
+    fn from(forbidden: &ForbiddenAddress) -> Self {
         Self::new(Code::ForbiddenAddress, forbidden.to_string()).hint(format!(
             "if it is meant to be reached, a human adds \"{}\" to `http.private_hosts` in the configuration",
             forbidden.host
@@ -60,7 +60,7 @@ impl From<&Forbidden> for Failure {
     }
 }
 
-impl Guard {
+impl AddressGuard {
     /// `Err` is the entry that names no host.
     pub(super) fn new(private_hosts: &[String]) -> Result<Self, String> {
         let listed =
@@ -90,17 +90,17 @@ impl Guard {
             Some(Host::Domain(_)) | None => None,
         };
         match literal {
-            Some(address) if !is_public(address) => Err((&Forbidden { host: host.to_owned(), address }).into()),
+            Some(address) if !is_public(address) => Err((&ForbiddenAddress { host: host.to_owned(), address }).into()),
             Some(_) => Ok(()),
             None if self.proxies.is_empty() => Ok(()),
             None => match tokio::net::lookup_host((host, 0)).await {
                 Ok(addresses) => {
                     let forbidden = addresses.map(|address| address.ip()).find(|address| !is_public(*address));
-                    forbidden.map_or(Ok(()), |address| Err((&Forbidden { host: host.to_owned(), address }).into()))
+                    forbidden.map_or(Ok(()), |address| Err((&ForbiddenAddress { host: host.to_owned(), address }).into()))
                 }
                 Err(error) => {
                     let failure = Failure::new(Code::Unreachable, format!("`{host}` could not be resolved: {error}"));
-                    Err(failure.again(Again::Later))
+                    Err(failure.again(Retry::Later))
                 }
             },
         }
@@ -109,7 +109,7 @@ impl Guard {
 
 /// The resolver of the guarded client.
 #[derive(Debug, Clone)]
-pub(super) struct GuardedResolver(pub(super) Arc<Guard>);
+pub(super) struct GuardedResolver(pub(super) Arc<AddressGuard>);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -120,7 +120,7 @@ impl Resolve for GuardedResolver {
             let forbidden = addresses.iter().map(std::net::SocketAddr::ip).find(|address| !is_public(*address));
             match forbidden {
                 Some(address) if !guard.proxies.contains(host) => {
-                    Err(Forbidden { host: host.to_owned(), address }.into())
+                    Err(ForbiddenAddress { host: host.to_owned(), address }.into())
                 }
                 _ => Ok(Box::new(addresses.into_iter()) as Addrs),
             }
@@ -138,13 +138,13 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn listed(entry: &str) -> Option<Listed> {
+fn listed(entry: &str) -> Option<AllowedHost> {
     let (host, port) = match entry.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port.parse().ok()?)),
         _ => (entry, None),
     };
     let bracketed = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
-    Some(Listed { host: Host::parse(&bracketed).ok()?, port })
+    Some(AllowedHost { host: Host::parse(&bracketed).ok()?, port })
 }
 
 fn proxy_host(proxy: &str) -> Option<String> {
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_spelling_of_a_private_address_is_refused_unless_it_is_listed() {
-        let guard = Guard { listed: Vec::new(), proxies: HashSet::new() };
+        let guard = AddressGuard { listed: Vec::new(), proxies: HashSet::new() };
         for url in [
             "http://0x7f.1/",
             "http://2130706433/",
@@ -253,24 +253,24 @@ mod tests {
             assert_eq!(refused.code, Code::ForbiddenAddress, "{url}");
         }
         let guard =
-            Guard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()]).expect("hosts");
+            AddressGuard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()]).expect("hosts");
         let lists = |url: &str| guard.lists(&Url::parse(url).expect("a URL"));
         assert!(lists("http://0x7f.1:8080/") && lists("http://[::1]:99/") && lists("https://intranet.EXAMPLE/"));
         assert!(!lists("http://127.0.0.1/") && !lists("http://127.0.0.1:8081/"));
-        assert!(Guard::new(&["a b".to_owned()]).is_err());
+        assert!(AddressGuard::new(&["a b".to_owned()]).is_err());
     }
 
     #[tokio::test]
     async fn with_a_proxy_a_private_name_is_refused_before_the_proxy_sees_it() {
-        let guard = Guard { listed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
+        let guard = AddressGuard { listed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
         let refused = guard.check(&Url::parse("http://localhost:9/").expect("a URL")).await.expect_err("refused");
         assert_eq!(refused.code, Code::ForbiddenAddress);
     }
 
     #[tokio::test]
     async fn the_resolver_refuses_a_name_by_the_address_that_it_has() {
-        let resolver = GuardedResolver(Arc::new(Guard { listed: Vec::new(), proxies: HashSet::new() }));
+        let resolver = GuardedResolver(Arc::new(AddressGuard { listed: Vec::new(), proxies: HashSet::new() }));
         let refused = resolver.resolve("localhost".parse().expect("a name")).await.err().expect("refused");
-        assert!(refused.downcast_ref::<Forbidden>().is_some());
+        assert!(refused.downcast_ref::<ForbiddenAddress>().is_some());
     }
 }

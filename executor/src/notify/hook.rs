@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::task::State;
 use serde_json::json;
 
-use crate::config::{self, Matches};
-use crate::store::outbox::Delivery;
+use crate::config::{self, NamePatterns};
+use crate::store::outbox::HookDelivery;
 use crate::task::Task;
 
 pub mod send;
@@ -22,10 +22,10 @@ pub const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// The hooks of one configuration, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Hooks(BTreeMap<String, config::Hook>);
+pub struct Hooks(BTreeMap<String, config::HookSettings>);
 
 impl Hooks {
-    pub fn new(configured: BTreeMap<String, config::Hook>) -> Self {
+    pub fn new(configured: BTreeMap<String, config::HookSettings>) -> Self {
         Self(configured)
     }
 
@@ -33,7 +33,7 @@ impl Hooks {
         self.0.keys().map(String::as_str)
     }
 
-    pub fn get(&self, name: &str) -> Option<&config::Hook> {
+    pub fn get(&self, name: &str) -> Option<&config::HookSettings> {
         self.0.get(name)
     }
 
@@ -42,9 +42,9 @@ impl Hooks {
     }
 
     /// What is owed for the end of `task`, due at once.
-    pub fn owed(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<Delivery> {
+    pub fn owed(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<HookDelivery> {
         let wanting = self.0.iter().filter(|(_, hook)| wants(hook, task));
-        let delivery = |(name, _): (&String, _)| Delivery {
+        let delivery = |(name, _): (&String, _)| HookDelivery {
             hook: name.clone(),
             task: task.id,
             event: event(task, result_file),
@@ -57,8 +57,8 @@ impl Hooks {
     }
 }
 
-fn wants(hook: &config::Hook, task: &Task) -> bool {
-    let names = |matches: &Option<Matches>, name: Option<&str>| {
+fn wants(hook: &config::HookSettings, task: &Task) -> bool {
+    let names = |matches: &Option<NamePatterns>, name: Option<&str>| {
         matches.as_ref().is_none_or(|matches| name.is_some_and(|name| matches.any(name)))
     };
     names(&hook.tools, Some(task.tool.as_str()))
@@ -67,7 +67,7 @@ fn wants(hook: &config::Hook, task: &Task) -> bool {
 }
 
 /// The name of an event: the same however often it is sent, so that a receiver knows it again.
-pub fn event_id(delivery: &Delivery) -> String {
+pub fn event_id(delivery: &HookDelivery) -> String {
     format!("{}.final", delivery.task)
 }
 
@@ -94,11 +94,11 @@ fn event(task: &Task, result_file: &Path) -> String {
 ///
 /// The pause doubles each time, with a jitter of up to a quarter.
 pub fn after_failure(
-    delivery: Delivery,
+    delivery: HookDelivery,
     reason: String,
-    hook: &config::Hook,
+    hook: &config::HookSettings,
     now: Timestamp,
-) -> Result<Delivery, Delivery> {
+) -> Result<HookDelivery, HookDelivery> {
     let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(LONGEST_PAUSE);
     // An id is random in its last bits: what failed together does not come back together.
     let spread = delivery
@@ -112,7 +112,7 @@ pub fn after_failure(
     let next_at = now.saturating_add(SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX));
     let next_at = next_at.unwrap_or(Timestamp::MAX);
     let give_up = delivery.created_at.saturating_add(hook.give_up.get()).unwrap_or(Timestamp::MAX);
-    let after = Delivery { attempts: delivery.attempts + 1, next_at, reason: Some(reason), ..delivery };
+    let after = HookDelivery { attempts: delivery.attempts + 1, next_at, reason: Some(reason), ..delivery };
     if next_at > give_up { Err(after) } else { Ok(after) }
 }
 

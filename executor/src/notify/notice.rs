@@ -21,13 +21,13 @@ const NAMED: usize = 5;
 
 /// When the next one is to be given.
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct NoticeSchedule {
     /// Of how many questions, of all that were ever asked, was told.
     told: u64,
     last: Option<Timestamp>,
 }
 
-impl Notices {
+impl NoticeSchedule {
     /// When to tell, if so many questions were asked so far.
     pub fn next(&self, asked: u64) -> Option<Timestamp> {
         (asked > self.told).then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_first_question_is_told_at_once_and_what_follows_together() {
-        let mut notices = Notices::default();
+        let mut notices = NoticeSchedule::default();
         assert_eq!((notices.next(0), notices.take(0, false, at(0))), (None, false));
         assert!(notices.take(1, true, at(10)));
         assert_eq!(notices.next(1), None, "told once");
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_was_decided_meanwhile_is_not_told() {
-        let mut notices = Notices::default();
+        let mut notices = NoticeSchedule::default();
         assert!(notices.take(1, true, at(0)));
         assert!(!notices.take(2, false, at(30)), "it waits no more");
         assert_eq!(notices.next(2), None);

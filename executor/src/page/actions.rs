@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use protocol::mailbox::request::{Answer, Ask, Request, Run};
+use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
 use protocol::task::{State as TaskState, TaskId};
 use protocol::{clock, json};
 use serde::Deserialize;
@@ -18,22 +18,22 @@ use serde_json::{Map, Value, json};
 
 use super::card::question_of;
 use super::gate::{COOKIE, Visitor, refuse};
-use super::show::Shown;
-use super::views::Failed;
-use super::word::Word;
-use super::words::decided_words;
+use super::visible::VisibleText;
+use super::views::ViewError;
+use super::command::PageCommand;
+use super::wording::decided_words;
 use super::{Page, form};
 use crate::base::schema::Problem;
 use crate::catalog::Subtool;
-use crate::dispatcher::{NotDecided, Said};
+use crate::dispatcher::{DecisionError, HumanVerdict};
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
-use crate::task::grant::{self, Covers, Grant, GrantId, Scope};
+use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
 /// What is asked for is read whole, or refused with what is wrong.
-type Acts = Result<Response, Response>;
-type Spoken = Extension<Visitor>;
-type OfPage = State<Arc<Page>>;
+type ActionResult = Result<Response, Response>;
+type CurrentVisitor = Extension<Visitor>;
+type PageState = State<Arc<Page>>;
 
 /// A human's own words are not longer.
 const LONGEST_NOTE: usize = 2_000;
@@ -46,12 +46,12 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Link {
+struct LoginBody {
     token: String,
 }
 
-pub(super) async fn login(State(page): OfPage, body: Bytes) -> Acts {
-    let link: Link = read(&body)?;
+pub(super) async fn login(State(page): PageState, body: Bytes) -> ActionResult {
+    let link: LoginBody = read(&body)?;
     let Some(keys) = page.sessions.log_in(&link.token) else {
         return Err(refuse(StatusCode::FORBIDDEN, "used-link", "this link was used, or is too old"));
     };
@@ -62,7 +62,7 @@ pub(super) async fn login(State(page): OfPage, body: Bytes) -> Acts {
     Ok(response)
 }
 
-pub(super) async fn logout(State(page): OfPage, Extension(visitor): Spoken) -> Response {
+pub(super) async fn logout(State(page): PageState, Extension(visitor): CurrentVisitor) -> Response {
     page.sessions.log_out(&visitor.0);
     let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     let mut response = StatusCode::NO_CONTENT.into_response();
@@ -72,12 +72,12 @@ pub(super) async fn logout(State(page): OfPage, Extension(visitor): Spoken) -> R
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct DecidedTask {
     id: TaskId,
     digest: String,
 }
 
-impl One {
+impl DecidedTask {
     fn bound(&self) -> Result<(TaskId, Digest), Response> {
         let digest = self.digest.parse();
         digest.map(|digest| (self.id, digest)).map_err(|_| refuse(StatusCode::BAD_REQUEST, "bad-request", "no digest"))
@@ -86,32 +86,32 @@ impl One {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+enum DecideVerdict {
     Approve,
     Deny,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decision {
-    decisions: Vec<One>,
-    verdict: Verdict,
+struct DecideBody {
+    decisions: Vec<DecidedTask>,
+    verdict: DecideVerdict,
     #[serde(default)]
     reason: Option<String>,
     #[serde(default)]
     typed: Option<String>,
 }
 
-pub(super) async fn decide(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let decision: Decision = read(&body)?;
-    let of: Vec<_> = decision.decisions.iter().map(One::bound).collect::<Result<_, _>>()?;
+pub(super) async fn decide(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let decision: DecideBody = read(&body)?;
+    let of: Vec<_> = decision.decisions.iter().map(DecidedTask::bound).collect::<Result<_, _>>()?;
     let said = match decision.verdict {
-        Verdict::Deny => Said::No { reason: note(decision.reason) },
-        Verdict::Approve => {
+        DecideVerdict::Deny => HumanVerdict::No { reason: note(decision.reason) },
+        DecideVerdict::Approve => {
             for (id, _) in &of {
                 is_typed(&page, *id, decision.typed.as_deref(), of.len() > 1)?;
             }
-            Said::Yes
+            HumanVerdict::Yes
         }
     };
     say_decision(&page, visitor, of, said, None).await
@@ -145,13 +145,13 @@ async fn say_decision(
     page: &Page,
     visitor: Visitor,
     of: Vec<(TaskId, Digest)>,
-    said: Said,
+    said: HumanVerdict,
     grant: Option<Box<Grant>>,
-) -> Acts {
+) -> ActionResult {
     if of.is_empty() {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "nothing is decided about"));
     }
-    match page.say(Word::Decide { of, said, grant }, visitor.0).await {
+    match page.say(PageCommand::Decide { of, said, grant }, visitor.0).await {
         None => Err(gone()),
         Some(Err(why)) => Err(not_decided(page, why)),
         Some(Ok(decided)) => {
@@ -165,11 +165,11 @@ fn gone() -> Response {
     refuse(StatusCode::SERVICE_UNAVAILABLE, "no-executor", "the executor is stopping: nothing was done")
 }
 
-fn not_decided(page: &Page, why: NotDecided) -> Response {
+fn not_decided(page: &Page, why: DecisionError) -> Response {
     let (code, message, id) = match why {
-        NotDecided::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
-        NotDecided::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
-        NotDecided::Refused(error) => {
+        DecisionError::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
+        DecisionError::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
+        DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
     };
@@ -177,7 +177,7 @@ fn not_decided(page: &Page, why: NotDecided) -> Response {
     let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == "already_decided");
     let decided = task.map(|task| match &task.confirmation {
         Some(asked) if asked.decision.is_some() => decided_words(Some(asked), task.state),
-        _ => super::words::state_words(task.state),
+        _ => super::wording::state_words(task.state),
     });
     let mut body = json!({"error": {"code": code, "message": message}, "id": id});
     if let Some(decided) = decided {
@@ -194,15 +194,15 @@ fn known(page: &Page, id: TaskId) -> Result<Task, Response> {
 
 /// A task that waits, as it is in the record.
 fn waiting(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
-    let task = page.read(|records| records.task(id)).map_err(|error| Failed::from(error).into_response())?;
+    let task = page.read(|records| records.task(id)).map_err(|error| ViewError::from(error).into_response())?;
     let waits = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let found = waits.and_then(|task| task.confirmation.clone().map(|asked| (task, asked)));
-    found.ok_or_else(|| not_decided(page, NotDecided::NotWaiting(id)))
+    found.ok_or_else(|| not_decided(page, DecisionError::NotWaiting(id)))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Edit {
+struct EditBody {
     id: TaskId,
     digest: String,
     input: Map<String, Value>,
@@ -215,15 +215,15 @@ struct Edit {
 }
 
 /// What an edited task would be: its input, checked, and the digest of it.
-fn edited(page: &Page, edit: &Edit) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
+fn edited(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
     let (task, asked) = waiting(page, edit.id)?;
-    let (_, digest) = One { id: edit.id, digest: edit.digest.clone() }.bound()?;
+    let (_, digest) = DecidedTask { id: edit.id, digest: edit.digest.clone() }.bound()?;
     if asked.digest != digest {
-        return Err(not_decided(page, NotDecided::Stale(edit.id)));
+        return Err(not_decided(page, DecisionError::Stale(edit.id)));
     }
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
-    let Some(subtool) = subtool else { return Err(not_decided(page, NotDecided::Stale(edit.id))) };
+    let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
     let input = edit.input.clone();
     check(subtool, &input)?;
     let edited = asked.digest_of(&page.given.site.instance, &task, &input);
@@ -240,39 +240,39 @@ fn unfit(problems: &[Problem]) -> Response {
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
 }
 
-pub(super) async fn edit(State(page): OfPage, body: Bytes) -> Acts {
-    let of: Edit = read(&body)?;
+pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
+    let of: EditBody = read(&body)?;
     let (task, input, _, digest) = edited(&page, &of)?;
     let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
     let changes: Vec<_> = names
         .map(|name| (name, task.input.get(name), input.get(name)))
         .filter(|(_, before, after)| before != after)
         .map(|(name, before, after)| {
-            let shown = |value: Option<&Value>| value.map(Shown::of);
+            let shown = |value: Option<&Value>| value.map(VisibleText::of);
             json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after)})
         })
         .collect();
     Ok(Json(json!({"digest": digest, "changes": changes})).into_response())
 }
 
-pub(super) async fn decide_edit(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let of: Edit = read(&body)?;
+pub(super) async fn decide_edit(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let of: EditBody = read(&body)?;
     let (task, input, asked, digest) = edited(&page, &of)?;
     // What was looked at must be what is decided about.
     if of.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
-        return Err(not_decided(&page, NotDecided::Stale(of.id)));
+        return Err(not_decided(&page, DecisionError::Stale(of.id)));
     }
     is_typed(&page, of.id, of.typed.as_deref(), false)?;
-    let said = if input == task.input { Said::Yes } else { Said::Edited { input, digest, reason: note(of.reason) } };
+    let said = if input == task.input { HumanVerdict::Yes } else { HumanVerdict::Edited { input, digest, reason: note(of.reason) } };
     say_decision(&page, visitor, vec![(of.id, asked)], said, None).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answered {
+struct AnswerBody {
     id: TaskId,
     digest: String,
-    action: Action,
+    action: AnswerAction,
     /// Of an answer that accepts.
     #[serde(default)]
     content: Option<Map<String, Value>>,
@@ -280,15 +280,15 @@ struct Answered {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum AnswerAction {
     Accept,
     Decline,
     Cancel,
 }
 
-pub(super) async fn answer(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let answered: Answered = read(&body)?;
-    let bound = One { id: answered.id, digest: answered.digest }.bound()?;
+pub(super) async fn answer(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let answered: AnswerBody = read(&body)?;
+    let bound = DecidedTask { id: answered.id, digest: answered.digest }.bound()?;
     let (task, _) = waiting(&page, answered.id)?;
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
@@ -296,13 +296,13 @@ pub(super) async fn answer(State(page): OfPage, Extension(visitor): Spoken, body
         return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, "no-question", "it asks for a yes, not for an answer"));
     };
     let said = match answered.action {
-        Action::Decline => json!({"action": "decline"}),
-        Action::Cancel => json!({"action": "cancel"}),
-        Action::Accept => question
+        AnswerAction::Decline => json!({"action": "decline"}),
+        AnswerAction::Cancel => json!({"action": "cancel"}),
+        AnswerAction::Accept => question
             .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.given.equipment.secrets)
             .map_err(|problems| unfit(&problems))?,
     };
-    say_decision(&page, visitor, vec![bound], Said::Answer(said), None).await
+    say_decision(&page, visitor, vec![bound], HumanVerdict::Answer(said), None).await
 }
 
 /// What the names of secrets begin with that this task asked for.
@@ -313,25 +313,25 @@ fn secret_prefix(task: &Task) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfTask {
+struct TaskTarget {
     id: TaskId,
 }
 
-pub(super) async fn cancel(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let OfTask { id } = read(&body)?;
+pub(super) async fn cancel(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let TaskTarget { id } = read(&body)?;
     let task = known(&page, id)?;
-    match page.say(Word::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
+    match page.say(PageCommand::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(states)) => {
             Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
         }
-        Some(Err(_)) => Err(not_decided(&page, NotDecided::NotWaiting(id))),
+        Some(Err(_)) => Err(not_decided(&page, DecisionError::NotWaiting(id))),
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settled {
+struct ResolveBody {
     id: TaskId,
     happened: bool,
     #[serde(default)]
@@ -339,10 +339,10 @@ struct Settled {
 }
 
 /// What had happened to a task whose end was lost.
-pub(super) async fn settle(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let Settled { id, happened, note: said } = read(&body)?;
+pub(super) async fn settle(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let ResolveBody { id, happened, note: said } = read(&body)?;
     let task = known(&page, id)?;
-    match page.say(Word::Settle { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
+    match page.say(PageCommand::Settle { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(why)) => Err(not_decided(&page, why)),
@@ -351,10 +351,10 @@ pub(super) async fn settle(State(page): OfPage, Extension(visitor): Spoken, body
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedGrant {
+struct GrantBody {
     id: TaskId,
     digest: String,
-    fields: Vec<AskedField>,
+    fields: Vec<GrantFieldBody>,
     expires_in: String,
     #[serde(default)]
     most_uses: Option<u32>,
@@ -364,16 +364,16 @@ struct AskedGrant {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedField {
+struct GrantFieldBody {
     pointer: String,
-    how: How,
+    how: CoverageKind,
     #[serde(default)]
     value: Option<Value>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum How {
+enum CoverageKind {
     Exact,
     Prefix,
     AtMost,
@@ -381,7 +381,7 @@ enum How {
 }
 
 /// The grant that somebody wants to make from a task that waits.
-fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Response> {
+fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Response> {
     let (task, _) = waiting(page, asked.id)?;
     let wrong = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, "bad-grant", message);
     let catalog = page.catalog();
@@ -396,15 +396,15 @@ fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Re
         let chosen = asked.fields.iter().find(|field| field.pointer == pointer);
         let given = chosen.and_then(|field| field.value.as_ref());
         let text = given.and_then(Value::as_str);
-        let covers = match chosen.map_or(How::Exact, |field| field.how) {
-            How::Exact => Covers::Exactly(value.clone()),
-            How::Any => Covers::Anything,
-            How::Prefix => match text {
-                Some(path) if path.starts_with('/') => Covers::Below(path.to_owned()),
+        let covers = match chosen.map_or(CoverageKind::Exact, |field| field.how) {
+            CoverageKind::Exact => FieldCoverage::Exactly(value.clone()),
+            CoverageKind::Any => FieldCoverage::Anything,
+            CoverageKind::Prefix => match text {
+                Some(path) if path.starts_with('/') => FieldCoverage::Below(path.to_owned()),
                 _ => return Err(wrong("a path begins with `/`")),
             },
-            How::AtMost => match given.and_then(number) {
-                Some(most) => Covers::AtMost(most),
+            CoverageKind::AtMost => match given.and_then(number) {
+                Some(most) => FieldCoverage::AtMost(most),
                 None => return Err(wrong("`at most` needs a number")),
             },
         };
@@ -415,7 +415,7 @@ fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Re
         // Nobody tells when a session is over: its name is what it is bound to, and a working day its end.
         "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
         text => {
-            let span = text.parse::<protocol::duration::Span>().map_err(|error| wrong(&error.to_string()))?;
+            let span = text.parse::<protocol::duration::PositiveDuration>().map_err(|error| wrong(&error.to_string()))?;
             (span.get(), (None, task.caller.folder.clone()))
         }
     };
@@ -426,7 +426,7 @@ fn wanted(page: &Page, asked: &AskedGrant, by: &str) -> Result<(Task, Grant), Re
         id: GrantId::new(),
         tool: task.tool.clone(),
         definition_hash: task.definition_hash.clone(),
-        scope: Scope { uid: task.caller.uid, session: scope.0, folder: scope.1 },
+        scope: GrantScope { uid: task.caller.uid, session: scope.0, folder: scope.1 },
         fields,
         made_at: now,
         made_from: task.id,
@@ -448,23 +448,23 @@ fn number(value: &Value) -> Option<serde_json::Number> {
     }
 }
 
-pub(super) async fn grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let asked: AskedGrant = read(&body)?;
-    let bound = One { id: asked.id, digest: asked.digest.clone() }.bound()?;
+pub(super) async fn grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let asked: GrantBody = read(&body)?;
+    let bound = DecidedTask { id: asked.id, digest: asked.digest.clone() }.bound()?;
     let (task, grant) = wanted(&page, &asked, &visitor.0)?;
-    let is_wide = |(name, covers): (&String, &Covers)| {
-        *covers == Covers::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
+    let is_wide = |(name, covers): (&String, &FieldCoverage)| {
+        *covers == FieldCoverage::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
     };
     if grant.fields.iter().any(is_wide) && asked.typed.as_deref() != Some(task.tool.as_str()) {
         return Err(wants_word(&task));
     }
     is_typed(&page, asked.id, asked.typed.as_deref(), false)?;
-    say_decision(&page, visitor, vec![bound], Said::Yes, Some(Box::new(grant))).await
+    say_decision(&page, visitor, vec![bound], HumanVerdict::Yes, Some(Box::new(grant))).await
 }
 
-pub(super) async fn preview_grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
+pub(super) async fn preview_grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
     const LAST: u32 = 40;
-    let asked: AskedGrant = read(&body)?;
+    let asked: GrantBody = read(&body)?;
     let (task, grant) = wanted(&page, &asked, &visitor.0)?;
     let lately = page.read(|records| records.asked_lately(task.tool.as_str(), LAST)).unwrap_or_default();
     // The one it is made from tells nothing.
@@ -475,13 +475,13 @@ pub(super) async fn preview_grant(State(page): OfPage, Extension(visitor): Spoke
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfGrant {
+struct GrantTarget {
     id: GrantId,
 }
 
-pub(super) async fn revoke_grant(State(page): OfPage, Extension(visitor): Spoken, body: Bytes) -> Acts {
-    let OfGrant { id } = read(&body)?;
-    match page.say(Word::Revoke(id), visitor.0).await {
+pub(super) async fn revoke_grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+    let GrantTarget { id } = read(&body)?;
+    match page.say(PageCommand::Revoke(id), visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such grant")),
@@ -490,19 +490,19 @@ pub(super) async fn revoke_grant(State(page): OfPage, Extension(visitor): Spoken
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Try {
+struct TryBody {
     tool: String,
     #[serde(default)]
     input: Map<String, Value>,
 }
 
 /// Runs a subtool for the human, the way that every caller runs one.
-pub(super) async fn try_it(State(page): OfPage, body: Bytes) -> Acts {
+pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult {
     const PATIENCE: Duration = Duration::from_secs(20);
     const LOOK: Duration = Duration::from_millis(5);
-    let Try { tool, input } = read(&body)?;
+    let TryBody { tool, input } = read(&body)?;
     let id = TaskId::new();
-    let ask = Ask::run(Run { tool, input, ..Run::default() });
+    let ask = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
     let request = Request { session: Some("page".to_owned()), ..Request::new(ask) };
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))

@@ -6,16 +6,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Page;
-use super::form::{self, Field};
-use super::show::{Line, Shown, line};
-use super::words::{Moment, effect_words, span, user};
+use super::form::{self, FormField};
+use super::visible::{VisibleLine, VisibleText, line};
+use super::wording::{DisplayTime, effect_words, span, user};
 use crate::attempt as perform;
 use crate::catalog::Subtool;
 use crate::config::Config;
 use crate::runner::Run;
-use crate::runner::ask_user::Question;
+use crate::runner::ask_user::UserQuestion;
 use crate::task::Task;
-use crate::task::confirmation::Replaced;
+use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the template")]
@@ -26,38 +26,38 @@ pub(super) struct Card {
     kind: &'static str,
     tool: String,
     description: String,
-    asked: Asked,
+    asked: CardCaller,
     effect: EffectClass,
     effect_words: &'static str,
     touches: Vec<String>,
     why: String,
-    expires: Expires,
+    expires: CardExpiry,
     fields: Vec<ShownField>,
-    would_send: Shown,
-    reason: Option<Shown>,
+    would_send: VisibleText,
+    reason: Option<VisibleText>,
     danger: bool,
     confirm_word: String,
     long: bool,
     grantable: bool,
     grant_fields: Vec<GrantField>,
-    edit: Vec<Field>,
-    question: Option<Shown>,
-    form: Vec<Field>,
+    edit: Vec<FormField>,
+    question: Option<VisibleText>,
+    form: Vec<FormField>,
     secret_note: bool,
 }
 
 /// Who asks: the user is the kernel's word, the rest the caller's own.
 #[derive(Debug, Serialize)]
-pub(super) struct Asked {
+pub(super) struct CardCaller {
     uid: u32,
     user: String,
-    folder: Line,
-    session: Option<Line>,
+    folder: VisibleLine,
+    session: Option<VisibleLine>,
     #[serde(flatten)]
-    moment: Moment,
+    moment: DisplayTime,
 }
 
-impl Asked {
+impl CardCaller {
     pub(super) fn of(caller: &Caller, at: Timestamp, now: Timestamp) -> Self {
         let folder = caller.folder.as_ref().map(|folder| folder.display().to_string());
         Self {
@@ -65,13 +65,13 @@ impl Asked {
             user: user(caller.uid),
             folder: line(folder.as_deref().unwrap_or("an unknown folder")),
             session: caller.session.as_deref().map(line),
-            moment: Moment::of(at, now),
+            moment: DisplayTime::of(at, now),
         }
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Expires {
+struct CardExpiry {
     at: String,
     #[serde(rename = "in")]
     left: String,
@@ -87,8 +87,8 @@ pub(super) struct ShownField {
     required: bool,
     /// What the schema fills in by itself.
     default: bool,
-    value: Shown,
-    replaces: Option<Shown>,
+    value: VisibleText,
+    replaces: Option<VisibleText>,
 }
 
 /// What of one field a grant may cover, the narrowest first.
@@ -115,18 +115,18 @@ impl Card {
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
         let definition = subtool.map(|subtool| &*subtool.definition);
         let (replaced, unsure) = match &confirmation.preview {
-            Some(Replaced::Fields(replaced)) => (Some(replaced), None),
-            Some(Replaced::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
-            Some(Replaced::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
+            Some(ReplacedValues::Fields(replaced)) => (Some(replaced), None),
+            Some(ReplacedValues::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
+            Some(ReplacedValues::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
             None => (None, None),
         };
         let fields = fields(subtool, &task.input, replaced);
         let would_send = would_send(subtool, task, &page.given.equipment.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
-        let asks = question.as_ref().map(|asked| Shown::text(&asked.text));
+        let asks = question.as_ref().map(|asked| VisibleText::text(&asked.text));
         // Of a question only its text is shown; the rest of its input is the form below it.
-        let is_long = asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), Shown::is_long);
+        let is_long = asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -135,30 +135,30 @@ impl Card {
             kind: if question.is_some() { "question" } else { "confirm" },
             tool: task.tool.to_string(),
             description: definition.map_or_else(String::new, |definition| definition.description.clone()),
-            asked: Asked::of(&task.caller, confirmation.asked_at, now),
+            asked: CardCaller::of(&task.caller, confirmation.asked_at, now),
             effect: task.effect,
             effect_words: effect_words(task.effect),
             touches: touches(subtool, &would_send),
             why: unsure.map_or_else(|| confirmation.why.clone(), |unsure| format!("{}; {unsure}", confirmation.why)),
-            expires: Expires { at: confirmation.expires_at.to_string(), left: span(left) },
+            expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
             long: is_long,
             fields,
-            would_send: Shown::of(&would_send),
-            reason: confirmation.reason.as_deref().map(Shown::text),
+            would_send: VisibleText::of(&would_send),
+            reason: confirmation.reason.as_deref().map(VisibleText::text),
             danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
             confirm_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_fields: task.input.iter().map(|(name, value)| grant_field(name, value)).collect(),
             edit: form::fields(schema, &task.input),
             form: question.as_ref().map_or_else(Vec::new, |asked| form::fields(&asked.schema, &nothing)),
-            secret_note: question.as_ref().is_some_and(Question::asks_for_secrets),
+            secret_note: question.as_ref().is_some_and(UserQuestion::asks_for_secrets),
             question: asks,
         })
     }
 }
 
 /// The question that `task` asks, if that is what its subtool does.
-pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<Question> {
+pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<UserQuestion> {
     let Run::AskUser(ask) = &subtool.definition.run else { return None };
     ask.question(&task.input).ok()
 }
@@ -182,8 +182,8 @@ pub(super) fn fields(
                 description: property["description"].as_str().unwrap_or_default().to_owned(),
                 required: required.is_some_and(|required| required.iter().any(|other| other == name.as_str())),
                 default: property.get("default") == Some(value),
-                value: Shown::of(value),
-                replaces: replaced.and_then(|replaced| replaced.get(name)).filter(|old| *old != value).map(Shown::of),
+                value: VisibleText::of(value),
+                replaces: replaced.and_then(|replaced| replaced.get(name)).filter(|old| *old != value).map(VisibleText::of),
             }
         })
         .collect()

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::words::state_words;
-use super::{Live, Page};
+use super::wording::state_words;
+use super::{TaskChange, Page};
 
 /// A comment keeps what lies between from closing the connection.
 const STILL_THERE: Duration = Duration::from_secs(15);
@@ -26,8 +26,8 @@ const GATHER: Duration = Duration::from_millis(30);
 const MOST: u32 = 50;
 
 pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
-    let seat = Seat::take(Arc::clone(&page));
-    let watching = Watching { live: page.given.live.subscribe(), page, _seat: seat, is_first: true };
+    let seat = OpenStream::take(Arc::clone(&page));
+    let watching = StreamState { live: page.given.live.subscribe(), page, _seat: seat, is_first: true };
     let frames = stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), watching))
@@ -36,9 +36,9 @@ pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
 }
 
 /// Somebody looks on, for as long as this lives.
-struct Seat(Arc<Page>);
+struct OpenStream(Arc<Page>);
 
-impl Seat {
+impl OpenStream {
     fn take(page: Arc<Page>) -> Self {
         page.given.audience.enter();
         page.seen();
@@ -46,21 +46,21 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.given.audience.leave();
         self.0.seen();
     }
 }
 
-struct Watching {
+struct StreamState {
     page: Arc<Page>,
-    live: broadcast::Receiver<Live>,
-    _seat: Seat,
+    live: broadcast::Receiver<TaskChange>,
+    _seat: OpenStream,
     is_first: bool,
 }
 
-impl Watching {
+impl StreamState {
     /// What there is to tell next; `None` when the executor ends.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_first) {

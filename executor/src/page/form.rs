@@ -5,19 +5,19 @@ use serde_json::{Map, Value};
 
 /// One field. What is not there is absent from the input, which is not the same as empty.
 #[derive(Debug, Serialize)]
-pub(super) struct Field {
+pub(super) struct FormField {
     name: String,
     pointer: String,
     label: String,
     description: String,
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: FieldKind,
     required: bool,
     /// As it stands in the field.
     value: Value,
     /// The exact value that stands there until somebody changes it.
     json: Option<String>,
-    options: Vec<Choice>,
+    options: Vec<FormChoice>,
     minimum: Option<Value>,
     maximum: Option<Value>,
     pattern: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Field {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum FieldKind {
     Text,
     Multiline,
     Number,
@@ -39,7 +39,7 @@ enum Kind {
 }
 
 #[derive(Debug, Serialize)]
-struct Choice {
+struct FormChoice {
     value: Value,
     label: String,
     json: String,
@@ -47,7 +47,7 @@ struct Choice {
 }
 
 /// The fields of `schema`, filled with `input`; fields that only the input has come last.
-pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) -> Vec<Field> {
+pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) -> Vec<FormField> {
     let nothing = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
     let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -68,28 +68,28 @@ pub(super) fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) -> Field {
+fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) -> FormField {
     let value = value.or_else(|| property.get("default").filter(|_| required));
     let kind = kind_of(property, value);
     let text = |key: &str| property[key].as_str().unwrap_or_default().to_owned();
     let limit = |key: &str| property.get(key).filter(|limit| limit.is_number()).cloned();
     let offered = match kind {
-        Kind::Choice => property.get("enum"),
-        Kind::Choices => property["items"].get("enum"),
+        FieldKind::Choice => property.get("enum"),
+        FieldKind::Choices => property["items"].get("enum"),
         _ => None,
     };
     let offered = offered.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_chosen = |offer: &Value| match value {
-        Some(Value::Array(chosen)) if kind == Kind::Choices => chosen.contains(offer),
+        Some(Value::Array(chosen)) if kind == FieldKind::Choices => chosen.contains(offer),
         chosen => chosen == Some(offer),
     };
-    let options = offered.iter().map(|offer| Choice {
+    let options = offered.iter().map(|offer| FormChoice {
         value: offer.clone(),
         label: plain(offer),
         json: offer.to_string(),
         chosen: is_chosen(offer),
     });
-    Field {
+    FormField {
         name: name.to_owned(),
         pointer: pointer(name),
         label: property["title"].as_str().unwrap_or(name).to_owned(),
@@ -107,27 +107,27 @@ fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) ->
 }
 
 /// How it is filled in. A value that does not look like its schema says is shown as what it is.
-fn kind_of(property: &Value, value: Option<&Value>) -> Kind {
+fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
     const LONG: u64 = 200;
     let fits = |check: fn(&Value) -> bool| value.is_none_or(check);
     let is_text = |value: &Value| value.is_string();
     if property["enum"].is_array() {
-        return Kind::Choice;
+        return FieldKind::Choice;
     }
     match property["type"].as_str() {
-        Some("boolean") if fits(Value::is_boolean) => Kind::Boolean,
-        Some("integer" | "number") if fits(Value::is_number) => Kind::Number,
-        Some("string") if property["writeOnly"] == true || property["format"] == "password" => Kind::Secret,
+        Some("boolean") if fits(Value::is_boolean) => FieldKind::Boolean,
+        Some("integer" | "number") if fits(Value::is_number) => FieldKind::Number,
+        Some("string") if property["writeOnly"] == true || property["format"] == "password" => FieldKind::Secret,
         Some("string") if fits(is_text) => {
             let has_lines = value.and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
             let may_be_long = property["maxLength"].as_u64().is_some_and(|most| most > LONG);
             let is_long = value.and_then(Value::as_str).is_some_and(|text| text.len() as u64 > LONG);
             let is_many = property["contentMediaType"].is_string() || has_lines || may_be_long || is_long;
-            if is_many { Kind::Multiline } else { Kind::Text }
+            if is_many { FieldKind::Multiline } else { FieldKind::Text }
         }
-        Some("array") if property["items"]["enum"].is_array() && fits(Value::is_array) => Kind::Choices,
-        Some("array") if property["items"]["type"] == "string" && fits(is_lines) => Kind::List,
-        _ => Kind::Json,
+        Some("array") if property["items"]["enum"].is_array() && fits(Value::is_array) => FieldKind::Choices,
+        Some("array") if property["items"]["type"] == "string" && fits(is_lines) => FieldKind::List,
+        _ => FieldKind::Json,
     }
 }
 
@@ -137,16 +137,16 @@ fn is_lines(value: &Value) -> bool {
     value.as_array().is_some_and(|items| items.iter().all(is_line))
 }
 
-fn in_field(kind: Kind, value: &Value) -> Value {
+fn in_field(kind: FieldKind, value: &Value) -> Value {
     match kind {
-        Kind::Boolean => value.clone(),
-        Kind::List => {
+        FieldKind::Boolean => value.clone(),
+        FieldKind::List => {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n").into()
         }
-        Kind::Json => serde_json::to_string_pretty(value).expect("JSON can be written").into(),
-        Kind::Secret => Value::Null,
-        Kind::Text | Kind::Multiline | Kind::Number | Kind::Choice | Kind::Choices => plain(value).into(),
+        FieldKind::Json => serde_json::to_string_pretty(value).expect("JSON can be written").into(),
+        FieldKind::Secret => Value::Null,
+        FieldKind::Text | FieldKind::Multiline | FieldKind::Number | FieldKind::Choice | FieldKind::Choices => plain(value).into(),
     }
 }
 
@@ -180,18 +180,18 @@ mod tests {
         let found = fields(schema.as_object().expect("an object"), input.as_object().expect("an object"));
         let told: Vec<_> = found.iter().map(|field| (field.name.as_str(), field.kind, field.value.clone())).collect();
         let expected = [
-            ("to", Kind::List, json!("bob\neve")),
-            ("subject", Kind::Text, json!(null)),
-            ("body", Kind::Multiline, json!("a\nb")),
-            ("count", Kind::Number, json!("3")),
-            ("big", Kind::Number, json!("9007199254740993")),
-            ("urgent", Kind::Boolean, json!(false)),
-            ("colour", Kind::Choice, json!("7")),
-            ("tags", Kind::Choices, json!("[\"b\"]")),
-            ("password", Kind::Secret, json!(null)),
-            ("extra", Kind::Json, json!("{\n  \"x\": 1\n}")),
-            ("odd", Kind::Json, json!("\"text\"")),
-            ("unnamed", Kind::Json, json!("null")),
+            ("to", FieldKind::List, json!("bob\neve")),
+            ("subject", FieldKind::Text, json!(null)),
+            ("body", FieldKind::Multiline, json!("a\nb")),
+            ("count", FieldKind::Number, json!("3")),
+            ("big", FieldKind::Number, json!("9007199254740993")),
+            ("urgent", FieldKind::Boolean, json!(false)),
+            ("colour", FieldKind::Choice, json!("7")),
+            ("tags", FieldKind::Choices, json!("[\"b\"]")),
+            ("password", FieldKind::Secret, json!(null)),
+            ("extra", FieldKind::Json, json!("{\n  \"x\": 1\n}")),
+            ("odd", FieldKind::Json, json!("\"text\"")),
+            ("unnamed", FieldKind::Json, json!("null")),
         ];
         assert_eq!(told, expected);
         let chosen: Vec<_> = found[7].options.iter().map(|option| (option.json.as_str(), option.chosen)).collect();

@@ -22,11 +22,11 @@ use super::*;
 use crate::catalog::Sources;
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::net::clients::Clients;
+use crate::net::clients::HttpClients;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Move, Store as _, contract};
-use crate::task::confirmation::{Asking, By, Confirmation, Decision, Replaced, Verdict};
-use crate::task::grant::{Covers, Grant, Scope};
+use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Confirmation, Decision, ReplacedValues, Verdict};
+use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
 const VIEWS: [&str; 10] =
@@ -158,25 +158,25 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
     for (name, _) in TEMPLATES {
         views.add_template(name, "{{ given() }}").expect("a template");
     }
-    let given = super::Given {
-        site: Site::of(folder).expect("made"),
-        records: Mutex::new(Records::open(&folder.join("tasks.db")).expect("it opens")),
+    let given = PageContext {
+        site: PageSite::of(folder).expect("made"),
+        records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
         policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
         audience: Arc::default(),
         live: broadcast::channel(1).0,
         say: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
-        equipment: Arc::new(Equipment {
-            tokens: crate::runner::http::Tokens::default(),
-            http: Clients::new(&config).expect("clients"),
+        equipment: Arc::new(RunnerContext {
+            tokens: crate::runner::http::OAuthTokens::default(),
+            http: HttpClients::new(&config).expect("clients"),
             secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
             spool: folder.to_owned(),
             delegation: None,
             config,
         }),
     };
-    let sessions = Sessions::of(folder, given.equipment.config.page.idle.get());
+    let sessions = PageSessions::of(folder, given.equipment.config.page.idle.get());
     let page = Page { given, sessions, views: views.into() };
     (Arc::new(page), shown)
 }
@@ -201,14 +201,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         };
         let (why, instance, wait) = ("it writes".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
         let asking =
-            Asking { why, reason: Some("asked for".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
+            ConfirmationRequest { why, reason: Some("asked for".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
         task
     };
     let mail = json!({"to": ["bob@example.com"], "subject": "{\"encoded\": true}", "body": "b"});
     let mut confirm = task("gmail_send_message", mail.clone(), State::AwaitingConfirmation);
     confirm.confirmation.as_mut().expect("a question").preview =
-        Some(Replaced::Fields(Map::from_iter([("subject".to_owned(), json!("before"))])));
+        Some(ReplacedValues::Fields(Map::from_iter([("subject".to_owned(), json!("before"))])));
     let form = json!({"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let running = task("git_status", json!({}), State::Running);
@@ -216,7 +216,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let mut failed = task("gmail_send_message", mail.clone(), State::Running);
     failed.confirmation = None;
     let mut edited = task("gmail_send_message", mail.clone(), State::Running);
-    let mut decision = Decision::new(now, Verdict::Edited, By::Page("s".to_owned()));
+    let mut decision = Decision::new(now, Verdict::Edited, DecidedBy::Page("s".to_owned()));
     decision.asked_input = mail.as_object().cloned();
     decision.reason = Some("as it should be".to_owned());
     edited.confirmation.as_mut().expect("a question").decision = Some(decision);
@@ -242,8 +242,8 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         id: TaskId::new(),
         tool: confirm.tool.clone(),
         definition_hash: confirm.definition_hash.clone(),
-        scope: Scope { uid: 0, session: None, folder: None },
-        fields: [("to".to_owned(), Covers::Anything)].into(),
+        scope: GrantScope { uid: 0, session: None, folder: None },
+        fields: [("to".to_owned(), FieldCoverage::Anything)].into(),
         made_at: now,
         made_from: confirm.id,
         made_by: "s".to_owned(),

@@ -79,7 +79,7 @@ pub(super) fn serve(
     ended: &CancellationToken,
 ) -> io::Result<()> {
     let routes = routes(Arc::clone(page));
-    let crowd = Arc::new(Crowd::default());
+    let crowd = Arc::new(Connections::default());
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -107,7 +107,7 @@ pub(super) fn serve(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Crowd>, guest: Guest) {
+async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Connections>, guest: Connection) {
     let service = service_fn({
         let (crowd, guest) = (Arc::clone(&crowd), guest.clone());
         move |request: Request<Incoming>| {
@@ -143,29 +143,29 @@ async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Crowd>, guest:
 
 /// Who is connected.
 #[derive(Debug, Default)]
-struct Crowd {
-    guests: Mutex<Guests>,
+struct Connections {
+    guests: Mutex<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
-struct Guests {
+struct ConnectionTable {
     next: u64,
     /// The oldest first.
-    strangers: VecDeque<Guest>,
-    known: VecDeque<Guest>,
+    strangers: VecDeque<Connection>,
+    known: VecDeque<Connection>,
 }
 
 #[derive(Debug, Clone)]
-struct Guest {
+struct Connection {
     number: u64,
     leave: CancellationToken,
 }
 
-impl Crowd {
-    fn let_in(&self, ended: &CancellationToken) -> Guest {
+impl Connections {
+    fn let_in(&self, ended: &CancellationToken) -> Connection {
         let mut guests = self.guests.lock().expect("nobody panics with it");
         guests.next += 1;
-        let guest = Guest { number: guests.next, leave: ended.child_token() };
+        let guest = Connection { number: guests.next, leave: ended.child_token() };
         guests.strangers.push_back(guest.clone());
         if guests.strangers.len() > MOST_STRANGERS
             && let Some(oldest) = guests.strangers.pop_front()
@@ -176,7 +176,7 @@ impl Crowd {
     }
 
     /// It has shown a session.
-    fn know(&self, guest: &Guest) {
+    fn know(&self, guest: &Connection) {
         let mut guests = self.guests.lock().expect("nobody panics with it");
         let Some(place) = guests.strangers.iter().position(|stranger| stranger.number == guest.number) else { return };
         guests.strangers.remove(place);
@@ -188,7 +188,7 @@ impl Crowd {
         }
     }
 
-    fn let_out(&self, guest: &Guest) {
+    fn let_out(&self, guest: &Connection) {
         let mut guests = self.guests.lock().expect("nobody panics with it");
         guests.strangers.retain(|other| other.number != guest.number);
         guests.known.retain(|other| other.number != guest.number);

@@ -66,15 +66,15 @@ fn hash(secret: &str) -> String {
 
 /// Who is logged in.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct PageSessions {
     folder: PathBuf,
     idle: Duration,
-    all: Mutex<Vec<Session>>,
+    all: Mutex<Vec<PageSession>>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Session {
+struct PageSession {
     /// Public, for the record of who decided.
     name: String,
     cookie: String,
@@ -83,12 +83,12 @@ struct Session {
 }
 
 /// What a new session gives to the browser.
-pub(super) struct Keys {
+pub(super) struct SessionKeys {
     pub(super) cookie: String,
     pub(super) token: String,
 }
 
-impl Sessions {
+impl PageSessions {
     /// Those that were there before the executor was started are still.
     pub(super) fn of(folder: &Path, idle: Duration) -> Self {
         let kept = fs::read(file(folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -96,12 +96,12 @@ impl Sessions {
     }
 
     /// Logs in whoever has the secret of a link.
-    pub(super) fn log_in(&self, secret: &str) -> Option<Keys> {
+    pub(super) fn log_in(&self, secret: &str) -> Option<SessionKeys> {
         if !use_link(&self.folder, secret, SystemTime::now()) {
             return None;
         }
-        let keys = Keys { cookie: nonce(), token: nonce() };
-        let session = Session {
+        let keys = SessionKeys { cookie: nonce(), token: nonce() };
+        let session = PageSession {
             name: nonce()[..8].to_owned(),
             cookie: hash(&keys.cookie),
             token: hash(&keys.token),
@@ -150,7 +150,7 @@ impl Sessions {
     }
 
     /// Sessions that cannot be kept end with the executor; they hold until then.
-    fn save(&self, all: &[Session]) {
+    fn save(&self, all: &[PageSession]) {
         if let Err(error) = keep(&self.folder, NAME, all) {
             tracing::warn!(%error, "the sessions of the page could not be kept");
         }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn nothing_on_the_disk_tells_a_secret() {
         let folder = tempfile::tempdir().expect("a folder");
-        let sessions = Sessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::of(folder.path(), HOUR);
         let link = make_link(folder.path()).expect("made");
         let keys = sessions.log_in(&link).expect("it works");
         let kept = fs::read_to_string(file(folder.path())).expect("kept");
@@ -197,16 +197,16 @@ mod tests {
     #[test]
     fn a_session_that_is_used_does_not_become_idle_by_a_new_executor() {
         let folder = tempfile::tempdir().expect("a folder");
-        let sessions = Sessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::of(folder.path(), HOUR);
         let keys = sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
-        let kept = || -> Vec<Session> {
+        let kept = || -> Vec<PageSession> {
             serde_json::from_slice(&fs::read(file(folder.path())).expect("kept")).expect("sessions")
         };
         let used = |minutes: i64| {
             let mut sessions = kept();
             sessions[0].last_used -= jiff::SignedDuration::from_mins(minutes);
             fs::write(file(folder.path()), serde_json::to_vec(&sessions).expect("JSON")).expect("written");
-            Sessions::of(folder.path(), HOUR).of_cookie(&keys.cookie).is_some()
+            PageSessions::of(folder.path(), HOUR).of_cookie(&keys.cookie).is_some()
         };
         let started = clock::now();
         assert!(used(50) && kept()[0].last_used >= started, "it was used now");
@@ -219,10 +219,10 @@ mod tests {
     #[test]
     fn a_session_outlives_the_executor_and_ends_with_logout_or_idleness() {
         let folder = tempfile::tempdir().expect("a folder");
-        let log_in = |sessions: &Sessions| sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
-        let sessions = Sessions::of(folder.path(), HOUR);
+        let log_in = |sessions: &PageSessions| sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
+        let sessions = PageSessions::of(folder.path(), HOUR);
         let keys = log_in(&sessions);
-        let sessions = Sessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::of(folder.path(), HOUR);
         let name = sessions.of_cookie(&keys.cookie).expect("still there");
         assert!(sessions.is_token(&name, &keys.token) && !sessions.is_token(&name, &keys.cookie));
         let other = log_in(&sessions);
@@ -230,7 +230,7 @@ mod tests {
         assert!(!sessions.is_token(&name, &other.token), "each has its own");
         sessions.log_out(&name);
         assert_eq!(sessions.of_cookie(&keys.cookie), None);
-        assert_eq!(Sessions::of(folder.path(), HOUR).of_cookie(&other.cookie), Some(other_name));
-        assert_eq!(Sessions::of(folder.path(), Duration::ZERO).of_cookie(&other.cookie), None, "idle");
+        assert_eq!(PageSessions::of(folder.path(), HOUR).of_cookie(&other.cookie), Some(other_name));
+        assert_eq!(PageSessions::of(folder.path(), Duration::ZERO).of_cookie(&other.cookie), None, "idle");
     }
 }

@@ -13,18 +13,18 @@ use protocol::task::{State as TaskState, Step, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::card::{Asked, Card, fields, question_of, touches};
+use super::card::{CardCaller, Card, fields, question_of, touches};
 use super::gate::refuse;
-use super::show::{Line, Shown, line};
-use super::words::{Moment, by_words, decided_words, effect_words, span, state_words, step_words, user};
+use super::visible::{VisibleLine, VisibleText, line};
+use super::wording::{DisplayTime, by_words, decided_words, effect_words, span, state_words, step_words, user};
 use super::{Page, form};
 use crate::catalog::Subtool;
-use crate::catalog::listing::Entry;
+use crate::catalog::listing::ListingEntry;
 use crate::catalog::search::search;
-use crate::intake::policy::{Case, Decision};
+use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
-use crate::store::sqlite::records::{Records, Wanted};
-use crate::task::grant::{Covers, Grant, Standing};
+use crate::store::sqlite::records::{RecordReader, HistoryFilter};
+use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
 
 /// How many cards are shown at once; the others wait behind them.
@@ -59,18 +59,18 @@ const SCRIPTS: [(&str, &str); 15] = [
 ];
 
 /// Why a view cannot be shown.
-pub(super) enum Failed {
+pub(super) enum ViewError {
     Record(StoreError),
     Nothing(&'static str),
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for ViewError {
     fn from(error: StoreError) -> Self {
         Self::Record(error)
     }
 }
 
-impl IntoResponse for Failed {
+impl IntoResponse for ViewError {
     fn into_response(self) -> Response {
         match self {
             Self::Record(error) => {
@@ -86,9 +86,9 @@ impl IntoResponse for Failed {
     }
 }
 
-type Shows = Result<Response, Failed>;
+type ViewResult = Result<Response, ViewError>;
 
-pub(super) async fn waiting(State(page): State<Arc<Page>>) -> Shows {
+pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let now = clock::now();
     let tasks = page.read(|records| records.waiting(MOST_CARDS))?;
     let frame = page.frame("Waiting", "waiting")?;
@@ -99,22 +99,22 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> Shows {
     Ok(page.show("waiting.html", &json!({"page": frame, "cards": cards, "more": more})))
 }
 
-pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let card = task.and_then(|task| Card::of(&task, &page, clock::now()));
-    let card = card.ok_or(Failed::Nothing("it does not wait any more"))?;
+    let card = card.ok_or(ViewError::Nothing("it does not wait any more"))?;
     Ok(page.show("card.html", &json!({"card": card})))
 }
 
 /// A question as a program of the human's reads it.
-pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let catalog = page.catalog();
     let asked = task.as_ref().and_then(|task| {
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
         Some((task, task.confirmation.as_ref()?, question_of(subtool, task)?))
     });
-    let (task, confirmation, question) = asked.ok_or(Failed::Nothing("no question waits there"))?;
+    let (task, confirmation, question) = asked.ok_or(ViewError::Nothing("no question waits there"))?;
     Ok(Json(json!({
         "id": task.id, "tool": task.tool, "digest": confirmation.digest.to_string(), "question": question.text,
         "schema": question.schema, "wants_secrets": question.asks_for_secrets(),
@@ -134,13 +134,13 @@ struct OpenRow {
     can_stop: bool,
 }
 
-pub(super) async fn tasks(State(page): State<Arc<Page>>) -> Shows {
+pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
     const MOST: u32 = 200;
     let now = clock::now();
     let tasks = page.read(|records| records.open_tasks(MOST))?;
     let mut rows = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let Moment { at, ago } = Moment::of(task.created_at, now);
+        let DisplayTime { at, ago } = DisplayTime::of(task.created_at, now);
         let is_running = task.state == TaskState::Running;
         let started = page.read(|records| if is_running { records.story(task.id) } else { Ok(Vec::new()) })?;
         let started = started.iter().rev().find(|recorded| recorded.step == Step::Start);
@@ -160,7 +160,7 @@ pub(super) async fn tasks(State(page): State<Arc<Page>>) -> Shows {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Search {
+pub(super) struct HistoryQuery {
     q: String,
     state: String,
     before: String,
@@ -173,10 +173,10 @@ struct EndedRow {
     state: TaskState,
     state_words: &'static str,
     #[serde(flatten)]
-    moment: Moment,
+    moment: DisplayTime,
     decided: &'static str,
     code: Option<String>,
-    summary: Line,
+    summary: VisibleLine,
 }
 
 impl EndedRow {
@@ -198,7 +198,7 @@ impl EndedRow {
             tool: task.tool.to_string(),
             state: task.state,
             state_words: state_words(task.state),
-            moment: Moment::of(end.map_or(task.created_at, |end| end.at), now),
+            moment: DisplayTime::of(end.map_or(task.created_at, |end| end.at), now),
             decided: decided_words(task.confirmation.as_deref(), task.state),
             code,
             summary: line(&summary),
@@ -206,10 +206,10 @@ impl EndedRow {
     }
 }
 
-pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
+pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<HistoryQuery>) -> ViewResult {
     let now = clock::now();
     let wanted =
-        Wanted { text: &asked.q, state: asked.state.parse().ok(), before: asked.before.parse().ok(), tool: None };
+        HistoryFilter { text: &asked.q, state: asked.state.parse().ok(), before: asked.before.parse().ok(), tool: None };
     let tasks = page.read(|records| records.ended(&wanted, MOST_ROWS + 1))?;
     let (rows, more) = tasks.split_at(tasks.len().min(MOST_ROWS as usize));
     let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
@@ -230,12 +230,12 @@ pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<S
 #[derive(Serialize)]
 struct StoryStep {
     #[serde(flatten)]
-    moment: Moment,
+    moment: DisplayTime,
     words: String,
     by: Option<String>,
 }
 
-pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) -> Shows {
+pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let Some(task) = task_of(&page, &id)? else {
         return Ok(page.message(StatusCode::NOT_FOUND, "No such task", "It is not in the record, or no longer."));
     };
@@ -247,9 +247,9 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
     let decision = confirmation.and_then(|asked| asked.decision.as_ref());
     let asked_input = decision.and_then(|decision| decision.asked_input.as_ref());
     let (result, error) = match task.end.as_ref().map(|end| &end.outcome) {
-        Some(Outcome::Data(data)) => (Some(Shown::of(data)), None),
+        Some(Outcome::Data(data)) => (Some(VisibleText::of(data)), None),
         Some(Outcome::File { path, content_type, bytes }) => {
-            (Some(Shown::text(&format!("{bytes} bytes of {content_type} in {}", path.display()))), None)
+            (Some(VisibleText::text(&format!("{bytes} bytes of {content_type} in {}", path.display()))), None)
         }
         Some(Outcome::Error(error)) => {
             let hint = error.hint.as_deref().map(line);
@@ -258,7 +258,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
         None => (None, None),
     };
     let told = decision.map(|decision| {
-        let Moment { at, ago } = Moment::of(decision.at, now);
+        let DisplayTime { at, ago } = DisplayTime::of(decision.at, now);
         json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by), "at": at, "ago": ago,
             "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|asked| asked.digest)})
     });
@@ -276,7 +276,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
             "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
             "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
             "touches": touches(same, &Value::Null), "why": confirmation.map(|asked| asked.why.as_str()),
-            "asked": Asked::of(&task.caller, task.created_at, now), "fields": fields(same, &task.input, None),
+            "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(same, &task.input, None),
             "input_asked": asked_input.map(|input| fields(same, input, None)),
         },
         "story": story(&page, &task, now)?, "confirmation": told, "result": result, "error": error, "meta": meta,
@@ -285,16 +285,16 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
     Ok(page.show("task.html", &view))
 }
 
-fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Failed> {
+fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, ViewError> {
     let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
     let by = decision.map(|decision| by_words(&decision.by));
     let asked_by = format!("{} (uid {})", user(task.caller.uid), task.caller.uid);
     let mut steps =
-        vec![StoryStep { moment: Moment::of(task.created_at, now), words: "Accepted".to_owned(), by: Some(asked_by) }];
+        vec![StoryStep { moment: DisplayTime::of(task.created_at, now), words: "Accepted".to_owned(), by: Some(asked_by) }];
     for recorded in page.read(|records| records.story(task.id))? {
         let is_decision = matches!(recorded.step, Step::Enqueue | Step::Deny) && task.confirmation.is_some();
         steps.push(StoryStep {
-            moment: Moment::of(recorded.at, now),
+            moment: DisplayTime::of(recorded.at, now),
             words: step_words(recorded.step, recorded.attempt, task.confirmation.is_some()),
             by: by.clone().filter(|_| is_decision),
         });
@@ -302,10 +302,10 @@ fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Fai
     Ok(steps)
 }
 
-pub(super) async fn grants(State(page): State<Arc<Page>>) -> Shows {
+pub(super) async fn grants(State(page): State<Arc<Page>>) -> ViewResult {
     let now = clock::now();
     let catalog = page.catalog();
-    let mut grants = page.read(Records::grants)?;
+    let mut grants = page.read(RecordReader::grants)?;
     grants.reverse();
     let rows: Vec<_> = grants
         .iter()
@@ -320,11 +320,11 @@ pub(super) async fn grants(State(page): State<Arc<Page>>) -> Shows {
 fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
     let ago = |at: Timestamp| format!("{} ago", span(now.duration_since(at).as_secs()));
     let (state, ends) = match grant.standing(now) {
-        Standing::Revoked => ("revoked", format!("revoked {}", grant.revoked_at.map_or_else(String::new, ago))),
-        Standing::Expired => ("expired", ago(grant.expires_at)),
-        Standing::UsedUp => ("expired", "when its last use was taken".to_owned()),
-        Standing::Live if !is_same => ("void", "when its definition changed".to_owned()),
-        Standing::Live => ("live", format!("in {}", span(grant.expires_at.duration_since(now).as_secs()))),
+        GrantStatus::Revoked => ("revoked", format!("revoked {}", grant.revoked_at.map_or_else(String::new, ago))),
+        GrantStatus::Expired => ("expired", ago(grant.expires_at)),
+        GrantStatus::UsedUp => ("expired", "when its last use was taken".to_owned()),
+        GrantStatus::Live if !is_same => ("void", "when its definition changed".to_owned()),
+        GrantStatus::Live => ("live", format!("in {}", span(grant.expires_at.duration_since(now).as_secs()))),
     };
     let fields: Vec<_> =
         grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
@@ -340,13 +340,13 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
         "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": whose, "fields": fields, "state": state})
 }
 
-pub(super) fn covers_words(covers: &Covers) -> String {
+pub(super) fn covers_words(covers: &FieldCoverage) -> String {
     match covers {
-        Covers::Exactly(value) => format!("exactly {}", plain(value)),
-        Covers::OneOf(values) => format!("one of {}", values.iter().map(plain).collect::<Vec<_>>().join(", ")),
-        Covers::Below(path) => format!("below {path}"),
-        Covers::AtMost(most) => format!("at most {most}"),
-        Covers::Anything => "anything".to_owned(),
+        FieldCoverage::Exactly(value) => format!("exactly {}", plain(value)),
+        FieldCoverage::OneOf(values) => format!("one of {}", values.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        FieldCoverage::Below(path) => format!("below {path}"),
+        FieldCoverage::AtMost(most) => format!("at most {most}"),
+        FieldCoverage::Anything => "anything".to_owned(),
     }
 }
 
@@ -354,10 +354,10 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<Search>) -> Shows {
+pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<HistoryQuery>) -> ViewResult {
     page.refresh().await;
     let catalog = page.catalog();
-    let runs = page.read(Records::runs)?;
+    let runs = page.read(RecordReader::runs)?;
     let row = |subtool: &Subtool| {
         let (policy, why) = policy_words(&page, subtool);
         json!({"name": subtool.name, "description": subtool.definition.description,
@@ -369,7 +369,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
     } else {
         let entry = |subtool: &Subtool| {
             let definition = &subtool.definition;
-            Entry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
+            ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
         };
         let entries: Vec<_> = catalog.subtools().map(entry).collect();
         let hits = search(&asked.q, &entries);
@@ -379,14 +379,14 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
     Ok(page.show("subtools.html", &view))
 }
 
-pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> Shows {
+pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> ViewResult {
     page.refresh().await;
     let catalog = page.catalog();
     let Some(subtool) = catalog.get(&name) else {
         return Ok(page.message(StatusCode::NOT_FOUND, "No such subtool", "It is not in the catalog, or no longer."));
     };
     let now = clock::now();
-    let wanted = Wanted { tool: Some(&name), ..Wanted::default() };
+    let wanted = HistoryFilter { tool: Some(&name), ..HistoryFilter::default() };
     let runs = page.read(|records| records.ended(&wanted, LAST_RUNS))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
     let definition = &subtool.definition;
@@ -407,17 +407,17 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
 /// What happens when it is asked for with nothing in particular.
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
-    let case = Case { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+    let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
     let ruling = page.given.policy.decide(case);
     let words = match ruling.decision {
-        Decision::Run => "runs by itself",
-        Decision::Ask => "asks you",
-        Decision::Refuse | Decision::Unsure => "refused",
+        PolicyDecision::Run => "runs by itself",
+        PolicyDecision::Ask => "asks you",
+        PolicyDecision::Refuse | PolicyDecision::Unsure => "refused",
     };
     (words, ruling.why)
 }
 
-fn task_of(page: &Page, id: &str) -> Result<Option<Task>, Failed> {
+fn task_of(page: &Page, id: &str) -> Result<Option<Task>, ViewError> {
     let Ok(id) = id.parse::<TaskId>() else { return Ok(None) };
     Ok(page.read(|records| records.task(id))?)
 }

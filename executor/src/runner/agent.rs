@@ -10,17 +10,17 @@ use std::process::Stdio;
 
 use protocol::error::ErrorBody;
 use protocol::paths::{DEPTH, REACH, SESSION};
-use protocol::tool_scope::Reach;
+use protocol::tool_scope::ToolScope;
 use serde_json::{Map, json};
 use tokio::process::Command;
 
 use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, Ended, Stopped};
 use super::{
-    CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
-    Success, Value,
+    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
+    RunnerOutput, Value,
 };
-use crate::base::template::{self, Scope};
+use crate::base::template::{self, TemplateValues};
 
 /// The longest answer, with all that is told of it.
 const MAX_BYTES: u64 = 8 << 20;
@@ -56,7 +56,7 @@ pub struct Agent {
 /// What a sub-agent is told: one JSON document on its standard input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Brief {
+pub struct AgentBrief {
     pub prompt: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -72,7 +72,7 @@ pub struct Brief {
 
 /// What came of it, as the loop prints it.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct AgentReport {
     answer: String,
     termination: String,
     truncated: bool,
@@ -84,8 +84,8 @@ struct Told {
 }
 
 impl Agent {
-    fn filled(&self, order: &Order) -> Result<(Brief, Reach), Failure> {
-        let scope = Scope::of_input(&order.input);
+    fn filled(&self, order: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
+        let scope = TemplateValues::of_input(&order.input);
         let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
             let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
             Ok(filled.flatten().filter(|value| !value.is_null()))
@@ -112,7 +112,7 @@ impl Agent {
             return Err(Failure::new(Code::Rejected, "there is nothing to do: the prompt is empty"));
         }
         let cost = value(&self.cost)?.map(|value| value.as_f64().ok_or_else(|| unfit("cost", "number"))).transpose()?;
-        let brief = Brief {
+        let brief = AgentBrief {
             prompt,
             system: text(&self.system)?,
             model: text(&self.model)?,
@@ -125,7 +125,7 @@ impl Agent {
 }
 
 impl Runner for Agent {
-    fn check(&self) -> Result<(), Mistake> {
+    fn check(&self) -> Result<(), DefinitionMistake> {
         let text = |template: &Option<String>| template.clone().map(Value::String);
         let templates = [
             ("prompt", Some(Value::String(self.prompt.clone()))),
@@ -138,22 +138,22 @@ impl Runner for Agent {
         ];
         for (place, template) in templates {
             if let Some(template) = template {
-                template::check_value(&template).map_err(|error| Mistake::new(place, &error))?;
+                template::check_value(&template).map_err(|error| DefinitionMistake::new(place, &error))?;
             }
         }
         match &self.subtools {
             None | Some(Value::String(_)) => Ok(()),
             Some(list) => {
-                let wrong = |problem: &dyn ToString| Mistake::new("subtools", &problem.to_string());
+                let wrong = |problem: &dyn ToString| DefinitionMistake::new("subtools", &problem.to_string());
                 let patterns: Vec<String> = serde_json::from_value(list.clone())
                     .map_err(|_| wrong(&"it is a list of names and globs, or a template that gives one"))?;
                 let constant = patterns.into_iter().filter(|pattern| template::is_constant(pattern)).collect();
-                Reach::default().narrowed(constant).map(drop).map_err(|error| wrong(&error))
+                ToolScope::default().narrowed(constant).map(drop).map_err(|error| wrong(&error))
             }
         }
     }
 
-    fn plan(&self, order: &Order, config: &Config) -> Result<Value, Failure> {
+    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
         let (mut brief, reach) = self.filled(order)?;
         brief.model = brief.model.or_else(|| Some(config.agent.model.clone()));
         let mut plan = serde_json::to_value(brief).expect("a brief is plain JSON");
@@ -163,17 +163,17 @@ impl Runner for Agent {
 
     async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         if let Some(error) = too_deep("a sub-agent", order.caller_depth, &equipment.config) {
             return Err(error.into());
         }
         let (brief, reach) = self.filled(order)?;
         let delegation = equipment.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
         // Before a process is started for nothing.
-        crate::model::registry::Models::new(&equipment.config).choose(brief.model.as_deref())?;
+        crate::model::registry::ModelRegistry::new(&equipment.config).choose(brief.model.as_deref())?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, "the sub-agent was not started"));
         }
@@ -192,12 +192,12 @@ impl Runner for Agent {
 }
 
 /// What a sub-agent's tasks carry as their session.
-fn session(order: &Order) -> String {
+fn session(order: &Invocation) -> String {
     format!("agent-{}", order.id)
 }
 
 /// Our own program as a sub-agent. It has all of our environment: it opens the keys of its models itself.
-fn command(order: &Order, reach: &Reach, delegation: &Delegation) -> Command {
+fn command(order: &Invocation, reach: &ToolScope, delegation: &Delegation) -> Command {
     let mut command = Command::new(&delegation.program);
     command
         .args(["agent", "--delegated"])
@@ -216,7 +216,7 @@ fn command(order: &Order, reach: &Reach, delegation: &Delegation) -> Command {
     command
 }
 
-fn outcome(ended: &Ended, sessions: &Path) -> Result<Success, Failure> {
+fn outcome(ended: &Ended, sessions: &Path) -> Result<RunnerOutput, Failure> {
     match ended.stopped {
         Some(Stopped::Cancelled) => {
             return Err(Failure::new(Code::Cancelled, "the sub-agent was stopped while it worked").effect_possible());
@@ -230,12 +230,12 @@ fn outcome(ended: &Ended, sessions: &Path) -> Result<Success, Failure> {
         }
         None => {}
     }
-    let Ok(told) = serde_json::from_slice::<Told>(&ended.stdout) else { return Err(failure(&ended.stderr)) };
+    let Ok(told) = serde_json::from_slice::<AgentReport>(&ended.stdout) else { return Err(failure(&ended.stderr)) };
     if told.answer.trim().is_empty() {
         let message = format!("the sub-agent ended without an answer: {}", told.termination);
         return Err(Failure::new(Code::ModelFailed, message).effect_possible().detail("open", told.open));
     }
-    let Told { mut answer, termination, truncated, session, session_id, model, session_usage, open } = told;
+    let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open } = told;
     if truncated {
         answer = format!(
             "{}\n\n[This answer is not whole: the sub-agent stopped at a limit ({termination}).]",
@@ -255,7 +255,7 @@ fn outcome(ended: &Ended, sessions: &Path) -> Result<Success, Failure> {
     if !open.is_empty() {
         meta.insert("open".to_owned(), open.into());
     }
-    let mut success = Success::json(Value::String(answer));
+    let mut success = RunnerOutput::json(Value::String(answer));
     success.meta = meta;
     Ok(success)
 }
@@ -287,8 +287,8 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn order(input: Value) -> Order {
-        Order { input: serde_json::from_value(input).expect("an object"), ..Order::default() }
+    fn order(input: Value) -> Invocation {
+        Invocation { input: serde_json::from_value(input).expect("an object"), ..Invocation::default() }
     }
 
     #[test]
@@ -297,9 +297,9 @@ mod tests {
             agent(json!({"prompt": "Do: {{ task }}", "subtools": "{{ subtools }}", "steps": 5, "cost": "{{ cost }}"}));
         run.check().expect("sound");
         let mut order = order(json!({"task": "count", "subtools": ["count_*"], "cost": 0.5}));
-        order.caller_reach = Reach::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
+        order.caller_reach = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
         let (brief, reach) = run.filled(&order).expect("filled");
-        let expected = Brief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..Brief::default() };
+        let expected = AgentBrief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..AgentBrief::default() };
         assert_eq!(brief, expected);
         assert!(reach.covers("count_words") && !reach.covers("count_lines") && !reach.covers("other_words"));
         order.input.remove("subtools");
@@ -320,7 +320,7 @@ mod tests {
             "session_id": "s", "model": "m", "usage": {}, "session_usage": {"requests": 3}, "open": []});
         let ended = Ended { status: None, stdout: told.to_string().into_bytes(), stderr: Vec::new(), stopped: None };
         let success = outcome(&ended, Path::new("/state")).expect("an answer");
-        let super::super::Data::Json(data) = success.data else { panic!("JSON") };
+        let super::super::OutputData::Json(data) = success.data else { panic!("JSON") };
         assert_eq!(data, "Two.\n\n[This answer is not whole: the sub-agent stopped at a limit (max_iterations).]");
         assert_eq!((&success.meta["truncated"], &success.meta["journal"]), (&json!(true), &json!("/state/101.jsonl")));
     }

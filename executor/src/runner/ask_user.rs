@@ -7,11 +7,11 @@
 use serde_json::{Map, json};
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
-    Success, Value,
+    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
+    RunnerOutput, Value,
 };
 use crate::base::schema::{InputSchema, Problem};
-use crate::base::template::{self, Scope};
+use crate::base::template::{self, TemplateValues};
 use crate::config::secret::{SecretName, Secrets};
 
 /// The one field of a question that has no form of its own.
@@ -39,7 +39,7 @@ pub struct AskUser {
 
 /// A question as it is put to the human.
 #[derive(Debug)]
-pub struct Question {
+pub struct UserQuestion {
     pub text: String,
     /// Of an object, whose fields are the form.
     pub schema: Map<String, Value>,
@@ -49,8 +49,8 @@ pub struct Question {
 
 impl AskUser {
     /// The question that an input asks, or why it asks none.
-    pub fn question(&self, input: &Map<String, Value>) -> Result<Question, Failure> {
-        let scope = Scope::of_input(input);
+    pub fn question(&self, input: &Map<String, Value>) -> Result<UserQuestion, Failure> {
+        let scope = TemplateValues::of_input(input);
         let text = scope.text(&self.question)?;
         let given = |template: &Option<String>| -> Result<Value, Failure> {
             let template = template.as_ref().map(|template| Value::String(template.clone()));
@@ -67,7 +67,7 @@ impl AskUser {
         }
         let compiled = InputSchema::compile(&schema)
             .map_err(|error| wrong("the form is no JSON Schema").detail("problem", error.to_string()))?;
-        Ok(Question { text, schema, is_form, compiled })
+        Ok(UserQuestion { text, schema, is_form, compiled })
     }
 }
 
@@ -93,7 +93,7 @@ fn single(options: &Value, multiple: &Value, kind: &Value) -> Result<Map<String,
     Ok(schema)
 }
 
-impl Question {
+impl UserQuestion {
     /// Whether one of its fields is a secret.
     pub fn asks_for_secrets(&self) -> bool {
         self.fields().any(|(_, field)| is_secret(field))
@@ -142,26 +142,26 @@ fn is_secret(field: &Value) -> bool {
 }
 
 impl Runner for AskUser {
-    fn check(&self) -> Result<(), Mistake> {
-        template::check(&self.question).map_err(|error| Mistake::new("question", &error))?;
+    fn check(&self) -> Result<(), DefinitionMistake> {
+        template::check(&self.question).map_err(|error| DefinitionMistake::new("question", &error))?;
         let others =
             [("options", &self.options), ("multiple", &self.multiple), ("type", &self.kind), ("form", &self.form)];
         for (place, template) in others {
             if let Some(template) = template {
-                template::check(template).map_err(|error| Mistake::new(place, &error))?;
+                template::check(template).map_err(|error| DefinitionMistake::new(place, &error))?;
             }
         }
         Ok(())
     }
 
-    fn plan(&self, order: &Order, _: &Config) -> Result<Value, Failure> {
+    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
         let question = self.question(&order.input)?;
         Ok(json!({"question": question.text, "form": question.schema}))
     }
 
-    async fn perform(&self, order: &Order, _: &Equipment, _: &CancellationToken) -> Result<Success, Failure> {
+    async fn perform(&self, order: &Invocation, _: &RunnerContext, _: &CancellationToken) -> Result<RunnerOutput, Failure> {
         let unanswered = || Failure::new(Code::Internal, "it was let through without an answer");
-        order.answer.clone().map(Success::json).ok_or_else(unanswered)
+        order.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn question(input: &Value) -> Result<Question, String> {
+    fn question(input: &Value) -> Result<UserQuestion, String> {
         ask().question(input.as_object().expect("an object")).map_err(|failure| failure.message)
     }
 

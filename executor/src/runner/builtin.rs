@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
-    Success, Value,
+    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
+    RunnerOutput, Value,
 };
-use crate::base::template::{self, Scope};
+use crate::base::template::{self, TemplateValues};
 
 mod fetch_url;
 mod interrupt;
@@ -46,17 +46,17 @@ pub enum Builtin {
 }
 
 impl Runner for Builtin {
-    fn check(&self) -> Result<(), Mistake> {
+    fn check(&self) -> Result<(), DefinitionMistake> {
         for (function, templates) in self.templates() {
             for (argument, value) in &templates {
-                template::check_value(value).map_err(|error| Mistake::new(format!("{function}.{argument}"), &error))?;
+                template::check_value(value).map_err(|error| DefinitionMistake::new(format!("{function}.{argument}"), &error))?;
             }
         }
         Ok(())
     }
 
-    fn plan(&self, order: &Order, _: &Config) -> Result<Value, Failure> {
-        let scope = Scope::of_input(&order.input);
+    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
+        let scope = TemplateValues::of_input(&order.input);
         let mut plan = Map::new();
         for (function, templates) in self.templates() {
             plan.insert(function, Value::Object(scope.fields(&templates)?));
@@ -66,10 +66,10 @@ impl Runner for Builtin {
 
     async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         match self {
             Self::ReadFile(templates) => read_file::perform(filled(templates, order)?, order, equipment, cancel).await,
             Self::SearchFiles(templates) => {
@@ -96,8 +96,8 @@ impl Builtin {
 }
 
 /// The arguments that the templates become for this order; a null is as good as an absent value.
-fn filled<T: DeserializeOwned>(templates: &impl Serialize, order: &Order) -> Result<T, Failure> {
-    let mut arguments = Scope::of_input(&order.input).fields(&fields_of(templates))?;
+fn filled<T: DeserializeOwned>(templates: &impl Serialize, order: &Invocation) -> Result<T, Failure> {
+    let mut arguments = TemplateValues::of_input(&order.input).fields(&fields_of(templates))?;
     arguments.retain(|_, value| !value.is_null());
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         Failure::new(Code::Rejected, format!("the argument `{}` does not fit: {}", error.path(), error.inner()))

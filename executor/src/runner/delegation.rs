@@ -12,17 +12,17 @@ use std::time::Duration;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask, Request, Run};
-use protocol::paths::Places;
+use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
+use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
-use protocol::tool_scope::Reach;
+use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Again, Failure, Order};
+use super::{Retry, Failure, Invocation};
 use crate::config::Config;
-use crate::delivery::trigger::Trigger;
-use crate::model::provider::Tool;
+use crate::results::trigger::Trigger;
+use crate::model::provider::ToolDefinition;
 
 /// How often an answer is looked for that the executor gives at once.
 const LOOK: Duration = Duration::from_millis(5);
@@ -35,7 +35,7 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 pub trait SubtoolDirectory: Send + Sync + Debug {
     /// The definition of `name` as a model needs it, or the names that resemble it. A caller of `scope`
     /// finds nothing beyond that.
-    fn find(&self, name: &str, scope: &Reach) -> Result<Tool, Vec<String>>;
+    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>>;
 }
 
 /// The way back to the executor itself, as its callers go.
@@ -55,7 +55,7 @@ pub struct Delegation {
 
 /// A task that came to its end for another one.
 #[derive(Debug)]
-pub(super) struct Called {
+pub(super) struct CalledTask {
     pub(super) id: TaskId,
     /// Its result file.
     pub(super) result: Value,
@@ -72,7 +72,7 @@ pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
 }
 
 impl Delegation {
-    pub fn new(places: &Places, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
+    pub fn new(places: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
         Ok(Self {
             mailbox,
             subtools,
@@ -89,7 +89,7 @@ impl Delegation {
     }
 
     /// The subtool that the order's caller may use under this name.
-    pub(super) fn subtool(&self, name: &str, order: &Order) -> Result<Tool, Failure> {
+    pub(super) fn subtool(&self, name: &str, order: &Invocation) -> Result<ToolDefinition, Failure> {
         self.subtools.find(name, &order.caller_reach).map_err(|nearest| {
             let hint = match nearest.first() {
                 Some(first) => format!("did you mean `{first}`?"),
@@ -103,14 +103,14 @@ impl Delegation {
     /// often it is performed: what an earlier attempt called counts.
     pub(super) async fn call(
         &self,
-        order: &Order,
+        order: &Invocation,
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
-    ) -> Result<Called, Failure> {
+    ) -> Result<CalledTask, Failure> {
         let key = format!("{}-call", order.id);
-        let run = Run { tool: tool.to_owned(), input, idempotency_key: Some(key), ..Run::default() };
-        let request = self.ask(order, Ask::run(run))?;
+        let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
+        let request = self.ask(order, Operation::run(run))?;
         let accepted = async {
             loop {
                 if let Some(accepted) = self.accepted(request)? {
@@ -134,11 +134,11 @@ impl Delegation {
             Failure::new(Code::Io, format!("the result of `{tool}` cannot be read: {error}"))
                 .detail("id", id.to_string())
         })?;
-        Ok(Called { id, result: serde_json::from_slice(&result).unwrap_or_default() })
+        Ok(CalledTask { id, result: serde_json::from_slice(&result).unwrap_or_default() })
     }
 
     /// Puts a request of the order's caller into the mailbox.
-    fn ask(&self, order: &Order, ask: Ask) -> Result<TaskId, Failure> {
+    fn ask(&self, order: &Invocation, ask: Operation) -> Result<TaskId, Failure> {
         let id = TaskId::new();
         let request = Request {
             session: order.caller_session.clone(),
@@ -148,7 +148,7 @@ impl Delegation {
             ..Request::new(ask)
         };
         let failed =
-            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).again(Again::Later);
+            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).again(Retry::Later);
         self.mailbox.post(id, &request).map_err(failed)?;
         Ok(id)
     }
@@ -179,13 +179,13 @@ impl Delegation {
 
     /// Stops the call `id`, which the order no longer waits for. An executor that stops takes no request:
     /// then the call goes on with the next one, as the order does.
-    async fn give_up(&self, order: &Order, tool: &str, id: TaskId) -> Failure {
+    async fn give_up(&self, order: &Invocation, tool: &str, id: TaskId) -> Failure {
         let failure = Failure::new(Code::Cancelled, format!("it was cancelled while it waited for `{tool}`"));
         if self.mailbox.withdraw(id) {
             return failure;
         }
         let before = self.state(id);
-        if let Ok(request) = self.ask(order, Ask::Cancel { id }) {
+        if let Ok(request) = self.ask(order, Operation::Cancel { id }) {
             if self.is_answered(request).await {
                 let ended = Trigger::new(self.mailbox.clone());
                 // Whatever it says in time is what is known.
@@ -206,8 +206,8 @@ impl Delegation {
     }
 
     /// Stops what a sub-agent of the order left open. An executor that stops leaves that to the next one.
-    pub(super) async fn abandon(&self, order: &Order, session: &str) {
-        let Ok(request) = self.ask(order, Ask::Abandon { session: session.to_owned() }) else { return };
+    pub(super) async fn abandon(&self, order: &Invocation, session: &str) {
+        let Ok(request) = self.ask(order, Operation::Abandon { session: session.to_owned() }) else { return };
         if !self.is_answered(request).await {
             tracing::debug!(session, "what a sub-agent left open is stopped by the next executor");
         }

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Again, CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Map, Mistake, Order, Runner,
-    Serialize, Success, Value,
+    Retry, CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, Map, DefinitionMistake, Invocation, Runner,
+    Serialize, RunnerOutput, Value,
 };
 use crate::config::secret::SecretName;
 
@@ -25,8 +25,8 @@ mod request;
 mod response;
 mod upload;
 
-pub use oauth::Tokens;
-pub use parts::Parts;
+pub use oauth::OAuthTokens;
+pub use parts::FormParts;
 
 /// An HTTP request.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -62,7 +62,7 @@ pub struct Http {
     pub idempotency_header: Option<String>,
     /// What the answer is taken for.
     #[serde(default)]
-    pub response: Expected,
+    pub response: AnswerFormat,
     /// How further pages are had, and joined to one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
@@ -108,9 +108,9 @@ pub enum Body {
     /// Fields as an HTML form sends them: JSON templates. `secret:NAME` stands for a secret.
     Form(Map<String, Value>),
     /// Fields and files as an HTML form with files sends them.
-    Multipart(Parts),
+    Multipart(FormParts),
     /// A text.
-    Raw(Raw),
+    Raw(RawBody),
     /// A file's content.
     File(Upload),
 }
@@ -118,7 +118,7 @@ pub enum Body {
 /// A text and what it is.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Raw {
+pub struct RawBody {
     /// Like `text/plain; charset=utf-8`.
     pub content_type: String,
     /// The text: a template.
@@ -181,7 +181,7 @@ pub struct ApiKey {
 /// What an answer is taken for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Expected {
+pub enum AnswerFormat {
     /// What its content type says: JSON, a text, or else a file.
     #[default]
     Auto,
@@ -230,22 +230,22 @@ pub struct NextToken {
 }
 
 impl Runner for Http {
-    fn check(&self) -> Result<(), Mistake> {
+    fn check(&self) -> Result<(), DefinitionMistake> {
         check::definition(self)
     }
 
-    fn plan(&self, order: &Order, config: &Config) -> Result<Value, Failure> {
+    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
         Ok(request::Draft::of(self, order, config)?.shown())
     }
 
     async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         let outcome = match request::Draft::of(self, order, &equipment.config) {
-            Ok(draft) => call::Call::new(self, order, equipment, cancel, &draft).perform().await,
+            Ok(draft) => call::HttpCall::new(self, order, equipment, cancel, &draft).perform().await,
             Err(failure) => Err(failure),
         };
         outcome.map_err(|failure| redacted(failure, equipment))
@@ -286,8 +286,8 @@ impl Auth {
 }
 
 /// Far sides echo what they got; a failure never holds a secret all the same.
-fn redacted(mut failure: Failure, equipment: &Equipment) -> Failure {
-    fn walk(value: &mut Value, equipment: &Equipment) {
+fn redacted(mut failure: Failure, equipment: &RunnerContext) -> Failure {
+    fn walk(value: &mut Value, equipment: &RunnerContext) {
         match value {
             Value::String(text) => *text = equipment.secrets.redact(text).into_owned(),
             Value::Array(items) => items.iter_mut().for_each(|item| walk(item, equipment)),

@@ -6,17 +6,17 @@
 
 use serde_json::{Map, json};
 
-use super::delegation::{Called, Delegation, too_deep};
+use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
-    Again, CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner,
-    Serialize, Success, Value,
+    Retry, CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner,
+    Serialize, RunnerOutput, Value,
 };
-use crate::base::template::{self, Scope};
-use crate::model::conversation::{Call, CallResult, Entry, Turn, Usage};
-use crate::model::provider::client::Client;
-use crate::model::provider::{Failed, Provider as _, Request, Tool};
-use crate::model::registry::{Chosen, Models};
-use crate::model::view::{self, Bounds, Style};
+use crate::base::template::{self, TemplateValues};
+use crate::model::conversation::{ToolCall, ToolResult, JournalEntry, Turn, TokenUsage};
+use crate::model::provider::client::ModelClient;
+use crate::model::provider::{ModelFailure, Provider as _, ModelRequest, ToolDefinition};
+use crate::model::registry::{ChosenModel, ModelRegistry};
+use crate::model::view::{self, ContextBounds, CallStyle};
 
 /// How much of a result the model gets to read.
 const MOST_RESULT: usize = 50_000;
@@ -65,7 +65,7 @@ pub enum AnswerForm {
 
 /// What an order asks.
 #[derive(Debug, Default)]
-struct Filled {
+struct FilledPrompt {
     model: Option<String>,
     prompt: String,
     system: String,
@@ -80,8 +80,8 @@ impl Llm {
         self.tool.is_some()
     }
 
-    fn filled(&self, order: &Order) -> Result<Filled, Failure> {
-        let scope = Scope::of_input(&order.input);
+    fn filled(&self, order: &Invocation) -> Result<FilledPrompt, Failure> {
+        let scope = TemplateValues::of_input(&order.input);
         let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
             let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
             Ok(filled.flatten().filter(|value| !value.is_null()))
@@ -110,7 +110,7 @@ impl Llm {
         let tokens = |value: Value| value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
         let most =
             value(&self.max_tokens)?.map(|value| tokens(value).ok_or_else(|| unfit("max_tokens", "whole number")));
-        Ok(Filled {
+        Ok(FilledPrompt {
             model: text(&self.model)?,
             prompt,
             system: text(&self.system)?.unwrap_or_default(),
@@ -132,7 +132,7 @@ impl Llm {
 }
 
 impl Runner for Llm {
-    fn check(&self) -> Result<(), Mistake> {
+    fn check(&self) -> Result<(), DefinitionMistake> {
         let text = |template: &Option<String>| template.clone().map(Value::String);
         let templates = [
             ("prompt", text(&self.prompt)),
@@ -145,19 +145,19 @@ impl Runner for Llm {
         ];
         for (place, template) in templates {
             if let Some(template) = template {
-                template::check_value(&template).map_err(|error| Mistake::new(place, &error))?;
+                template::check_value(&template).map_err(|error| DefinitionMistake::new(place, &error))?;
             }
         }
         match (&self.prompt, &self.tool, &self.arguments) {
-            (None, None, _) => Err(Mistake::new("prompt", &"it is missing: there would be nothing to ask")),
-            (_, None, Some(_)) => Err(Mistake::new("arguments", &"there is no `tool` to call with them")),
-            (None, Some(_), None) => Err(Mistake::new("prompt", &"neither it nor `arguments` says what to call for")),
+            (None, None, _) => Err(DefinitionMistake::new("prompt", &"it is missing: there would be nothing to ask")),
+            (_, None, Some(_)) => Err(DefinitionMistake::new("arguments", &"there is no `tool` to call with them")),
+            (None, Some(_), None) => Err(DefinitionMistake::new("prompt", &"neither it nor `arguments` says what to call for")),
             _ => Ok(()),
         }
     }
 
-    fn plan(&self, order: &Order, config: &Config) -> Result<Value, Failure> {
-        let Filled { model, prompt, system, temperature, max_tokens, tool } = self.filled(order)?;
+    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
+        let FilledPrompt { model, prompt, system, temperature, max_tokens, tool } = self.filled(order)?;
         let mut plan = Map::new();
         plan.insert("model".to_owned(), model.unwrap_or_else(|| config.agent.model.clone()).into());
         plan.insert("prompt".to_owned(), prompt.into());
@@ -170,19 +170,19 @@ impl Runner for Llm {
 
     async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         let filled = self.filled(order)?;
-        let models = Models::new(&equipment.config);
+        let models = ModelRegistry::new(&equipment.config);
         let mut chosen = models.choose(filled.model.as_deref())?;
         chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
         chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
         let Some(tool) = &filled.tool else {
-            let mut target = Target::open(chosen, filled.system, equipment, cancel).await?;
-            let turn = target.ask(vec![Entry::Asked { text: filled.prompt }], None).await?;
-            return Ok(target.told(Success::json(self.data(turn.text)?)));
+            let mut target = ModelSession::open(chosen, filled.system, equipment, cancel).await?;
+            let turn = target.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
+            return Ok(target.told(RunnerOutput::json(self.data(turn.text)?)));
         };
         if let Some(error) = too_deep(tool, order.caller_depth, &equipment.config) {
             return Err(error.into());
@@ -192,44 +192,44 @@ impl Runner for Llm {
         if !chosen.model.tools {
             return Err(cannot_call(&chosen, &models));
         }
-        let mut target = Target::open(chosen, filled.system, equipment, cancel).await?;
+        let mut target = ModelSession::open(chosen, filled.system, equipment, cancel).await?;
         let (turn, called) = target.call(&filled.prompt, subtool, delegation, order).await?;
-        let success = Success::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
+        let success = RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
         Ok(target.told(success))
     }
 }
 
 /// The model, and what it has used up.
-struct Target<'a> {
-    client: Client,
+struct ModelSession<'a> {
+    client: ModelClient,
     name: String,
     system: String,
-    bounds: Bounds,
+    bounds: ContextBounds,
     requests: u32,
-    usage: Usage,
+    usage: TokenUsage,
     cost: f64,
     cancel: &'a CancellationToken,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ModelSession<'a> {
     async fn open(
-        chosen: Chosen,
+        chosen: ChosenModel,
         system: String,
-        equipment: &Equipment,
+        equipment: &RunnerContext,
         cancel: &'a CancellationToken,
     ) -> Result<Self, Failure> {
         let name = chosen.name.clone();
         // What is asked is asked whole.
-        let bounds = Bounds { messages: usize::MAX, tokens: u64::MAX };
-        let client = Client::new(chosen, false, &equipment.http, &equipment.secrets).await?;
-        Ok(Self { client, name, system, bounds, requests: 0, usage: Usage::default(), cost: 0.0, cancel })
+        let bounds = ContextBounds { messages: usize::MAX, tokens: u64::MAX };
+        let client = ModelClient::new(chosen, false, &equipment.http, &equipment.secrets).await?;
+        Ok(Self { client, name, system, bounds, requests: 0, usage: TokenUsage::default(), cost: 0.0, cancel })
     }
 
     /// One request: native where a tool is offered, else in words.
-    async fn ask(&mut self, entries: Vec<Entry>, tool: Option<Tool>) -> Result<Turn, Failure> {
-        let style = if tool.is_some() { Style::Native } else { Style::Text };
+    async fn ask(&mut self, entries: Vec<JournalEntry>, tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
+        let style = if tool.is_some() { CallStyle::Native } else { CallStyle::Text };
         let messages = view::messages(&entries, style, self.bounds);
-        let request = Request { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
+        let request = ModelRequest { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
         let nobody = |_: &str| ();
         let turn = tokio::select! {
             biased;
@@ -246,12 +246,12 @@ impl<'a> Target<'a> {
     async fn call(
         &mut self,
         prompt: &str,
-        tool: Tool,
+        tool: ToolDefinition,
         delegation: &Delegation,
-        order: &Order,
-    ) -> Result<(Turn, Called), Failure> {
+        order: &Invocation,
+    ) -> Result<(Turn, CalledTask), Failure> {
         let name = &tool.name.clone();
-        let asked = Entry::Asked { text: prompt.to_owned() };
+        let asked = JournalEntry::Asked { text: prompt.to_owned() };
         let turn = self.ask(vec![asked.clone()], Some(tool)).await?;
         let Some(call) = turn.calls.iter().find(|call| call.name == *name).cloned() else {
             return Err(Failure::new(Code::ModelFailed, format!("the model `{}` did not call `{name}`", self.name))
@@ -270,16 +270,16 @@ impl<'a> Target<'a> {
             return Err(failed(name, &called));
         }
         let answered = Turn { text: turn.text, calls: vec![call.clone()], ..Turn::default() };
-        let read = Entry::Called { results: vec![result_of(&call, &called)] };
-        let noted = Entry::Noted { text: IN_WORDS.to_owned() };
-        let said = self.ask(vec![asked, Entry::Answered { turn: Box::new(answered) }, read, noted], None).await;
+        let read = JournalEntry::Called { results: vec![result_of(&call, &called)] };
+        let noted = JournalEntry::Noted { text: IN_WORDS.to_owned() };
+        let said = self.ask(vec![asked, JournalEntry::Answered { turn: Box::new(answered) }, read, noted], None).await;
         // The call was made: whoever reads of a failure must know.
         let said = said.map_err(|failure| failure.detail("call", json!({"id": called.id, "tool": name})))?;
         Ok((said, called))
     }
 
-    fn told(&self, success: Success) -> Success {
-        let Usage { input, output, cached } = self.usage;
+    fn told(&self, success: RunnerOutput) -> RunnerOutput {
+        let TokenUsage { input, output, cached } = self.usage;
         let usage = json!({
             "requests": self.requests, "input_tokens": input, "cached_tokens": cached, "output_tokens": output,
             "cost": self.cost,
@@ -288,14 +288,14 @@ impl<'a> Target<'a> {
     }
 }
 
-fn cannot_call(chosen: &Chosen, models: &Models) -> Failure {
+fn cannot_call(chosen: &ChosenModel, models: &ModelRegistry) -> Failure {
     let able: Vec<_> = models.listed().filter(|(_, model)| model.tools).map(|(name, _)| name).collect();
     let hint = if able.is_empty() { "no model here can".to_owned() } else { format!("these can: {}", able.join(", ")) };
     Failure::new(Code::NoModel, format!("the model `{}` cannot call tools", chosen.name)).hint(hint)
 }
 
 /// The failure of a call, as that of whoever had it made.
-fn failed(name: &str, called: &Called) -> Failure {
+fn failed(name: &str, called: &CalledTask) -> Failure {
     let error = &called.result["error"];
     let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
     let message = format!("`{name}` did not succeed: {}", error["message"].as_str().unwrap_or("it says not why"));
@@ -308,14 +308,14 @@ fn failed(name: &str, called: &Called) -> Failure {
 }
 
 /// What the model reads of the call's result.
-fn result_of(call: &Call, called: &Called) -> CallResult {
+fn result_of(call: &ToolCall, called: &CalledTask) -> ToolResult {
     let mut result = called.result.clone();
     if let Some(fields) = result.as_object_mut() {
         for known in ["input", "message", "_meta"] {
             fields.remove(known);
         }
     }
-    CallResult::new(call, excerpt(&result.to_string(), MOST_RESULT), 0)
+    ToolResult::new(call, excerpt(&result.to_string(), MOST_RESULT), 0)
 }
 
 fn excerpt(text: &str, most: usize) -> String {
@@ -333,12 +333,12 @@ fn bare(text: &str) -> &str {
     inside.and_then(|inside| inside.strip_suffix("```")).unwrap_or(text).trim()
 }
 
-impl From<Failed> for Failure {
-    fn from(failed: Failed) -> Self {
+impl From<ModelFailure> for Failure {
+    fn from(failed: ModelFailure) -> Self {
         let again = match failed.retry_after {
-            _ if !failed.class.may_pass() => Again::Never,
-            Some(pause) => Again::After(pause),
-            None => Again::Later,
+            _ if !failed.class.may_pass() => Retry::Never,
+            Some(pause) => Retry::After(pause),
+            None => Retry::Later,
         };
         Self::new(Code::ModelFailed, failed.message)
             .hint("what the provider said is in the executor's log")
@@ -354,8 +354,8 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn order(input: Value) -> Order {
-        Order { input: serde_json::from_value(input).expect("an object"), ..Order::default() }
+    fn order(input: Value) -> Invocation {
+        Invocation { input: serde_json::from_value(input).expect("an object"), ..Invocation::default() }
     }
 
     #[test]

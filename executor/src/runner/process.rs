@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, Equipment, Failure, JsonSchema, Mistake, Order, Runner, Serialize,
-    Success, Value,
+    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
+    RunnerOutput, Value,
 };
 use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName, Secrets};
-use argument::{Argument, Options};
+use argument::{Argument, ArgumentOptions};
 use group::Ended;
-use invocation::Invocation;
+use invocation::ProgramCall;
 
 mod argument;
 pub(super) mod group;
@@ -56,7 +56,7 @@ pub struct Process {
     pub allow_options: bool,
     /// What standard output becomes. Absent: `text`.
     #[serde(default)]
-    pub output: Output,
+    pub output: ProcessOutput,
     /// The most that it may print to stdout, and to stderr, before it is killed. Absent: 1 MiB.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1))]
@@ -70,7 +70,7 @@ pub struct Process {
 /// What standard output becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Output {
+pub enum ProcessOutput {
     /// One text, without the line ends at its end.
     #[default]
     Text,
@@ -89,37 +89,37 @@ fn ok_statuses() -> Vec<u8> {
 }
 
 impl Runner for Process {
-    fn check(&self) -> Result<(), Mistake> {
+    fn check(&self) -> Result<(), DefinitionMistake> {
         self.check_argv()?;
         if let Some(stdin) = &self.stdin {
-            template::check_value(stdin).map_err(|error| Mistake::new("stdin", &error))?;
+            template::check_value(stdin).map_err(|error| DefinitionMistake::new("stdin", &error))?;
         }
         for (name, value) in &self.env {
             check_variable(name, value)?;
         }
         if let Some(folder) = &self.folder {
-            template::check(folder).map_err(|error| Mistake::new("folder", &error))?;
+            template::check(folder).map_err(|error| DefinitionMistake::new("folder", &error))?;
         }
         if self.max_bytes == 0 {
-            return Err(Mistake::new("max_bytes", &"the least is 1"));
+            return Err(DefinitionMistake::new("max_bytes", &"the least is 1"));
         }
         if self.ok_statuses.is_empty() {
-            return Err(Mistake::new("ok_statuses", &"name at least one exit status"));
+            return Err(DefinitionMistake::new("ok_statuses", &"name at least one exit status"));
         }
         Ok(())
     }
 
-    fn plan(&self, order: &Order, _: &Config) -> Result<Value, Failure> {
-        Ok(Invocation::of(self, order)?.plan())
+    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
+        Ok(ProgramCall::of(self, order)?.plan())
     }
 
     async fn perform(
         &self,
-        order: &Order,
-        equipment: &Equipment,
+        order: &Invocation,
+        equipment: &RunnerContext,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
-        let invocation = Invocation::of(self, order)?;
+    ) -> Result<RunnerOutput, Failure> {
+        let invocation = ProgramCall::of(self, order)?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, format!("`{}` was not started", invocation.name())));
         }
@@ -128,7 +128,7 @@ impl Runner for Process {
         let ended = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
             .await
             .map_err(|error| invocation.cannot_start(&error))?;
-        outcome::Reading { process: self, program: &program, known: &equipment.secrets, given: &prepared.secrets }
+        outcome::OutputReader { process: self, program: &program, known: &equipment.secrets, given: &prepared.secrets }
             .outcome(&ended)
     }
 }
@@ -141,7 +141,7 @@ pub(crate) async fn run_configured(
     secrets: &Secrets,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
-    let invocation = Invocation::configured(argv, stdin);
+    let invocation = ProgramCall::configured(argv, stdin);
     let mut prepared = invocation.prepare(secrets).await.map_err(|failure| failure.message)?;
     prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
     let ended = group::run(prepared.command, prepared.stdin, MAX_BYTES, cancel).await;
@@ -163,8 +163,8 @@ fn is_script(path: &Path) -> bool {
 
 impl Process {
     /// The program, and the scripts among its constant arguments.
-    pub fn files(&self, order: &Order) -> Vec<PathBuf> {
-        let Ok(invocation) = Invocation::of(self, order) else { return Vec::new() };
+    pub fn files(&self, order: &Invocation) -> Vec<PathBuf> {
+        let Ok(invocation) = ProgramCall::of(self, order) else { return Vec::new() };
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
             Argument::Template(_) | Argument::When(_) => None,
@@ -181,46 +181,46 @@ impl Process {
         }
     }
 
-    fn options(&self) -> Options {
-        if self.allow_options { Options::Allowed } else { Options::Refused }
+    fn options(&self) -> ArgumentOptions {
+        if self.allow_options { ArgumentOptions::Allowed } else { ArgumentOptions::Refused }
     }
 
-    fn check_argv(&self) -> Result<(), Mistake> {
+    fn check_argv(&self) -> Result<(), DefinitionMistake> {
         match self.argv.first() {
-            None => return Err(Mistake::new("argv", &"it is empty; the first element is the program")),
+            None => return Err(DefinitionMistake::new("argv", &"it is empty; the first element is the program")),
             Some(Argument::Template(program)) if template::is_constant(program) => {
                 let relative = program.contains('/') && !program.starts_with('/');
                 if program.is_empty() || relative {
-                    return Err(Mistake::new("argv[0]", &"the program is an absolute path, or a name without `/`"));
+                    return Err(DefinitionMistake::new("argv[0]", &"the program is an absolute path, or a name without `/`"));
                 }
             }
-            Some(_) => return Err(Mistake::new("argv[0]", &"the program is a constant, not a template")),
+            Some(_) => return Err(DefinitionMistake::new("argv[0]", &"the program is a constant, not a template")),
         }
         for (index, argument) in self.argv.iter().enumerate() {
-            argument.check().map_err(|error| Mistake::new(format!("argv[{index}]"), &error))?;
+            argument.check().map_err(|error| DefinitionMistake::new(format!("argv[{index}]"), &error))?;
         }
         let Some(allow) = &self.allow else { return Ok(()) };
         if allow.is_empty() {
-            return Err(Mistake::new("allow", &"it allows nothing; leave it out to allow anything"));
+            return Err(DefinitionMistake::new("allow", &"it allows nothing; leave it out to allow anything"));
         }
         match self.argv.get(1) {
-            None => Err(Mistake::new("allow", &"there is no first argument to allow")),
+            None => Err(DefinitionMistake::new("allow", &"there is no first argument to allow")),
             Some(Argument::Template(first)) if template::is_constant(first) && !allow.contains(first) => {
-                Err(Mistake::new("argv[1]", &format!("`allow` does not name `{first}`")))
+                Err(DefinitionMistake::new("argv[1]", &format!("`allow` does not name `{first}`")))
             }
             Some(_) => Ok(()),
         }
     }
 }
 
-fn check_variable(name: &str, value: &str) -> Result<(), Mistake> {
+fn check_variable(name: &str, value: &str) -> Result<(), DefinitionMistake> {
     if name.is_empty() || name.contains(['=', '\0']) {
         // What stands behind the `=` may be a secret.
-        return Err(Mistake::new("env", &"the name of an environment variable is not empty and has no `=`"));
+        return Err(DefinitionMistake::new("env", &"the name of an environment variable is not empty and has no `=`"));
     }
     let place = format!("env.{name}");
     if SecretName::is_malformed_reference(value) {
-        return Err(Mistake::new(place, &InvalidReference));
+        return Err(DefinitionMistake::new(place, &InvalidReference));
     }
-    template::check(value).map_err(|error| Mistake::new(place, &error))
+    template::check(value).map_err(|error| DefinitionMistake::new(place, &error))
 }

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
 
-use super::outbox::{Delivery, Outbox, Telling, Undelivered};
-use super::{Asked, Change, Ended, Recorded, Store, StoreError};
-use crate::store::retention::Kept;
+use super::outbox::{HookDelivery, Outbox, DeliveryState, UndeliveredHook};
+use super::{AskedQuestion, Change, EndedRecord, RecordedStep, Store, StoreError};
+use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::grant::{Grant, GrantId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    tasks: BTreeMap<TaskId, (Task, Vec<Recorded>)>,
+    tasks: BTreeMap<TaskId, (Task, Vec<RecordedStep>)>,
     grants: BTreeMap<GrantId, Grant>,
     /// By hook and task; true for what was given up.
-    deliveries: BTreeMap<(String, TaskId), (Delivery, bool)>,
+    deliveries: BTreeMap<(String, TaskId), (HookDelivery, bool)>,
 }
 
 impl Store for MemoryStore {
@@ -48,7 +48,7 @@ impl Store for MemoryStore {
                         }
                     }
                     task.end.clone_from(&step.end);
-                    story.push(Recorded { at: step.at, step: step.step, attempt: step.attempt_after });
+                    story.push(RecordedStep { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
                 Change::Reask { id, was, confirmation } => {
                     let fenced = StoreError::Fenced { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
@@ -68,11 +68,11 @@ impl Store for MemoryStore {
                 Change::Tell(delivery, telling) => {
                     let key = (delivery.hook.clone(), delivery.task);
                     match telling {
-                        Telling::Owed => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
-                        Telling::Acknowledged => drop(deliveries.remove(&key)),
-                        Telling::Later | Telling::GivenUp => {
+                        DeliveryState::Owed => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
+                        DeliveryState::Acknowledged => drop(deliveries.remove(&key)),
+                        DeliveryState::Later | DeliveryState::GivenUp => {
                             if let Some(known) = deliveries.get_mut(&key) {
-                                *known = ((**delivery).clone(), *telling == Telling::GivenUp);
+                                *known = ((**delivery).clone(), *telling == DeliveryState::GivenUp);
                             }
                         }
                     }
@@ -83,7 +83,7 @@ impl Store for MemoryStore {
                         return Err(StoreError::Settled(*id));
                     }
                     task.settlement = Some((**settlement).clone());
-                    story.push(Recorded { at: settlement.at, step: Step::Settle, attempt: task.attempt });
+                    story.push(RecordedStep { at: settlement.at, step: Step::Settle, attempt: task.attempt });
                 }
             }
         }
@@ -104,12 +104,12 @@ impl Store for MemoryStore {
         Ok(self.tasks.values().map(|(task, _)| task).find(matches).cloned())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError> {
         let ended = self.tasks.values().filter_map(|(task, _)| Some((task.end.as_ref()?.at, task)));
         let is_settled = |task: &Task| task.settlement.as_ref().is_some_and(|settlement| settlement.at >= since);
         let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_settled(task)).collect();
         ended.sort_by_key(|(at, _)| *at);
-        let few = |(_, task): (_, &Task)| Ended {
+        let few = |(_, task): (_, &Task)| EndedRecord {
             id: task.id,
             tool: task.tool.clone(),
             caller: task.caller.clone(),
@@ -120,19 +120,19 @@ impl Store for MemoryStore {
         Ok(ended.into_iter().map(few).collect())
     }
 
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError> {
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError> {
         let questions =
-            self.tasks.values().filter_map(|(task, _)| Asked::of(task.caller.uid, task.confirmation.as_ref()?));
+            self.tasks.values().filter_map(|(task, _)| AskedQuestion::of(task.caller.uid, task.confirmation.as_ref()?));
         let mut asked: Vec<_> = questions.filter(|asked| asked.at >= since).collect();
         asked.sort_by_key(|asked| asked.at);
         Ok(asked)
     }
 
-    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError> {
         let kept = |task: &Task| {
             let end = task.end.as_ref()?;
             let text = serde_json::json!([task.input, end]).to_string();
-            Some(Kept { id: task.id, ended_at: end.at, bytes: text.len() as u64 })
+            Some(RetainedTask { id: task.id, ended_at: end.at, bytes: text.len() as u64 })
         };
         Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
     }
@@ -149,7 +149,7 @@ impl Store for MemoryStore {
         Ok(self.grants.values().cloned().collect())
     }
 
-    fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
         Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, story)| story.clone()))
     }
 
@@ -165,7 +165,7 @@ impl Store for MemoryStore {
 }
 
 impl Outbox for MemoryStore {
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError> {
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError> {
         let mut due: Vec<_> = self.waiting(hook).filter(|delivery| delivery.next_at <= now).cloned().collect();
         due.sort_by_key(|delivery| delivery.next_at);
         due.truncate(most);
@@ -176,10 +176,10 @@ impl Outbox for MemoryStore {
         Ok(self.waiting(hook).map(|delivery| delivery.next_at).filter(|at| *at > now).min())
     }
 
-    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError> {
-        let mut hooks: BTreeMap<&str, Undelivered> = BTreeMap::new();
+    fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError> {
+        let mut hooks: BTreeMap<&str, UndeliveredHook> = BTreeMap::new();
         for (delivery, is_given_up) in self.deliveries.values() {
-            let hook = hooks.entry(&delivery.hook).or_insert_with(|| Undelivered {
+            let hook = hooks.entry(&delivery.hook).or_insert_with(|| UndeliveredHook {
                 hook: delivery.hook.clone(),
                 waiting: 0,
                 failing: 0,
@@ -210,8 +210,8 @@ impl Outbox for MemoryStore {
 }
 
 impl MemoryStore {
-    fn waiting(&self, hook: &str) -> impl Iterator<Item = &Delivery> {
-        let is_waiting = move |(delivery, is_given_up): &&(Delivery, bool)| delivery.hook == hook && !is_given_up;
+    fn waiting(&self, hook: &str) -> impl Iterator<Item = &HookDelivery> {
+        let is_waiting = move |(delivery, is_given_up): &&(HookDelivery, bool)| delivery.hook == hook && !is_given_up;
         self.deliveries.values().filter(is_waiting).map(|(delivery, _)| delivery)
     }
 }

@@ -10,7 +10,7 @@ use super::StoreError;
 
 /// One end of a task that one hook is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
+pub struct HookDelivery {
     /// The hook's name in the configuration.
     pub hook: String,
     pub task: TaskId,
@@ -25,9 +25,9 @@ pub struct Delivery {
     pub reason: Option<String>,
 }
 
-/// What became of a [`Delivery`].
+/// What became of a [`HookDelivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Telling {
+pub enum DeliveryState {
     Owed,
     Acknowledged,
     /// It failed; the delivery says when it is tried again.
@@ -38,7 +38,7 @@ pub enum Telling {
 
 /// What one hook was not told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undelivered {
+pub struct UndeliveredHook {
     pub hook: String,
     pub waiting: u64,
     /// How many of these failed at least once.
@@ -52,13 +52,13 @@ pub struct Undelivered {
 /// The contract of an outbox.
 pub trait Outbox {
     /// What `hook` is to be told by `now`, at most so many, what is due longest first.
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError>;
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError>;
 
     /// When next something comes due for `hook`, later than `now`.
     fn next_due(&self, hook: &str, now: Timestamp) -> Result<Option<Timestamp>, StoreError>;
 
     /// What was not told, by hook.
-    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError>;
+    fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError>;
 
     /// Sees to it that nothing comes due after `latest`: what says so was recorded under another clock.
     fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError>;
@@ -74,11 +74,11 @@ pub(crate) mod contract {
     use super::super::{Change, Store};
     use super::*;
 
-    pub(crate) fn delivery(hook: &str, second: i64) -> Delivery {
+    pub(crate) fn delivery(hook: &str, second: i64) -> HookDelivery {
         let at = time(second);
         let task = TaskId::new();
         let event = format!("{{\"id\":\"{task}.final\"}}");
-        Delivery { hook: hook.to_owned(), task, event, created_at: at, attempts: 0, next_at: at, reason: None }
+        HookDelivery { hook: hook.to_owned(), task, event, created_at: at, attempts: 0, next_at: at, reason: None }
     }
 
     fn time(second: i64) -> Timestamp {
@@ -86,30 +86,30 @@ pub(crate) mod contract {
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {
-        let commit = |store: &mut dyn Store, delivery: &Delivery, telling| {
+        let commit = |store: &mut dyn Store, delivery: &HookDelivery, telling| {
             store.commit(&[Change::Tell(Box::new(delivery.clone()), telling)]).expect("committed");
         };
         let (first, second, other) = (delivery("a", 100), delivery("a", 101), delivery("b", 100));
         for owed in [&second, &first, &other] {
-            commit(store, owed, Telling::Owed);
+            commit(store, owed, DeliveryState::Owed);
         }
         assert_eq!(store.due("a", time(99), 9).expect("read"), []);
         assert_eq!(store.next_due("a", time(99)).expect("read"), Some(time(100)));
         assert_eq!(store.due("a", time(101), 1).expect("read"), std::slice::from_ref(&first), "the oldest first");
         assert_eq!(store.due("a", time(101), 9).expect("read"), [first.clone(), second.clone()]);
 
-        let later = Delivery { attempts: 1, next_at: time(500), reason: Some("refused".to_owned()), ..first.clone() };
-        commit(store, &later, Telling::Later);
+        let later = HookDelivery { attempts: 1, next_at: time(500), reason: Some("refused".to_owned()), ..first.clone() };
+        commit(store, &later, DeliveryState::Later);
         assert_eq!(store.due("a", time(499), 9).expect("read"), std::slice::from_ref(&second));
         assert_eq!(store.next_due("a", time(101)).expect("read"), Some(time(500)));
         assert_eq!(store.due("a", time(500), 9).expect("read"), [second.clone(), later.clone()]);
         store.hasten(time(200)).expect("changed");
         assert_eq!(store.next_due("a", time(101)).expect("read"), Some(time(200)));
 
-        commit(store, &second, Telling::Acknowledged);
-        commit(store, &other, Telling::GivenUp);
+        commit(store, &second, DeliveryState::Acknowledged);
+        commit(store, &other, DeliveryState::GivenUp);
         assert_eq!(store.due("b", time(999), 9).expect("read"), [], "what was given up is not tried");
-        let undelivered = |hook: &str, [waiting, failing, given_up]: [u64; 3], reason: Option<&str>| Undelivered {
+        let undelivered = |hook: &str, [waiting, failing, given_up]: [u64; 3], reason: Option<&str>| UndeliveredHook {
             hook: hook.to_owned(),
             waiting,
             failing,

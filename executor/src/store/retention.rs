@@ -9,7 +9,7 @@ use protocol::task::TaskId;
 
 /// An ended task and what lies about it: its result file and its data, wherever that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct RetainedTask {
     pub id: TaskId,
     pub ended_at: Timestamp,
     pub bytes: u64,
@@ -17,7 +17,7 @@ pub struct Kept {
 
 /// How long ended tasks are kept, and how much they may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Keep {
+pub struct RetentionLimits {
     pub age: Duration,
     /// 0 is no limit.
     pub bytes: u64,
@@ -30,10 +30,10 @@ pub struct Keep {
 /// All that are older than `keep.age`; then, while the rest takes more than `keep.bytes`, the oldest of
 /// it. A task that is said to have ended in the future counts as the youngest: a clock that was set back
 /// loses nobody's result.
-pub fn to_forget(kept: &[Kept], keep: Keep, now: Timestamp) -> Vec<TaskId> {
+pub fn to_forget(kept: &[RetainedTask], keep: RetentionLimits, now: Timestamp) -> Vec<TaskId> {
     let mut oldest_first = kept.to_vec();
     oldest_first.sort_by_key(|task| (task.ended_at, task.id));
-    let age = |task: &Kept| Duration::try_from(now.duration_since(task.ended_at)).unwrap_or(Duration::ZERO);
+    let age = |task: &RetainedTask| Duration::try_from(now.duration_since(task.ended_at)).unwrap_or(Duration::ZERO);
     let mut bytes: u64 = oldest_first.iter().map(|task| task.bytes).fold(0, u64::saturating_add);
     let mut forgotten = Vec::new();
     for task in oldest_first {
@@ -59,10 +59,10 @@ mod tests {
         Timestamp::from_second(NOW).expect("a time")
     }
 
-    fn kept(tasks: &[(i64, u64)]) -> Vec<Kept> {
+    fn kept(tasks: &[(i64, u64)]) -> Vec<RetainedTask> {
         tasks
             .iter()
-            .map(|(age, bytes)| Kept {
+            .map(|(age, bytes)| RetainedTask {
                 id: TaskId::new(),
                 ended_at: Timestamp::from_second(NOW - age).expect("a time"),
                 bytes: *bytes,
@@ -72,7 +72,7 @@ mod tests {
 
     fn forgotten(tasks: &[(i64, u64)], age: u64, bytes: u64) -> Vec<usize> {
         let kept = kept(tasks);
-        let keep = Keep { age: Duration::from_secs(age), bytes, at_least: Duration::from_secs(10) };
+        let keep = RetentionLimits { age: Duration::from_secs(age), bytes, at_least: Duration::from_secs(10) };
         let place = |id: &TaskId| kept.iter().position(|task| task.id == *id).expect("one of them");
         to_forget(&kept, keep, now()).iter().map(place).collect()
     }

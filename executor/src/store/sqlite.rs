@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use protocol::fault;
-use protocol::resolution::Settlement;
+use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Answered, Asked, Change, Ended, Move, Recorded, Store, StoreError};
-use crate::store::retention::Kept;
+use super::{AnsweredConfirmation, AskedQuestion, Change, EndedRecord, Move, RecordedStep, Store, StoreError};
+use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{Grant, GrantId};
@@ -163,14 +163,14 @@ impl Store for SqliteStore {
         Ok(self.tasks("uid = ?1 AND idempotency_key = ?2", params![uid, key])?.pop())
     }
 
-    fn ended_since(&self, since: Timestamp) -> Result<Vec<Ended>, StoreError> {
+    fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError> {
         let sql =
             "SELECT id, tool, caller, created_at, state, EXISTS (SELECT 1 FROM settlements WHERE task = id) FROM tasks
                    WHERE finished_at >= ?1 OR id IN (SELECT task FROM settlements WHERE at >= ?1)
                    ORDER BY finished_at";
         self.read(sql, [since.as_microsecond()], |row| {
             let caller: String = row.get(2)?;
-            Ok(Ended {
+            Ok(EndedRecord {
                 id: name(row.get(0)?)?,
                 tool: name(row.get(1)?)?,
                 caller: word(&caller)?,
@@ -181,27 +181,27 @@ impl Store for SqliteStore {
         })
     }
 
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<Asked>, StoreError> {
+    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError> {
         // What ended before was asked before. Two queries in one, so that each has its index.
         let sql = "SELECT uid, confirmation FROM tasks WHERE finished_at IS NULL AND confirmation IS NOT NULL
                    UNION ALL
                    SELECT uid, confirmation FROM tasks WHERE finished_at >= ?1 AND confirmation IS NOT NULL";
         let questions = self.read(sql, [since.as_microsecond()], |row| {
             let confirmation: String = row.get(1)?;
-            Ok(Asked::of(row.get(0)?, &word(&confirmation)?))
+            Ok(AskedQuestion::of(row.get(0)?, &word(&confirmation)?))
         })?;
         let mut asked: Vec<_> = questions.into_iter().flatten().filter(|asked| asked.at >= since).collect();
         asked.sort_by_key(|asked| asked.at);
         Ok(asked)
     }
 
-    fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError> {
         // An index has it all: no text is read.
         let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
                    WHERE finished_at IS NOT NULL";
         self.read(sql, [], |row| {
             let bytes: i64 = row.get(2)?;
-            Ok(Kept { id: name(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
+            Ok(RetainedTask { id: name(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
         })
     }
 
@@ -215,7 +215,7 @@ impl Store for SqliteStore {
         grants(&self.connection)
     }
 
-    fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
         story(&self.connection, id)
     }
 
@@ -293,7 +293,7 @@ fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError>
     Ok(())
 }
 
-fn answer(transaction: &Transaction<'_>, step: &Move, answered: &Answered) -> Result<(), StoreError> {
+fn answer(transaction: &Transaction<'_>, step: &Move, answered: &AnsweredConfirmation) -> Result<(), StoreError> {
     let changed = transaction
         .prepare_cached(
             "UPDATE tasks SET confirmation = ?3, input = coalesce(?4, input)
@@ -343,7 +343,7 @@ fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
     rows.map(|row| word(&row?)).collect()
 }
 
-fn story(connection: &Connection, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+fn story(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
     let rows = statement.query_map([id.to_string()], |row| {
@@ -351,12 +351,12 @@ fn story(connection: &Connection, id: TaskId) -> Result<Vec<Recorded>, StoreErro
     })?;
     rows.map(|row| {
         let (at, step, attempt) = row?;
-        Ok(Recorded { at: time(at)?, step: word(&step)?, attempt })
+        Ok(RecordedStep { at: time(at)?, step: word(&step)?, attempt })
     })
     .collect()
 }
 
-fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Settlement) -> Result<(), StoreError> {
+fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Resolution) -> Result<(), StoreError> {
     let (name, at) = (id.to_string(), settlement.at.as_microsecond());
     let settled = transaction
         .prepare_cached(
@@ -378,7 +378,7 @@ fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Settlement) ->
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
                        not_before, confirmation, end, (SELECT settlement FROM settlements WHERE task = id), run_at";
 
-type Columns = (
+type TaskColumns = (
     String,
     String,
     String,
@@ -396,11 +396,11 @@ type Columns = (
     Option<i64>,
 );
 
-fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+fn columns(row: &Row<'_>) -> rusqlite::Result<TaskColumns> {
     row.try_into()
 }
 
-fn task(columns: Columns) -> Result<Task, StoreError> {
+fn task(columns: TaskColumns) -> Result<Task, StoreError> {
     let (
         id,
         tool,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use protocol::clock::Moment;
+use protocol::clock::MonotonicTime;
 use protocol::code::Code;
 use protocol::digest;
 use protocol::error::ErrorBody;
@@ -92,7 +92,7 @@ pub struct Confirmation {
     pub asked_at: Timestamp,
     /// The same by a clock that nobody sets: the time of day may be set back to have more of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_moment: Option<Moment>,
+    pub asked_moment: Option<MonotonicTime>,
     /// A yes later than this is none, and a task that has not started by then does not.
     pub expires_at: Timestamp,
     /// Another one for each question: a yes to one is no yes to its twin.
@@ -104,7 +104,7 @@ pub struct Confirmation {
     pub files: Vec<Fingerprint>,
     /// What would be replaced, where the subtool says how to look it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preview: Option<Replaced>,
+    pub preview: Option<ReplacedValues>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
@@ -112,7 +112,7 @@ pub struct Confirmation {
 /// What is there that would be replaced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Replaced {
+pub enum ReplacedValues {
     /// It is being looked up; nobody is shown the question before that is done.
     Pending,
     /// By field of the input.
@@ -127,7 +127,7 @@ pub enum Replaced {
 pub struct Decision {
     pub at: Timestamp,
     pub verdict: Verdict,
-    pub by: By,
+    pub by: DecidedBy,
     /// In the human's words, for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -154,7 +154,7 @@ pub enum Verdict {
 /// Who decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum DecidedBy {
     /// Somebody who was logged in to the page, in the session of this name.
     Page(String),
     /// A yes that was remembered.
@@ -182,7 +182,7 @@ pub const ASSURANCE: Assurance = Assurance::Page;
 
 /// What a question is made of, beside the task.
 #[derive(Debug, Clone)]
-pub struct Asking {
+pub struct ConfirmationRequest {
     pub why: String,
     pub reason: Option<String>,
     /// Of this executor's record: a yes given to another one is none here.
@@ -194,15 +194,15 @@ pub struct Asking {
 }
 
 impl Decision {
-    pub fn new(at: Timestamp, verdict: Verdict, by: By) -> Self {
+    pub fn new(at: Timestamp, verdict: Verdict, by: DecidedBy) -> Self {
         Self { at, verdict, by, reason: None, asked_input: None, answer: None, proof: None }
     }
 }
 
 impl Confirmation {
     /// Asks about `task`, as it is.
-    pub fn ask(task: &Task, asking: Asking, nonce: String, now: Timestamp) -> Self {
-        let Asking { why, reason, instance, wait, files, has_preview } = asking;
+    pub fn ask(task: &Task, asking: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
+        let ConfirmationRequest { why, reason, instance, wait, files, has_preview } = asking;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -213,7 +213,7 @@ impl Confirmation {
             nonce,
             digest: Digest([0; 32]),
             files,
-            preview: has_preview.then_some(Replaced::Pending),
+            preview: has_preview.then_some(ReplacedValues::Pending),
             decision: None,
         };
         confirmation.digest = confirmation.digest_of(&instance, task, &task.input);
@@ -222,7 +222,7 @@ impl Confirmation {
 
     /// What a yes to `task` with this input is bound to.
     pub fn digest_of(&self, instance: &str, task: &Task, input: &Map<String, Value>) -> Digest {
-        let text = |replaced: &Replaced| serde_json::to_vec(replaced).expect("JSON can be written");
+        let text = |replaced: &ReplacedValues| serde_json::to_vec(replaced).expect("JSON can be written");
         let effect = match task.effect {
             EffectClass::Read => "read",
             EffectClass::Idempotent => "idempotent",
@@ -253,7 +253,7 @@ impl Confirmation {
 
     /// The same question, once it is known what would be replaced.
     #[must_use]
-    pub fn with_preview(&self, instance: &str, task: &Task, preview: Replaced) -> Self {
+    pub fn with_preview(&self, instance: &str, task: &Task, preview: ReplacedValues) -> Self {
         let mut shown = Self { preview: Some(preview), ..self.clone() };
         shown.digest = shown.digest_of(instance, task, &task.input);
         shown
@@ -287,7 +287,7 @@ pub(crate) fn denied(reason: Option<&str>) -> ErrorBody {
 /// How a task ends that nobody decided about.
 pub(crate) fn expired(confirmation: &Confirmation) -> ErrorBody {
     let waited = confirmation.expires_at.duration_since(confirmation.asked_at);
-    let waited = protocol::duration::Span::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+    let waited = protocol::duration::PositiveDuration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
     let message = if confirmation.is_approved() {
         format!("it was approved, and could not start within {waited} of being asked")
     } else {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     fn asked(task: &Task) -> Confirmation {
-        let asking = Asking {
+        let asking = ConfirmationRequest {
             why: "w".to_owned(),
             reason: None,
             instance: "i".to_owned(),
@@ -354,7 +354,7 @@ mod tests {
         for change in [
             |confirmation: &mut Confirmation| confirmation.nonce.push('x'),
             |confirmation: &mut Confirmation| confirmation.expires_at += jiff::SignedDuration::from_micros(1),
-            |confirmation: &mut Confirmation| confirmation.preview = Some(Replaced::Fields(Map::new())),
+            |confirmation: &mut Confirmation| confirmation.preview = Some(ReplacedValues::Fields(Map::new())),
             |confirmation: &mut Confirmation| {
                 confirmation.files.push(Fingerprint { path: "/bin/x".into(), sha256: String::new() });
             },

@@ -14,13 +14,13 @@ pub struct Failure {
     pub hint: Option<String>,
     /// More for the reader: what the API said, what the program printed so far.
     pub details: Map<String, Value>,
-    pub again: Again,
-    pub effect: Effect,
+    pub again: Retry,
+    pub effect: SideEffect,
 }
 
 /// Whether a repetition could help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Retry {
     Never,
     /// After the usual pause.
     Later,
@@ -30,7 +30,7 @@ pub enum Again {
 
 /// Whether the failed order can have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum SideEffect {
     /// Surely not: nothing left this machine, or the far side says that it did nothing.
     None,
     /// Perhaps.
@@ -45,8 +45,8 @@ impl Failure {
             message: message.into(),
             hint: None,
             details: Map::new(),
-            again: Again::Never,
-            effect: Effect::None,
+            again: Retry::Never,
+            effect: SideEffect::None,
         }
     }
 
@@ -63,7 +63,7 @@ impl Failure {
     }
 
     #[must_use]
-    pub fn again(mut self, again: Again) -> Self {
+    pub fn again(mut self, again: Retry) -> Self {
         self.again = again;
         self
     }
@@ -71,7 +71,7 @@ impl Failure {
     /// It may have taken effect all the same.
     #[must_use]
     pub fn effect_possible(mut self) -> Self {
-        self.effect = Effect::Possible;
+        self.effect = SideEffect::Possible;
         self
     }
 }

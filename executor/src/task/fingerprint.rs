@@ -25,7 +25,7 @@ pub struct Fingerprint {
 
 /// What tells without reading it that a file is the same: nobody sets the time of its last change.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Look {
+struct FileIdentity {
     path: PathBuf,
     file: (u64, u64),
     size: u64,
@@ -33,7 +33,7 @@ struct Look {
 }
 
 /// A program may have hundreds of megabytes, and be asked about again and again.
-static KNOWN: LazyLock<Mutex<HashMap<Look, String>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
 const MOST_KNOWN: usize = 256;
 /// How much is read at a time.
 const PART: usize = 64 << 10;
@@ -51,7 +51,7 @@ impl Fingerprint {
 
 fn contents(path: &Path) -> io::Result<String> {
     let found = fs::metadata(path)?;
-    let look = Look {
+    let look = FileIdentity {
         path: path.to_owned(),
         file: (found.dev(), found.ino()),
         size: found.size(),

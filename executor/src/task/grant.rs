@@ -29,9 +29,9 @@ pub struct Grant {
     pub tool: SubtoolName,
     /// Of the definition that the human saw; another one voids the grant.
     pub definition_hash: String,
-    pub scope: Scope,
+    pub scope: GrantScope,
     /// By top-level field of the input.
-    pub fields: BTreeMap<String, Covers>,
+    pub fields: BTreeMap<String, FieldCoverage>,
     pub made_at: Timestamp,
     /// The call that it was made from.
     pub made_from: TaskId,
@@ -51,7 +51,7 @@ pub struct Grant {
 /// Whose calls it covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scope {
+pub struct GrantScope {
     pub uid: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -62,7 +62,7 @@ pub struct Scope {
 /// Which values of one field are covered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Covers {
+pub enum FieldCoverage {
     Exactly(Value),
     OneOf(Vec<Value>),
     /// This path and what lies below it.
@@ -72,7 +72,7 @@ pub enum Covers {
     Anything,
 }
 
-impl Covers {
+impl FieldCoverage {
     fn holds(&self, value: Option<&Value>) -> bool {
         match (self, value) {
             (Self::Anything, _) => true,
@@ -104,7 +104,7 @@ fn is_at_most(number: &serde_json::Number, most: &serde_json::Number) -> bool {
 /// Where a grant stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum GrantStatus {
     Live,
     Expired,
     /// All its uses are taken.
@@ -113,15 +113,15 @@ pub enum Standing {
 }
 
 impl Grant {
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn standing(&self, now: Timestamp) -> GrantStatus {
         if self.revoked_at.is_some() {
-            Standing::Revoked
+            GrantStatus::Revoked
         } else if now >= self.expires_at {
-            Standing::Expired
+            GrantStatus::Expired
         } else if self.most_uses.is_some_and(|most| self.uses >= most) {
-            Standing::UsedUp
+            GrantStatus::UsedUp
         } else {
-            Standing::Live
+            GrantStatus::Live
         }
     }
 
@@ -134,7 +134,7 @@ impl Grant {
 
     /// Whether a yes to `task` is remembered here, and still holds.
     pub fn covers(&self, task: &Task, now: Timestamp) -> bool {
-        self.standing(now) == Standing::Live && self.is_like(task)
+        self.standing(now) == GrantStatus::Live && self.is_like(task)
     }
 
     /// Whether `task` is a call of the kind that this is about, whenever that was.
@@ -147,7 +147,7 @@ impl Grant {
     }
 }
 
-impl Scope {
+impl GrantScope {
     fn is_of(&self, caller: &Caller) -> bool {
         self.uid == caller.uid
             && self.session.as_ref().is_none_or(|session| caller.session.as_ref() == Some(session))
@@ -162,13 +162,13 @@ mod tests {
 
     use super::*;
 
-    fn grant(task: &Task, fields: &[(&str, Covers)]) -> Grant {
+    fn grant(task: &Task, fields: &[(&str, FieldCoverage)]) -> Grant {
         let fields = fields.iter().map(|(field, covers)| ((*field).to_owned(), covers.clone()));
         Grant {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: Scope { uid: task.caller.uid, session: task.caller.session.clone(), folder: None },
+            scope: GrantScope { uid: task.caller.uid, session: task.caller.session.clone(), folder: None },
             fields: fields.collect(),
             made_at: task.created_at,
             made_from: task.id,
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn it_covers_what_it_names_and_nothing_beside_it() {
         let asked = task(json!({"to": "bob", "amount": 5}));
-        let exact = grant(&asked, &[("to", Covers::Exactly(json!("bob"))), ("amount", Covers::AtMost(10.into()))]);
+        let exact = grant(&asked, &[("to", FieldCoverage::Exactly(json!("bob"))), ("amount", FieldCoverage::AtMost(10.into()))]);
         let now = asked.created_at;
         assert!(exact.covers(&asked, now));
         for other in [
@@ -218,18 +218,18 @@ mod tests {
         let asked = task(json!({}));
         let mut grant = grant(&asked, &[]);
         let now = asked.created_at;
-        assert_eq!(grant.standing(now), Standing::Live);
-        assert_eq!(grant.standing(grant.expires_at), Standing::Expired);
+        assert_eq!(grant.standing(now), GrantStatus::Live);
+        assert_eq!(grant.standing(grant.expires_at), GrantStatus::Expired);
         grant.uses = 2;
-        assert_eq!(grant.standing(now), Standing::UsedUp);
+        assert_eq!(grant.standing(now), GrantStatus::UsedUp);
         grant.revoked_at = Some(now);
-        assert_eq!(grant.standing(now), Standing::Revoked);
+        assert_eq!(grant.standing(now), GrantStatus::Revoked);
         assert!(!grant.covers(&asked, now));
     }
 
     #[test]
     fn a_path_covers_what_lies_below_it_and_nothing_that_leads_out() {
-        let below = Covers::Below("/home/a/src/".to_owned());
+        let below = FieldCoverage::Below("/home/a/src/".to_owned());
         for (path, expected) in [
             ("/home/a/src", true),
             ("/home/a/src/x.rs", true),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn large_numbers_are_compared_exactly() {
-        let most = Covers::AtMost(serde_json::Number::from(9_007_199_254_740_992_i64));
+        let most = FieldCoverage::AtMost(serde_json::Number::from(9_007_199_254_740_992_i64));
         assert!(most.holds(Some(&json!(9_007_199_254_740_992_i64))));
         assert!(!most.holds(Some(&json!(9_007_199_254_740_993_i64))));
     }
@@ -257,7 +257,7 @@ mod tests {
             other in prop::collection::btree_map("[a-c]", 0..3_i64, 0..3),
         ) {
             let asked = task(json!(one));
-            let fields: Vec<_> = one.iter().map(|(key, value)| (key.as_str(), Covers::Exactly(json!(value)))).collect();
+            let fields: Vec<_> = one.iter().map(|(key, value)| (key.as_str(), FieldCoverage::Exactly(json!(value)))).collect();
             let grant = grant(&asked, &fields);
             prop_assert_eq!(grant.covers(&task(json!(other)), asked.created_at), one == other);
         }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
-use protocol::resolution::{By, Settlement};
+use protocol::resolution::{ResolvedBy, Resolution};
 use protocol::task::Step;
 
 use crate::task::Task;
@@ -16,15 +16,15 @@ pub const LONGEST_NOTE: usize = 2_000;
 
 /// What somebody wants to have said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ResolutionClaim {
     pub happened: bool,
-    pub by: By,
+    pub by: ResolvedBy,
     pub note: Option<String>,
 }
 
 /// What holds of `task` once `verdict` was given: the verdict itself, or the same one that was given
 /// before. An error: it needs none, or another one was given before.
-pub fn settle(task: &Task, verdict: Verdict, at: Timestamp) -> Result<Settlement, ErrorBody> {
+pub fn settle(task: &Task, verdict: ResolutionClaim, at: Timestamp) -> Result<Resolution, ErrorBody> {
     let id = task.id;
     if let Some(first) = &task.settlement {
         return if first.happened == verdict.happened { Ok(first.clone()) } else { Err(settled_before(task, first)) };
@@ -42,15 +42,15 @@ pub fn settle(task: &Task, verdict: Verdict, at: Timestamp) -> Result<Settlement
         let message = format!("the note has {length} characters; the most is {LONGEST_NOTE}");
         return Err(ErrorBody::new(Code::BadRequest, message).hint("say it in fewer words"));
     }
-    let Verdict { happened, by, note } = verdict;
-    Ok(Settlement { happened, by, note, at })
+    let ResolutionClaim { happened, by, note } = verdict;
+    Ok(Resolution { happened, by, note, at })
 }
 
-fn settled_before(task: &Task, first: &Settlement) -> ErrorBody {
+fn settled_before(task: &Task, first: &Resolution) -> ErrorBody {
     let what = if first.happened { "it happened" } else { "it did not happen" };
     let who = match first.by {
-        By::Caller => "a caller",
-        By::Human => "a human",
+        ResolvedBy::Caller => "a caller",
+        ResolvedBy::Human => "a human",
     };
     let note = first.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     ErrorBody::new(Code::AlreadySettled, format!("{who} said at {} of task `{}` that {what}{note}", first.at, task.id))
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
     use crate::store::contract;
 
-    fn verdict(happened: bool) -> Verdict {
-        Verdict { happened, by: By::Caller, note: Some("it is in the outbox".to_owned()) }
+    fn verdict(happened: bool) -> ResolutionClaim {
+        ResolutionClaim { happened, by: ResolvedBy::Caller, note: Some("it is in the outbox".to_owned()) }
     }
 
     #[test]
@@ -75,8 +75,8 @@ mod tests {
             let task = Task { state, ..contract::task(None) };
             let settled = settle(&task, verdict(true), task.created_at);
             if state == State::Unknown {
-                let Verdict { happened, by, note } = verdict(true);
-                assert_eq!(settled, Ok(Settlement { happened, by, note, at: task.created_at }));
+                let ResolutionClaim { happened, by, note } = verdict(true);
+                assert_eq!(settled, Ok(Resolution { happened, by, note, at: task.created_at }));
             } else {
                 assert_eq!(settled.expect_err("refused").code, Code::NotUnknown, "{state}");
             }
@@ -89,7 +89,7 @@ mod tests {
         let first = settle(&task, verdict(false), task.created_at).expect("settled");
         task.settlement = Some(first.clone());
         let later = Timestamp::MAX;
-        let again = Verdict { by: By::Human, note: None, ..verdict(false) };
+        let again = ResolutionClaim { by: ResolvedBy::Human, note: None, ..verdict(false) };
         assert_eq!(settle(&task, again, later), Ok(first));
         let refused = settle(&task, verdict(true), later).expect_err("it was said that it did not happen");
         assert_eq!(refused.code, Code::AlreadySettled);
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_note_has_its_limit() {
         let task = Task { state: State::Unknown, ..contract::task(None) };
-        let note = |length| Verdict { note: Some("ä".repeat(length)), ..verdict(true) };
+        let note = |length| ResolutionClaim { note: Some("ä".repeat(length)), ..verdict(true) };
         assert!(settle(&task, note(LONGEST_NOTE), task.created_at).is_ok());
         assert_eq!(
             settle(&task, note(LONGEST_NOTE + 1), task.created_at).expect_err("too long").code,

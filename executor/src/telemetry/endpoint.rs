@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Shared, text};
+use super::{SharedTelemetry, text};
 
 /// So many are answered at once; the others wait.
 const MOST_CONNECTIONS: usize = 8;
@@ -28,14 +28,14 @@ const ALL_WITHIN: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Answers at `address` until `ended`.
-pub(super) async fn serve(address: SocketAddr, shared: Arc<Shared>, ended: CancellationToken) {
+pub(super) async fn serve(address: SocketAddr, shared: Arc<SharedTelemetry>, ended: CancellationToken) {
     tokio::select! {
         () = ended.cancelled() => {}
         () = listen(address, shared) => {}
     }
 }
 
-async fn listen(address: SocketAddr, shared: Arc<Shared>) {
+async fn listen(address: SocketAddr, shared: Arc<SharedTelemetry>) {
     let listener = bound(address).await;
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let connections = TaskTracker::new();
@@ -78,7 +78,7 @@ async fn bound(address: SocketAddr) -> TcpListener {
     }
 }
 
-async fn answer(stream: TcpStream, shared: Arc<Shared>, own_only: bool) {
+async fn answer(stream: TcpStream, shared: Arc<SharedTelemetry>, own_only: bool) {
     let service = service_fn(|request: Request<Incoming>| {
         let response = respond(&request, &shared, own_only);
         async { Ok::<_, Infallible>(response) }
@@ -94,7 +94,7 @@ async fn answer(stream: TcpStream, shared: Arc<Shared>, own_only: bool) {
     }
 }
 
-fn respond<B>(request: &Request<B>, shared: &Shared, own_only: bool) -> Response<Full<Bytes>> {
+fn respond<B>(request: &Request<B>, shared: &SharedTelemetry, own_only: bool) -> Response<Full<Bytes>> {
     if own_only && !names_this_machine(request.headers().get(HOST)) {
         return plain(StatusCode::MISDIRECTED_REQUEST, "metrics are served under a loopback address only\n");
     }

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{Known, Shared, otlp};
-use crate::runner::Equipment;
+use super::{TelemetryState, SharedTelemetry, otlp};
+use crate::runner::RunnerContext;
 
 /// As many spans go into one request.
 const BATCH: usize = 512;
@@ -28,14 +28,14 @@ pub(super) struct Exporter {
     traces: Url,
     metrics: Url,
     resource: Value,
-    shared: Arc<Shared>,
-    equipment: Arc<Equipment>,
+    shared: Arc<SharedTelemetry>,
+    equipment: Arc<RunnerContext>,
     is_failing: bool,
 }
 
 /// Why a collector has not got something.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum ExportError {
     /// It may take it later.
     #[error("{0}")]
     ForNow(String),
@@ -44,7 +44,7 @@ enum Refused {
 }
 
 impl Exporter {
-    pub(super) fn new(to: &Url, instance: &str, shared: Arc<Shared>, equipment: Arc<Equipment>) -> Self {
+    pub(super) fn new(to: &Url, instance: &str, shared: Arc<SharedTelemetry>, equipment: Arc<RunnerContext>) -> Self {
         let signal = |path: &str| {
             let mut url = to.clone();
             url.set_path(&format!("{}/v1/{path}", to.path().trim_end_matches('/')));
@@ -65,7 +65,7 @@ impl Exporter {
             }
             // What happens soon after goes along.
             rest(every, &ending).await;
-            while let Err(Refused::ForNow(_)) = self.export().await {
+            while let Err(ExportError::ForNow(_)) = self.export().await {
                 if ending.is_cancelled() {
                     return;
                 }
@@ -78,7 +78,7 @@ impl Exporter {
     }
 
     /// Sends all that there is; what could not be sent for now stays.
-    async fn export(&mut self) -> Result<(), Refused> {
+    async fn export(&mut self) -> Result<(), ExportError> {
         loop {
             let spans = self.shared.lock().spans.take(BATCH);
             if spans.is_empty() {
@@ -86,11 +86,11 @@ impl Exporter {
             }
             let body = otlp::traces(&self.resource, &spans);
             let sent = self.send(&self.traces, &body, "rejectedSpans").await;
-            let Known { numbers, spans: waiting } = &mut *self.shared.lock();
+            let TelemetryState { numbers, spans: waiting } = &mut *self.shared.lock();
             match &sent {
                 Ok(rejected) => numbers.spans_dropped += rejected,
-                Err(Refused::ForNow(_)) => waiting.put_back(spans),
-                Err(Refused::ForGood(_)) => numbers.spans_dropped += u64::try_from(spans.len()).unwrap_or_default(),
+                Err(ExportError::ForNow(_)) => waiting.put_back(spans),
+                Err(ExportError::ForGood(_)) => numbers.spans_dropped += u64::try_from(spans.len()).unwrap_or_default(),
             }
             numbers.spans_dropped += std::mem::take(&mut waiting.dropped);
             self.is_failing = noted(&sent, self.is_failing);
@@ -104,9 +104,9 @@ impl Exporter {
     }
 
     /// How many items the collector rejected of what it took.
-    async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, Refused> {
+    async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, ExportError> {
         let headers = self.headers().await?;
-        let for_now = |why: String| Refused::ForNow(self.equipment.secrets.redact(&why).into_owned());
+        let for_now = |why: String| ExportError::ForNow(self.equipment.secrets.redact(&why).into_owned());
         let client = self.equipment.http.for_operator(url).await.map_err(|failure| for_now(failure.message))?;
         let text = serde_json::to_vec(body).expect("JSON can be written");
         let request = client.post(url.clone()).headers(headers).timeout(PATIENCE).body(text);
@@ -116,27 +116,27 @@ impl Exporter {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Err(Refused::ForNow(format!("it answers {status}"))),
+            | StatusCode::GATEWAY_TIMEOUT => Err(ExportError::ForNow(format!("it answers {status}"))),
             status if status.is_success() => {
                 // A collector that answers in another way took it all.
                 let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
                 let count = &answer["partialSuccess"][rejected];
                 Ok(count.as_str().and_then(|count| count.parse().ok()).or(count.as_u64()).unwrap_or(0))
             }
-            status => Err(Refused::ForGood(format!("it answers {status}"))),
+            status => Err(ExportError::ForGood(format!("it answers {status}"))),
         }
     }
 
-    async fn headers(&self) -> Result<HeaderMap, Refused> {
+    async fn headers(&self) -> Result<HeaderMap, ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         for (name, secret) in &self.equipment.config.telemetry.otlp_headers {
             let value = self.equipment.secrets.get(secret).await;
-            let value = value.map_err(|error| Refused::ForNow(error.to_string()))?;
+            let value = value.map_err(|error| ExportError::ForNow(error.to_string()))?;
             let name = HeaderName::try_from(name.as_str());
             let value = HeaderValue::try_from(value.expose());
             let (Ok(name), Ok(mut value)) = (name, value) else {
-                return Err(Refused::ForGood(format!("the header of `{secret}` cannot be sent")));
+                return Err(ExportError::ForGood(format!("the header of `{secret}` cannot be sent")));
             };
             value.set_sensitive(true);
             headers.insert(name, value);
@@ -146,7 +146,7 @@ impl Exporter {
 }
 
 /// Says once that it fails, and once that it works again.
-fn noted(sent: &Result<u64, Refused>, was_failing: bool) -> bool {
+fn noted(sent: &Result<u64, ExportError>, was_failing: bool) -> bool {
     match sent {
         Err(why) if !was_failing => tracing::warn!(%why, "the collector of telemetry does not take it"),
         Ok(_) if was_failing => tracing::info!("the collector takes telemetry again"),

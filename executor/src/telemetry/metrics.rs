@@ -12,7 +12,7 @@ const SHORT: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5,
 
 /// What was counted since the executor started.
 #[derive(Debug, Clone)]
-pub(super) struct Numbers {
+pub(super) struct MetricValues {
     pub(super) since: SystemTime,
     pub(super) accepted: u64,
     pub(super) refused: BTreeMap<&'static str, u64>,
@@ -27,7 +27,7 @@ pub(super) struct Numbers {
     pub(super) log_bytes: u64,
 }
 
-impl Default for Numbers {
+impl Default for MetricValues {
     fn default() -> Self {
         Self {
             since: SystemTime::now(),
@@ -46,7 +46,7 @@ impl Default for Numbers {
     }
 }
 
-impl Numbers {
+impl MetricValues {
     pub(super) fn opened(&mut self, state: State) {
         *self.open.entry(state).or_default() += 1;
     }
@@ -67,21 +67,21 @@ impl Numbers {
         let one = |count| vec![(None, count)];
         let family = |name, help, points| Family { name, help, points };
         vec![
-            family("tasks.accepted", "Tasks that were accepted.", Points::Counter(one(self.accepted))),
-            family("requests.refused", "Requests that were refused, by error code.", Points::Counter(codes)),
-            family("tasks.ended", "Tasks that ended, by their final state.", Points::Counter(by_state(&self.ended))),
-            family("tasks.open", "Tasks that are open now, by state.", Points::Gauge(by_state(&self.open))),
-            family("attempt.duration", "How long attempts took.", Points::Histogram(&self.attempts)),
-            family("commit.duration", "How long it took to make changes durable.", Points::Histogram(&self.commits)),
-            family("answer.duration", "From a request's writing to its answer.", Points::Histogram(&self.answers)),
+            family("tasks.accepted", "Tasks that were accepted.", DataPoints::Counter(one(self.accepted))),
+            family("requests.refused", "Requests that were refused, by error code.", DataPoints::Counter(codes)),
+            family("tasks.ended", "Tasks that ended, by their final state.", DataPoints::Counter(by_state(&self.ended))),
+            family("tasks.open", "Tasks that are open now, by state.", DataPoints::Gauge(by_state(&self.open))),
+            family("attempt.duration", "How long attempts took.", DataPoints::Histogram(&self.attempts)),
+            family("commit.duration", "How long it took to make changes durable.", DataPoints::Histogram(&self.commits)),
+            family("answer.duration", "From a request's writing to its answer.", DataPoints::Histogram(&self.answers)),
             family(
                 "results.late",
                 "Results and answers that could not be written at once.",
-                Points::Counter(one(self.late)),
+                DataPoints::Counter(one(self.late)),
             ),
-            family("spans.dropped", "Spans that no collector took in time.", Points::Counter(one(self.spans_dropped))),
-            family("record.size", "Size of the record of tasks, with its log.", Points::Bytes(self.record_bytes)),
-            family("log.size", "Size of the executor's log.", Points::Bytes(self.log_bytes)),
+            family("spans.dropped", "Spans that no collector took in time.", DataPoints::Counter(one(self.spans_dropped))),
+            family("record.size", "Size of the record of tasks, with its log.", DataPoints::Bytes(self.record_bytes)),
+            family("log.size", "Size of the executor's log.", DataPoints::Bytes(self.log_bytes)),
         ]
     }
 }
@@ -92,16 +92,16 @@ pub(super) struct Family<'a> {
     /// With dots, below `agent_magic_tool`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    pub(super) points: Points<'a>,
+    pub(super) points: DataPoints<'a>,
 }
 
 /// A label's name and value, if a point has one, and its number.
-pub(super) type Point<'a> = (Option<(&'static str, &'a str)>, u64);
+pub(super) type DataPoint<'a> = (Option<(&'static str, &'a str)>, u64);
 
 #[derive(Debug)]
-pub(super) enum Points<'a> {
-    Counter(Vec<Point<'a>>),
-    Gauge(Vec<Point<'a>>),
+pub(super) enum DataPoints<'a> {
+    Counter(Vec<DataPoint<'a>>),
+    Gauge(Vec<DataPoint<'a>>),
     /// A gauge with that unit.
     Bytes(u64),
     /// In seconds.
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_open_task_is_in_one_state_and_an_ended_one_in_none() {
-        let mut numbers = Numbers::default();
+        let mut numbers = MetricValues::default();
         numbers.opened(State::Accepted);
         numbers.moved(State::Accepted, State::Queued);
         numbers.moved(State::Queued, State::Running);

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::metrics::{Histogram, Numbers, Point, Points};
-use super::span::Span;
+use super::metrics::{Histogram, MetricValues, DataPoint, DataPoints};
+use super::span::TraceSpan;
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
@@ -32,13 +32,13 @@ fn scope() -> Value {
 }
 
 /// The body for `/v1/traces`.
-pub(super) fn traces(resource: &Value, spans: &[Span]) -> Value {
+pub(super) fn traces(resource: &Value, spans: &[TraceSpan]) -> Value {
     let spans: Vec<_> = spans.iter().map(span).collect();
     json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope(), "spans": spans}]}]})
 }
 
 /// The body for `/v1/metrics`.
-pub(super) fn metrics(resource: &Value, numbers: &Numbers, now: SystemTime) -> Value {
+pub(super) fn metrics(resource: &Value, numbers: &MetricValues, now: SystemTime) -> Value {
     let stamps = [("startTimeUnixNano", nanoseconds(numbers.since)), ("timeUnixNano", nanoseconds(now))];
     let timed = |mut point: Value| {
         for (name, stamp) in &stamps {
@@ -46,20 +46,20 @@ pub(super) fn metrics(resource: &Value, numbers: &Numbers, now: SystemTime) -> V
         }
         point
     };
-    let points = |points: &[Point<'_>]| -> Vec<_> { points.iter().map(|one| timed(point(one))).collect() };
+    let points = |points: &[DataPoint<'_>]| -> Vec<_> { points.iter().map(|one| timed(point(one))).collect() };
     let metrics: Vec<_> = numbers
         .families()
         .into_iter()
         .map(|family| {
             let (unit, kind, data) = match &family.points {
-                Points::Counter(counts) => (
+                DataPoints::Counter(counts) => (
                     "1",
                     "sum",
                     json!({"aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points(counts)}),
                 ),
-                Points::Gauge(counts) => ("1", "gauge", json!({"dataPoints": points(counts)})),
-                Points::Bytes(bytes) => ("By", "gauge", json!({"dataPoints": points(&[(None, *bytes)])})),
-                Points::Histogram(seconds) => (
+                DataPoints::Gauge(counts) => ("1", "gauge", json!({"dataPoints": points(counts)})),
+                DataPoints::Bytes(bytes) => ("By", "gauge", json!({"dataPoints": points(&[(None, *bytes)])})),
+                DataPoints::Histogram(seconds) => (
                     "s",
                     "histogram",
                     json!({"aggregationTemporality": CUMULATIVE, "dataPoints": [timed(histogram(seconds))]}),
@@ -72,7 +72,7 @@ pub(super) fn metrics(resource: &Value, numbers: &Numbers, now: SystemTime) -> V
     json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope(), "metrics": metrics}]}]})
 }
 
-fn point((label, number): &Point<'_>) -> Value {
+fn point((label, number): &DataPoint<'_>) -> Value {
     let attributes: Vec<_> = label.iter().map(|(name, value)| attribute(name, &json!(value))).collect();
     json!({"attributes": attributes, "asInt": number.to_string()})
 }
@@ -87,7 +87,7 @@ fn histogram(histogram: &Histogram) -> Value {
     })
 }
 
-fn span(span: &Span) -> Value {
+fn span(span: &TraceSpan) -> Value {
     let attributes: Vec<_> = span.attributes.iter().map(|(name, value)| attribute(name, value)).collect();
     let mut written = json!({
         "traceId": span.trace,

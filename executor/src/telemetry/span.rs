@@ -23,7 +23,7 @@ use crate::task::{Outcome, Task};
 const MOST_WAITING: usize = 4096;
 
 #[derive(Debug, Clone)]
-pub(super) struct Span {
+pub(super) struct TraceSpan {
     pub(super) trace: TaskId,
     /// 16 hexadecimal digits.
     pub(super) id: String,
@@ -38,14 +38,14 @@ pub(super) struct Span {
 
 /// The spans that wait to be exported, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
-    waiting: VecDeque<Span>,
+pub(super) struct SpanBuffer {
+    waiting: VecDeque<TraceSpan>,
     /// Those for which there was no place.
     pub(super) dropped: u64,
 }
 
-impl Spans {
-    pub(super) fn push(&mut self, span: Span) {
+impl SpanBuffer {
+    pub(super) fn push(&mut self, span: TraceSpan) {
         if self.waiting.len() < MOST_WAITING {
             self.waiting.push_back(span);
         } else {
@@ -53,13 +53,13 @@ impl Spans {
         }
     }
 
-    pub(super) fn take(&mut self, most: usize) -> Vec<Span> {
+    pub(super) fn take(&mut self, most: usize) -> Vec<TraceSpan> {
         let count = most.min(self.waiting.len());
         self.waiting.drain(..count).collect()
     }
 
     /// Those could not be sent, and come first the next time.
-    pub(super) fn put_back(&mut self, spans: Vec<Span>) {
+    pub(super) fn put_back(&mut self, spans: Vec<TraceSpan>) {
         let room = MOST_WAITING.saturating_sub(self.waiting.len());
         self.dropped += u64::try_from(spans.len().saturating_sub(room)).unwrap_or_default();
         let skipped = spans.len().saturating_sub(room);
@@ -71,7 +71,7 @@ impl Spans {
 
 /// What must be known of an open task to tell of it when it ends.
 #[derive(Debug)]
-struct Story {
+struct TaskTrace {
     tool: SubtoolName,
     effect: EffectClass,
     uid: u32,
@@ -83,18 +83,18 @@ struct Story {
 
 /// The stories of all open tasks.
 #[derive(Debug, Default)]
-pub(super) struct Stories(HashMap<TaskId, Story>);
+pub(super) struct TaskTraces(HashMap<TaskId, TaskTrace>);
 
 /// What one step completed.
 #[derive(Debug, Default)]
-pub(super) struct Completed {
-    pub(super) spans: Vec<Span>,
+pub(super) struct CompletedSpan {
+    pub(super) spans: Vec<TraceSpan>,
     pub(super) attempt_took: Option<Duration>,
 }
 
-impl Stories {
+impl TaskTraces {
     pub(super) fn open(&mut self, task: &Task, started: Option<Timestamp>, secrets: &Secrets) {
-        let story = Story {
+        let story = TaskTrace {
             tool: task.tool.clone(),
             effect: task.effect,
             uid: task.caller.uid,
@@ -107,8 +107,8 @@ impl Stories {
         self.0.insert(task.id, story);
     }
 
-    pub(super) fn step(&mut self, step: &Move) -> Completed {
-        let mut completed = Completed::default();
+    pub(super) fn step(&mut self, step: &Move) -> CompletedSpan {
+        let mut completed = CompletedSpan::default();
         let Some(story) = self.0.get_mut(&step.id) else { return completed };
         if step.from == State::Running
             && let Some(started) = story.started.take()
@@ -129,8 +129,8 @@ impl Stories {
     }
 }
 
-impl Story {
-    fn task(&self, step: &Move) -> Span {
+impl TaskTrace {
+    fn task(&self, step: &Move) -> TraceSpan {
         let mut attributes = vec![
             ("gen_ai.operation.name", json!("execute_tool")),
             ("gen_ai.tool.name", json!(self.tool.as_str())),
@@ -145,10 +145,10 @@ impl Story {
         attributes.extend(failed.map(|code| ("error.type", json!(code))));
         let name = format!("execute_tool {}", self.tool);
         let (started, ended) = (self.accepted, step.at.max(self.accepted));
-        Span { trace: step.id, id: span_id(step.id, 0), parent: None, name, started, ended, attributes, failed }
+        TraceSpan { trace: step.id, id: span_id(step.id, 0), parent: None, name, started, ended, attributes, failed }
     }
 
-    fn attempt(&self, step: &Move, started: Timestamp) -> Span {
+    fn attempt(&self, step: &Move, started: Timestamp) -> TraceSpan {
         let failed = code(step);
         let name = if self.is_lookup { "lookup" } else { "attempt" };
         let mut attributes = vec![
@@ -157,7 +157,7 @@ impl Story {
             ("agent_magic_tool.step", json!(step.step)),
         ];
         attributes.extend(failed.map(|code| ("error.type", json!(code))));
-        Span {
+        TraceSpan {
             trace: step.id,
             id: span_id(step.id, step.attempt),
             parent: Some(span_id(step.id, 0)),
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_task_gives_a_span_for_each_attempt_and_one_above_them() {
         let task = task(None);
-        let mut stories = Stories::default();
+        let mut stories = TaskTraces::default();
         let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
         stories.open(&task, None, &secrets);
         let steps = [
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn when_nobody_collects_the_newest_are_dropped_and_counted() {
         let task = task(None);
-        let story = Story {
+        let story = TaskTrace {
             tool: task.tool.clone(),
             effect: task.effect,
             uid: 0,
@@ -241,7 +241,7 @@ mod tests {
             is_lookup: false,
         };
         let span = story.attempt(&step(&task, Step::Fail, State::Running, 1), task.created_at);
-        let mut spans = Spans::default();
+        let mut spans = SpanBuffer::default();
         (0..MOST_WAITING + 3).for_each(|_| spans.push(span.clone()));
         assert_eq!(spans.dropped, 3);
         let taken = spans.take(10);

@@ -2,30 +2,30 @@
 
 use std::fmt::Write as _;
 
-use super::metrics::{Histogram, Numbers, Point, Points};
+use super::metrics::{Histogram, MetricValues, DataPoint, DataPoints};
 
 /// The type of [`render`]'s text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn render(numbers: &Numbers) -> String {
+pub(super) fn render(numbers: &MetricValues) -> String {
     let mut text = String::new();
     for family in numbers.families() {
         let (unit, kind) = match family.points {
-            Points::Counter(_) => ("_total", "counter"),
-            Points::Gauge(_) => ("", "gauge"),
-            Points::Bytes(_) => ("_bytes", "gauge"),
-            Points::Histogram(_) => ("_seconds", "histogram"),
+            DataPoints::Counter(_) => ("_total", "counter"),
+            DataPoints::Gauge(_) => ("", "gauge"),
+            DataPoints::Bytes(_) => ("_bytes", "gauge"),
+            DataPoints::Histogram(_) => ("_seconds", "histogram"),
         };
         let name = format!("agent_magic_tool_{}{unit}", family.name.replace('.', "_"));
         line(&mut text, format_args!("# HELP {name} {}\n# TYPE {name} {kind}", family.help));
         match family.points {
-            Points::Counter(points) | Points::Gauge(points) => {
+            DataPoints::Counter(points) | DataPoints::Gauge(points) => {
                 for point in &points {
                     render_point(&mut text, &name, point);
                 }
             }
-            Points::Bytes(bytes) => line(&mut text, format_args!("{name} {bytes}")),
-            Points::Histogram(histogram) => render_histogram(&mut text, &name, histogram),
+            DataPoints::Bytes(bytes) => line(&mut text, format_args!("{name} {bytes}")),
+            DataPoints::Histogram(histogram) => render_histogram(&mut text, &name, histogram),
         }
     }
     text
@@ -36,7 +36,7 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
 }
 
 /// Labels are states and codes, which need no escaping.
-fn render_point(text: &mut String, name: &str, (label, number): &Point<'_>) {
+fn render_point(text: &mut String, name: &str, (label, number): &DataPoint<'_>) {
     match label {
         Some((label, value)) => line(text, format_args!("{name}{{{label}=\"{value}\"}} {number}")),
         None => line(text, format_args!("{name} {number}")),

@@ -3,7 +3,7 @@
 use executor::catalog::lint::lint;
 use executor::catalog::{Catalog, SHIPPED, Sources};
 use executor::config::Config;
-use executor::runner::Order;
+use executor::runner::Invocation;
 use serde_json::Value;
 
 /// The packs that ship and nothing else, for callers who may do anything.
@@ -48,12 +48,12 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
             let mut input = example.input.clone();
             subtool.schema.fill_defaults(&mut input);
             assert_eq!(subtool.schema.problems(&Value::Object(input.clone())), [], "{}", subtool.name);
-            let order = Order {
+            let order = Invocation {
                 id: "task".to_owned(),
                 attempt: 1,
                 input,
                 caller_folder: Some(home.path().to_owned()),
-                ..Order::default()
+                ..Invocation::default()
             };
             let plan = subtool.definition.run.plan(&order, &config);
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));

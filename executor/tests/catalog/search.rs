@@ -1,12 +1,12 @@
 //! Search over the shipped packs: what a person would ask leads to the subtool that does it.
 
-use executor::catalog::listing::{Entry, Listing};
+use executor::catalog::listing::{ListingEntry, Listing};
 use executor::catalog::search::search;
 
 use crate::packs::shipped_sources;
 
 /// The names that a query finds, best first.
-fn found<'a>(query: &str, entries: &'a [Entry]) -> Vec<&'a str> {
+fn found<'a>(query: &str, entries: &'a [ListingEntry]) -> Vec<&'a str> {
     search(query, entries).into_iter().map(|hit| entries[hit.index].name.as_str()).collect()
 }
 

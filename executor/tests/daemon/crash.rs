@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use protocol::mailbox::request::Ask;
+use protocol::mailbox::request::Operation;
 use protocol::task::TaskId;
 use serde_json::json;
 
@@ -79,7 +79,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
     let world = World::new("");
     let executor = world.serve();
     world.open("gate");
-    let ask = || Ask::run(run("gate", json!({"path": world.gate("gate")})));
+    let ask = || Operation::run(run("gate", json!({"path": world.gate("gate")})));
     let id = world.post(ask());
     let ended = world.wait(id);
     executor.stop();
@@ -90,7 +90,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
         folder: Some(world.home()),
         depth: 0,
         wakes: false,
-        reach: protocol::tool_scope::Reach::default(),
+        reach: protocol::tool_scope::ToolScope::default(),
     };
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use protocol::code::Code;
-use protocol::mailbox::request::{Answer, Ask, Run};
+use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::task::State;
 use serde_json::json;
 
@@ -42,8 +42,8 @@ fn a_request_becomes_a_placeholder_and_then_a_result() {
 fn what_is_refused_or_only_planned_leaves_nothing() {
     let world = World::new("");
     let _executor = world.serve();
-    let dry = Run { dry_run: true, ..run("gate", json!({"path": world.gate("dry")})) };
-    let Answer::Plan(plan) = world.answer(world.post(Ask::run(dry))) else { panic!("a plan") };
+    let dry = RunRequest { dry_run: true, ..run("gate", json!({"path": world.gate("dry")})) };
+    let Answer::Plan(plan) = world.answer(world.post(Operation::run(dry))) else { panic!("a plan") };
     assert_eq!(plan["dry_run"], true);
     assert_eq!(world.arrivals("dry"), 0);
     for (tool, input, code) in
@@ -59,7 +59,7 @@ fn the_same_idempotency_key_gives_the_same_task() {
     let world = World::new("");
     let _executor = world.serve();
     let keyed =
-        |text: &str| Ask::run(Run { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) });
+        |text: &str| Operation::run(RunRequest { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) });
     let first = world.post(keyed("a"));
     world.wait(first);
     assert_eq!(world.answer(world.post(keyed("a"))), Answer::SameAs(first));
@@ -71,11 +71,11 @@ fn a_running_task_can_be_cancelled() {
     let world = World::new("");
     let _executor = world.serve();
     let id = world.arrive("gate", "gate");
-    let answer = world.answer(world.post(Ask::Cancel { id }));
+    let answer = world.answer(world.post(Operation::Cancel { id }));
     assert_eq!(answer, Answer::Cancelling { id, state: State::Running });
     let result = world.wait(id);
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(refusal(&world.answer(world.post(Ask::Cancel { id }))), Code::UnknownTask);
+    assert_eq!(refusal(&world.answer(world.post(Operation::Cancel { id }))), Code::UnknownTask);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn no_caller_waits_behind_the_many_tasks_of_another() {
     for id in &many {
         world.reply(*id);
     }
-    let other = world.post_as("other", Ask::run(run("say", json!({"text": "other"}))));
+    let other = world.post_as("other", Operation::run(run("say", json!({"text": "other"}))));
     world.reply(other);
     world.open("gate");
     world.wait(first);

@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Ask, Request, Run};
-use protocol::paths::Places;
+use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
+use protocol::paths::Paths;
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ const ENDED: &str = "AGENT_MAGIC_TOOL_TEST_ENDED";
 
 pub(crate) struct World {
     folder: TempDir,
-    pub(crate) places: Places,
+    pub(crate) places: Paths,
     pub(crate) mailbox: Mailbox,
 }
 
@@ -58,8 +58,8 @@ impl Drop for Executor {
     }
 }
 
-fn places(folder: &Path) -> Places {
-    let mut places = Places::from_env().expect("a home folder");
+fn places(folder: &Path) -> Paths {
+    let mut places = Paths::from_env().expect("a home folder");
     places.mailbox = folder.join("mailbox");
     places.config = folder.join("config");
     places.state = folder.join("state");
@@ -147,15 +147,15 @@ impl World {
         id
     }
 
-    pub(crate) fn post(&self, ask: Ask) -> TaskId {
+    pub(crate) fn post(&self, ask: Operation) -> TaskId {
         self.post_from(None, ask)
     }
 
-    pub(crate) fn post_as(&self, session: &str, ask: Ask) -> TaskId {
+    pub(crate) fn post_as(&self, session: &str, ask: Operation) -> TaskId {
         self.post_from(Some(session.to_owned()), ask)
     }
 
-    fn post_from(&self, session: Option<String>, ask: Ask) -> TaskId {
+    fn post_from(&self, session: Option<String>, ask: Operation) -> TaskId {
         let id = TaskId::new();
         let request = Request { session, folder: Some(self.home()), ..Request::new(ask) };
         self.mailbox.post(id, &request).expect("posted");
@@ -163,7 +163,7 @@ impl World {
     }
 
     pub(crate) fn post_run(&self, tool: &str, input: Value) -> TaskId {
-        self.post(Ask::run(run(tool, input)))
+        self.post(Operation::run(run(tool, input)))
     }
 
     /// Waits for the first answer to a request.
@@ -224,14 +224,14 @@ impl World {
     /// Starts an executor and waits until it serves.
     pub(crate) fn serve(&self) -> Executor {
         let executor = self.start();
-        assert!(matches!(self.answer(self.post(Ask::Status)), Answer::Status(_)));
+        assert!(matches!(self.answer(self.post(Operation::Status)), Answer::Status(_)));
         executor
     }
 }
 
-pub(crate) fn run(tool: &str, input: Value) -> Run {
+pub(crate) fn run(tool: &str, input: Value) -> RunRequest {
     let Value::Object(input) = input else { panic!("an object") };
-    Run { tool: tool.to_owned(), input, ..Run::default() }
+    RunRequest { tool: tool.to_owned(), input, ..RunRequest::default() }
 }
 
 impl Executor {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use executor::runner::Data;
-use executor::task::failure::{Again, Effect};
+use executor::runner::OutputData;
+use executor::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -36,7 +36,7 @@ async fn anything_else_becomes_a_file_in_the_spool() {
     let server = Server::new(move |_, _| Reply::new(200, &["content-type: image/png"], image)).await;
     let bench = Bench::new();
     let success = bench.run(json!({"base_url": server.url()}), json!({})).await.expect("it succeeds");
-    let Data::File { path, content_type, bytes } = success.data else { panic!("no file") };
+    let OutputData::File { path, content_type, bytes } = success.data else { panic!("no file") };
     assert_eq!((content_type.as_str(), bytes), ("image/png", 10));
     assert!(path.starts_with(&bench.equipment.spool));
     assert_eq!(std::fs::read(path).expect("the file is there"), image);
@@ -52,7 +52,7 @@ async fn a_body_over_the_limit_is_refused_while_it_streams_and_leaves_nothing() 
         let (server, bench) = (server.await, Bench::new());
         let definition = json!({"base_url": server.url(), "max_bytes": 1000});
         let failure = bench.run(definition, json!({})).await.expect_err("too large");
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, Effect::None));
+        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::None));
         server.was_left(1).await;
 
         let chunked = Server::new(move |_, _| {
@@ -64,7 +64,7 @@ async fn a_body_over_the_limit_is_refused_while_it_streams_and_leaves_nothing() 
         let chunked = chunked.await;
         let definition = json!({"method": "POST", "base_url": chunked.url(), "max_bytes": 1000});
         let failure = bench.run(definition, json!({})).await.expect_err("too large");
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, Effect::Possible));
+        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::Possible));
         assert!(bench.spooled().is_empty(), "{:?}", bench.spooled());
     }
 }
@@ -111,9 +111,9 @@ async fn an_api_says_in_its_own_words_why_and_when_to_come_back() {
     assert_eq!(
         seen,
         [
-            ("Try later. (UNAVAILABLE)".to_owned(), json!(503), Again::Later, Effect::Possible),
-            ("slow down".to_owned(), json!(429), Again::After(Duration::from_secs(7)), Effect::None),
-            ("Validation Failed (title)".to_owned(), json!(422), Again::Never, Effect::None),
+            ("Try later. (UNAVAILABLE)".to_owned(), json!(503), Retry::Later, SideEffect::Possible),
+            ("slow down".to_owned(), json!(429), Retry::After(Duration::from_secs(7)), SideEffect::None),
+            ("Validation Failed (title)".to_owned(), json!(422), Retry::Never, SideEffect::None),
         ]
     );
 }
@@ -124,7 +124,7 @@ async fn nothing_was_sent_where_nobody_listens() {
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
     let failure = Bench::new().run(json!({"method": "POST", "base_url": base}), json!({})).await.expect_err("nobody");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Again::Later, Effect::None));
+    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Retry::Later, SideEffect::None));
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn nothing_was_sent_where_tls_does_not_come_about() {
     let definition = json!({"method": "POST", "base_url": base});
     let (outcome, _stream) = tokio::join!(bench.run(definition, json!({})), answered);
     let failure = outcome.expect_err("no TLS");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Again::Later, Effect::None));
+    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Retry::Later, SideEffect::None));
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_connection_that_breaks_after_sending_leaves_the_outcome_open() {
         let failure = Bench::new().run(definition, json!({})).await.expect_err("it breaks");
         assert_eq!(
             (failure.code, failure.again, failure.effect),
-            (Code::ConnectionLost, Again::Later, Effect::Possible)
+            (Code::ConnectionLost, Retry::Later, SideEffect::Possible)
         );
         assert_eq!(server.received().len(), 1, "it was not repeated");
     }

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use executor::config::Config;
 use executor::config::secret::Secrets;
-use executor::net::clients::Clients;
-use executor::runner::{Data, Equipment, Order, Run, Success};
+use executor::net::clients::HttpClients;
+use executor::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
 use executor::task::failure::Failure;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) equipment: Equipment,
+    pub(crate) equipment: RunnerContext,
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -25,10 +25,10 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = Config::default();
         change(&mut config);
-        let equipment = Equipment {
-            tokens: executor::runner::http::Tokens::default(),
+        let equipment = RunnerContext {
+            tokens: executor::runner::http::OAuthTokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
-            http: Clients::new(&config).expect("clients"),
+            http: HttpClients::new(&config).expect("clients"),
             spool: folder.path().join("spool"),
             delegation: None,
             config,
@@ -51,7 +51,7 @@ impl Bench {
         secret.expose().to_owned()
     }
 
-    pub(crate) async fn run(&self, definition: Value, input: Value) -> Result<Success, Failure> {
+    pub(crate) async fn run(&self, definition: Value, input: Value) -> Result<RunnerOutput, Failure> {
         self.run_until(definition, input, &CancellationToken::new()).await
     }
 
@@ -60,18 +60,18 @@ impl Bench {
         definition: Value,
         input: Value,
         cancel: &CancellationToken,
-    ) -> Result<Success, Failure> {
+    ) -> Result<RunnerOutput, Failure> {
         let run = run_of(json!({ "http": definition }));
         run.perform(&self.order(input), &self.equipment, cancel).await
     }
 
-    pub(crate) fn order(&self, input: Value) -> Order {
-        Order {
+    pub(crate) fn order(&self, input: Value) -> Invocation {
+        Invocation {
             id: "01997f5e-order".to_owned(),
             attempt: 1,
             input: serde_json::from_value(input).expect("an object"),
             caller_folder: Some(self.folder.path().to_owned()),
-            ..Order::default()
+            ..Invocation::default()
         }
     }
 
@@ -92,10 +92,10 @@ pub(crate) fn run_of(run: Value) -> Run {
 }
 
 /// The JSON of a success.
-pub(crate) fn json_of(outcome: Result<Success, Failure>) -> Value {
+pub(crate) fn json_of(outcome: Result<RunnerOutput, Failure>) -> Value {
     match outcome.expect("it succeeds").data {
-        Data::Json(value) => value,
-        Data::File { path, .. } => panic!("a file: {}", path.display()),
+        OutputData::Json(value) => value,
+        OutputData::File { path, .. } => panic!("a file: {}", path.display()),
     }
 }
 

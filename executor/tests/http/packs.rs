@@ -1,7 +1,7 @@
 //! The shipped packs: right in themselves, and every subtool of Gmail and GitHub run.
 
 use executor::catalog::definition::Definition;
-use executor::task::failure::{Effect, Failure};
+use executor::task::failure::{SideEffect, Failure};
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ impl Shop {
         }
     }
 
-    async fn outcome(&self, name: &str, input: Value) -> Result<executor::runner::Success, Failure> {
+    async fn outcome(&self, name: &str, input: Value) -> Result<executor::runner::RunnerOutput, Failure> {
         let definition = &self.pack[name];
         let validator = jsonschema::validator_for(&definition["input"]).expect("a schema");
         assert!(validator.is_valid(&input), "{name}: {input}");
@@ -143,7 +143,7 @@ async fn a_mail_whose_sending_is_answered_by_a_timeout_may_have_been_sent() {
     let shop = Shop::new("gmail.json", &world);
     let input = json!({"to": ["bob@example.com"], "subject": "once", "body": "only"});
     let failure = shop.outcome("gmail_send_message", input).await.expect_err("a timeout");
-    assert_eq!((failure.code, failure.effect), (Code::ApiError, Effect::Possible), "{failure:?}");
+    assert_eq!((failure.code, failure.effect), (Code::ApiError, SideEffect::Possible), "{failure:?}");
     assert_eq!(world.sent().await.len(), 1);
     let asked = world.calls().await.into_iter().filter(|call| call["tool"] == "gmail.users.messages.send").count();
     assert_eq!(asked, 1);

@@ -1,6 +1,6 @@
 //! Redirects: followed for reading, and never with a secret to another host.
 
-use executor::task::failure::Effect;
+use executor::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::json;
 
@@ -62,7 +62,7 @@ async fn redirects_without_end_are_given_up() {
 
 #[tokio::test]
 async fn a_change_is_never_sent_to_where_it_is_redirected() {
-    for (status, effect) in [(303, Effect::Possible), (307, Effect::None)] {
+    for (status, effect) in [(303, SideEffect::Possible), (307, SideEffect::None)] {
         let server = Server::new(move |_, _| to("/elsewhere", status)).await;
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
         let failure = Bench::new().run(definition, json!({})).await.expect_err("not followed");

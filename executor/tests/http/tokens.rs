@@ -1,6 +1,6 @@
 //! OAuth: one renewal for all who wait, rotation kept, and a human asked only when it must be.
 
-use executor::task::failure::{Again, Effect};
+use executor::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ async fn a_bare_access_token_is_sent_as_it_is_and_its_refusal_is_the_apis() {
     assert_eq!(json_of(bench.run(definition(&server), json!({})).await), json!("data"));
     bench.set("google", "ya29.other");
     let failure = bench.run(definition(&server), json!({})).await.expect_err("refused");
-    assert_eq!((failure.code, failure.effect), (Code::ApiError, Effect::None));
+    assert_eq!((failure.code, failure.effect), (Code::ApiError, SideEffect::None));
     assert!(failure.hint.is_some_and(|hint| hint.contains("secret set google")));
     assert!(token_requests(&server).is_empty());
 }
@@ -116,7 +116,7 @@ async fn a_revoked_grant_is_a_matter_for_a_human_and_shows_no_secret() {
     let server = api(refuse, "Bearer none").await;
     let bench = Bench::new().secret("google", &client(&server, json!({})));
     let failure = bench.run(definition(&server), json!({})).await.expect_err("revoked");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::NeedsReauthorization, Again::Never, Effect::None));
+    assert_eq!((failure.code, failure.again, failure.effect), (Code::NeedsReauthorization, Retry::Never, SideEffect::None));
     assert!(failure.hint.as_deref().is_some_and(|hint| hint.contains("secret set google")));
     let shown = format!("{failure:?} {:?}", bench.equipment);
     assert!(!shown.contains("refresh-one") && !shown.contains("s3cret-client"), "{shown}");
@@ -139,8 +139,8 @@ async fn a_token_server_in_trouble_is_no_change_that_may_have_happened() {
     let mut definition = definition(&server);
     definition["method"] = json!("POST");
     let failure = bench.run(definition, json!({})).await.expect_err("busy");
-    let wait = Again::After(std::time::Duration::from_secs(3));
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::ApiError, wait, Effect::None));
+    let wait = Retry::After(std::time::Duration::from_secs(3));
+    assert_eq!((failure.code, failure.again, failure.effect), (Code::ApiError, wait, SideEffect::None));
 }
 
 #[tokio::test]

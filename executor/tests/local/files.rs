@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use executor::task::failure::Effect;
+use executor::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ async fn a_binary_file_is_refused() {
     let world = World::new();
     world.write("image.png", b"\x89PNG\r\n\x1a\n\0\0\0");
     let failure = world.failure(&shipped("files", "files_read"), json!({"path": "image.png"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::Rejected, Effect::None));
+    assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
     assert_eq!(failure.details["bytes"], 11);
 }
 
@@ -158,7 +158,7 @@ async fn a_bad_pattern_or_glob_is_refused_with_what_is_wrong() {
     let world = World::new();
     for input in [json!({"pattern": "(a"}), json!({"pattern": "(?=a)"}), json!({"pattern": "a", "glob": "{a"})] {
         let failure = world.failure(&shipped("files", "files_search"), input).await;
-        assert_eq!((failure.code, failure.effect), (Code::Rejected, Effect::None));
+        assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
     }
 }
 
@@ -188,7 +188,7 @@ async fn a_search_can_be_cancelled() {
     let (outcome, ()) =
         tokio::join!(world.perform_until(&read, json!({"path": "sparse", "start": 30_000}), &cancel), canceller);
     let failure = outcome.expect_err("it was cancelled");
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, Effect::None));
+    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::None));
 }
 
 #[tokio::test]

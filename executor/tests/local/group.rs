@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use executor::task::failure::Effect;
+use executor::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,7 @@ async fn a_group_that_ignores_sigterm_dies_whole_when_cancelled() {
         sh -c 'echo $$ > child; exec sleep 300' &
         while [ ! -s child ]; do sleep 0.01; done; mv child grandchild; touch ready; wait; sleep 300";
     let (failure, took) = cancelled_when_ready(&world, script).await;
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, Effect::Possible));
+    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::Possible));
     assert_eq!(failure.details["stdout"], "begun\n");
     assert_eq!(failure.details["signal"], "SIGKILL");
     assert!(took < Duration::from_secs(10), "{took:?}");
@@ -70,7 +70,7 @@ async fn an_order_cancelled_beforehand_starts_nothing() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let failure = world.perform_until(&shell("touch started"), json!({}), &cancel).await.expect_err("cancelled");
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, Effect::None));
+    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::None));
     assert!(!world.home().join("started").exists());
 }
 
@@ -116,7 +116,7 @@ async fn a_program_that_prints_too_much_is_stopped() {
     for (script, stream) in [("echo $$ > pid; exec yes", "stdout"), ("echo $$ > pid; exec yes >&2", "stderr")] {
         let run = json!({"process": {"argv": ["sh", "-c", script], "max_bytes": 1000}});
         let failure = world.failure(&run, json!({})).await;
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, Effect::Possible));
+        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::Possible));
         assert!(failure.message.contains("1000 bytes") && failure.message.contains(stream), "{}", failure.message);
         assert_eq!(failure.details[stream].as_str().map(str::len), Some(1000));
         let pid = std::fs::read_to_string(world.home().join("pid")).expect("a process id");

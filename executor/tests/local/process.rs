@@ -2,7 +2,7 @@
 
 use executor::runner::Runner as _;
 use executor::runner::process::Process;
-use executor::task::failure::{Again, Effect};
+use executor::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn a_value_never_becomes_an_option_unless_the_definition_allows_it() {
     let world = World::new();
     let argv = json!(["echo", "{{ what }}"]);
     let failure = world.failure(&json!({"process": {"argv": argv}}), json!({"what": "-n"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::Rejected, Effect::None));
+    assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
     let run = json!({"process": {"argv": argv, "allow_options": true}});
     assert_eq!(world.data(&run, json!({"what": ["-n", "-e"]})).await, "");
 }
@@ -35,7 +35,7 @@ async fn only_allowed_first_arguments_are_run() {
     assert_eq!(world.data(&run, json!({"command": ["status", "now"]})).await, "status now");
     for command in [json!("remove"), json!(["remove", "status"]), json!([])] {
         let failure = world.failure(&run, json!({"command": command})).await;
-        assert_eq!((failure.code, failure.effect), (Code::NotAllowed, Effect::None));
+        assert_eq!((failure.code, failure.effect), (Code::NotAllowed, SideEffect::None));
         assert_eq!(failure.hint.as_deref(), Some("allowed are: `status`, `list`"));
     }
 }
@@ -97,7 +97,7 @@ async fn a_missing_secret_or_program_or_folder_starts_nothing() {
     ];
     for (process, code) in cases {
         let failure = world.failure(&json!({"process": process}), json!({"nul": "a\0b"})).await;
-        assert_eq!((failure.code, failure.effect, failure.again), (code, Effect::None, Again::Never), "{process}");
+        assert_eq!((failure.code, failure.effect, failure.again), (code, SideEffect::None, Retry::Never), "{process}");
     }
 }
 
@@ -115,7 +115,7 @@ async fn output_is_text_lines_or_json() {
     assert_eq!(world.data(&run("lines"), json!({"text": r"a\n\nb\n"})).await, json!(["a", "", "b"]));
     assert_eq!(world.data(&run("json"), json!({"text": r#"{"a": [1]}\n"#})).await, json!({"a": [1]}));
     let failure = world.failure(&run("json"), json!({"text": "oops"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::BadResponse, Effect::Possible));
+    assert_eq!((failure.code, failure.effect), (Code::BadResponse, SideEffect::Possible));
     assert_eq!(failure.details["stdout"], "oops");
 }
 
@@ -135,7 +135,7 @@ async fn a_failing_program_says_why() {
     let script = "echo so far; echo one >&2; echo 'fatal: no such thing' >&2; exit 3";
     let mut run = json!({"process": {"argv": ["sh", "-c", script]}});
     let failure = world.failure(&run, json!({})).await;
-    assert_eq!((failure.code, failure.effect), (Code::ProcessFailed, Effect::Possible));
+    assert_eq!((failure.code, failure.effect), (Code::ProcessFailed, SideEffect::Possible));
     assert_eq!(failure.message, "`sh` ended with status 3: one; fatal: no such thing");
     assert_eq!(
         Value::Object(failure.details),

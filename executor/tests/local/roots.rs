@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use executor::runner::Order;
-use executor::task::failure::Effect;
+use executor::runner::Invocation;
+use executor::task::failure::SideEffect;
 use nix::sys::stat::Mode;
 use protocol::code::Code;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn no_path_leads_out() {
             let mut input = input.clone();
             input["path"] = json!(path);
             let failure = world.failure(&run, input).await;
-            assert_eq!((failure.code, failure.effect), (Code::OutsideRoots, Effect::None), "{subtool} {path}");
+            assert_eq!((failure.code, failure.effect), (Code::OutsideRoots, SideEffect::None), "{subtool} {path}");
             assert!(!format!("{failure:?}").contains(SECRET));
         }
     }
@@ -100,7 +100,7 @@ async fn what_lies_inside_may_be_named_in_any_way() {
     }
     for path in ["nothing.txt", "inside.txt/x", "nothing/../inside.txt"] {
         let failure = world.failure(&run, json!({"path": path})).await;
-        assert_eq!((failure.code, failure.effect), (Code::NotFound, Effect::None), "{path}");
+        assert_eq!((failure.code, failure.effect), (Code::NotFound, SideEffect::None), "{path}");
     }
     let failure = world.failure(&run, json!({"path": "a\0b"})).await;
     assert_eq!(failure.code, Code::Rejected);
@@ -153,7 +153,7 @@ async fn configured_roots_may_lie_elsewhere() {
     // The caller stands in a folder below the root: its relative paths start there.
     std::fs::create_dir(world.outside().join("below")).expect("a folder");
     let order =
-        Order { caller_folder: Some(world.outside().join("below")), ..world.order(json!({"path": "../note.txt"})) };
+        Invocation { caller_folder: Some(world.outside().join("below")), ..world.order(json!({"path": "../note.txt"})) };
     let outcome = runner(&run).perform(&order, &world.equipment, &CancellationToken::new()).await;
     assert_eq!(json_of(outcome.expect("it lies in the root"))["text"], "elsewhere\n");
 }
@@ -161,7 +161,7 @@ async fn configured_roots_may_lie_elsewhere() {
 #[tokio::test]
 async fn without_a_callers_folder_there_is_no_root() {
     let world = World::new();
-    let order = Order { caller_folder: None, ..world.order(json!({"path": "x"})) };
+    let order = Invocation { caller_folder: None, ..world.order(json!({"path": "x"})) };
     let run = runner(&shipped("files", "files_read"));
     let failure = run.perform(&order, &world.equipment, &CancellationToken::new()).await.expect_err("no root");
     assert_eq!(failure.code, Code::OutsideRoots);

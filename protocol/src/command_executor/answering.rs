@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::reading::task_in;
-use super::{Answer, Opened, result_of};
+use super::{CommandOutput, OpenedTask, result_of};
 use crate::code::Exit;
 use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
-use crate::shell::Printed;
+use crate::shell::PrintedOutput;
 use crate::task::TaskId;
 
 /// The most that a model is given at once, in bytes: row by row it pays for all of it at every turn.
@@ -18,14 +18,14 @@ const MOST_ASIDE: usize = 8_000;
 const ROOM: usize = 600;
 
 #[derive(Debug, Default)]
-pub(super) struct Answering {
+pub(super) struct OutputBuilder {
     stdout: Vec<u8>,
     stderr: String,
-    opened: Vec<Opened>,
+    opened: Vec<OpenedTask>,
     collected: Vec<TaskId>,
 }
 
-impl Answering {
+impl OutputBuilder {
     pub(super) fn print(&mut self, text: &[u8]) {
         self.stdout.extend(text);
     }
@@ -43,7 +43,7 @@ impl Answering {
     }
 
     /// Takes note of the tasks that a call of `agent-magic-tool` opened, or whose results it printed.
-    pub(super) fn note(&mut self, arguments: &[String], printed: &Printed, mailbox: &Mailbox) {
+    pub(super) fn note(&mut self, arguments: &[String], printed: &PrintedOutput, mailbox: &Mailbox) {
         let Some((command, rest)) = arguments.split_first() else { return };
         match command.as_str() {
             "run" => {
@@ -52,7 +52,7 @@ impl Answering {
                     Some((id, true)) => self.collect([id]),
                     Some((id, false)) => {
                         let tool = printed["tool"].as_str().unwrap_or_default().to_owned();
-                        self.opened.push(Opened { id, tool, result_file: mailbox.result_file(id) });
+                        self.opened.push(OpenedTask { id, tool, result_file: mailbox.result_file(id) });
                     }
                     None => {}
                 }
@@ -73,16 +73,16 @@ impl Answering {
     }
 
     /// The answer to a line of which nothing was done.
-    pub(super) fn refused(mut self, error: &ErrorBody) -> Answer {
-        let Printed { status, stderr, .. } = Printed::refused(error);
+    pub(super) fn refused(mut self, error: &ErrorBody) -> CommandOutput {
+        let PrintedOutput { status, stderr, .. } = PrintedOutput::refused(error);
         self.complain(&stderr);
         self.end(status, false)
     }
 
-    pub(super) fn end(mut self, status: u8, only_reads: bool) -> Answer {
+    pub(super) fn end(mut self, status: u8, only_reads: bool) -> CommandOutput {
         self.opened.retain(|opened| !self.collected.contains(&opened.id));
         let text = self.text(status);
-        Answer { text, status, opened: self.opened, collected: self.collected, only_reads }
+        CommandOutput { text, status, opened: self.opened, collected: self.collected, only_reads }
     }
 
     fn text(&self, status: u8) -> String {

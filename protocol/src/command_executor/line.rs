@@ -8,12 +8,12 @@
 mod here;
 mod words;
 
-use here::Pending;
-use words::{Reader, Word};
+use here::HereDocument;
+use words::{WordReader, Word};
 
 /// A line that can be carried out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct CommandLine {
     pub pipelines: Vec<Pipeline>,
     /// What here-documents say; commands refer to it.
     texts: Vec<String>,
@@ -22,13 +22,13 @@ pub(super) struct Line {
 /// Commands of which each reads what the one before printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pipeline {
-    pub after: After,
-    pub commands: Vec<Command>,
+    pub after: PipelineCondition,
+    pub commands: Vec<SimpleCommand>,
 }
 
 /// When a pipeline has its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum PipelineCondition {
     Anything,
     Success,
     Failure,
@@ -36,16 +36,16 @@ pub(super) enum After {
 
 /// A program's name and its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct SimpleCommand {
     pub words: Vec<String>,
-    pub stdout: Target,
-    pub stderr: Target,
+    pub stdout: StreamTarget,
+    pub stderr: StreamTarget,
     stdin: Option<usize>,
 }
 
 /// Where one of the two output streams goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum StreamTarget {
     /// Where it goes by itself.
     #[default]
     Own,
@@ -91,38 +91,38 @@ const GIVE_FILES: &str = "give the file's path as an argument: cat, head, tail, 
 const NO_FILES: &str = "nothing can be written here; every result is in its result file already";
 
 /// Reads `text`; an empty line has no pipelines.
-pub(super) fn parse(text: &str) -> Result<Line, Refusal> {
+pub(super) fn parse(text: &str) -> Result<CommandLine, Refusal> {
     if text.contains('\0') {
         return Err(Refusal::broken("the line contains a NUL byte", "leave it out"));
     }
-    Parser { reader: Reader::new(text), ..Parser::default() }.parse()
+    Parser { reader: WordReader::new(text), ..Parser::default() }.parse()
 }
 
-impl Line {
+impl CommandLine {
     /// The text that `command` was given to read, if any.
-    pub(super) fn stdin_of(&self, command: &Command) -> Option<&str> {
+    pub(super) fn stdin_of(&self, command: &SimpleCommand) -> Option<&str> {
         self.texts.get(command.stdin?).map(String::as_str)
     }
 
     /// Every command, in the order in which they stand.
-    pub(super) fn commands(&self) -> impl Iterator<Item = &Command> {
+    pub(super) fn commands(&self) -> impl Iterator<Item = &SimpleCommand> {
         self.pipelines.iter().flat_map(|pipeline| &pipeline.commands)
     }
 }
 
 #[derive(Debug, Default)]
 struct Parser {
-    reader: Reader,
-    line: Line,
+    reader: WordReader,
+    line: CommandLine,
     /// The pipeline that is being read, and how it follows what is before it.
-    commands: Vec<Command>,
-    after: Option<After>,
-    command: Command,
-    pending: Vec<Pending>,
+    commands: Vec<SimpleCommand>,
+    after: Option<PipelineCondition>,
+    command: SimpleCommand,
+    pending: Vec<HereDocument>,
 }
 
 impl Parser {
-    fn parse(mut self) -> Result<Line, Refusal> {
+    fn parse(mut self) -> Result<CommandLine, Refusal> {
         loop {
             self.reader.skip_blanks();
             match self.reader.peek() {
@@ -132,7 +132,7 @@ impl Parser {
                     self.reader.next();
                     // What ends with an operator goes on.
                     let is_open =
-                        self.command == Command::default() && (!self.commands.is_empty() || self.after.is_some());
+                        self.command == SimpleCommand::default() && (!self.commands.is_empty() || self.after.is_some());
                     if !is_open {
                         self.end_pipeline(None)?;
                     }
@@ -165,13 +165,13 @@ impl Parser {
     fn ampersand(&mut self) -> Result<(), Refusal> {
         if self.reader.take("&&") {
             self.require_command("&&")?;
-            return self.end_pipeline(Some(After::Success));
+            return self.end_pipeline(Some(PipelineCondition::Success));
         }
         if self.reader.follows("&>") {
             let operator = if self.reader.take("&>>") { "&>>" } else { "&>" };
             self.reader.take("&>");
             self.discard(operator)?;
-            (self.command.stdout, self.command.stderr) = (Target::Nowhere, Target::Nowhere);
+            (self.command.stdout, self.command.stderr) = (StreamTarget::Nowhere, StreamTarget::Nowhere);
             return Ok(());
         }
         Err(Refusal::shell(
@@ -183,7 +183,7 @@ impl Parser {
     fn bar(&mut self) -> Result<(), Refusal> {
         if self.reader.take("||") {
             self.require_command("||")?;
-            return self.end_pipeline(Some(After::Failure));
+            return self.end_pipeline(Some(PipelineCondition::Failure));
         }
         if self.reader.follows("|&") {
             return Err(Refusal::shell("|&", "write `2>&1 |`"));
@@ -206,7 +206,7 @@ impl Parser {
             self.command.stdin = Some(self.line.texts.len());
             self.line.texts.push(String::new());
             let text = self.line.texts.len() - 1;
-            self.pending.push(Pending { end: word.text, is_literal: word.is_quoted, strips_tabs, text });
+            self.pending.push(HereDocument { end: word.text, is_literal: word.is_quoted, strips_tabs, text });
             return Ok(());
         }
         let construct = ["<(", "<&", "<>"].into_iter().find(|operator| self.reader.follows(operator)).unwrap_or("<");
@@ -224,16 +224,16 @@ impl Parser {
         if let Some(operator) = [">(", "|"].into_iter().find(|operator| self.reader.follows(operator)) {
             return Err(Refusal::shell(format!(">{}", operator.trim_start_matches('>')), NO_FILES));
         }
-        let Command { stdout, stderr, .. } = &mut self.command;
+        let SimpleCommand { stdout, stderr, .. } = &mut self.command;
         let (this, other) = if is_stdout { (stdout, *stderr) } else { (stderr, *stdout) };
         if self.reader.take("&") {
             let to = self.reader.digits();
             *this = match (to.as_str(), is_stdout) {
                 ("1", true) | ("2", false) => *this,
                 ("1", false) | ("2", true) => match other {
-                    Target::Own => Target::Other,
-                    Target::Other => Target::Own,
-                    Target::Nowhere => Target::Nowhere,
+                    StreamTarget::Own => StreamTarget::Other,
+                    StreamTarget::Other => StreamTarget::Own,
+                    StreamTarget::Nowhere => StreamTarget::Nowhere,
                 },
                 _ => return Err(Refusal::shell(format!(">&{to}"), NO_FILES)),
             };
@@ -241,8 +241,8 @@ impl Parser {
         }
         let operator = if self.reader.take(">") { ">>" } else { ">" };
         self.discard(operator)?;
-        let Command { stdout, stderr, .. } = &mut self.command;
-        *if is_stdout { stdout } else { stderr } = Target::Nowhere;
+        let SimpleCommand { stdout, stderr, .. } = &mut self.command;
+        *if is_stdout { stdout } else { stderr } = StreamTarget::Nowhere;
         Ok(())
     }
 
@@ -295,7 +295,7 @@ impl Parser {
 
     fn end_command(&mut self) -> Result<(), Refusal> {
         let command = std::mem::take(&mut self.command);
-        if command.words.is_empty() && command != Command::default() {
+        if command.words.is_empty() && command != SimpleCommand::default() {
             return Err(Refusal::broken("there is a redirection and no command", ONE_BY_ONE));
         }
         if !command.words.is_empty() {
@@ -304,9 +304,9 @@ impl Parser {
         Ok(())
     }
 
-    fn end_pipeline(&mut self, next: Option<After>) -> Result<(), Refusal> {
+    fn end_pipeline(&mut self, next: Option<PipelineCondition>) -> Result<(), Refusal> {
         self.end_command()?;
-        let after = std::mem::replace(&mut self.after, next).unwrap_or(After::Anything);
+        let after = std::mem::replace(&mut self.after, next).unwrap_or(PipelineCondition::Anything);
         let commands = std::mem::take(&mut self.commands);
         if !commands.is_empty() {
             self.line.pipelines.push(Pipeline { after, commands });

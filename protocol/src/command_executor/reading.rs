@@ -28,7 +28,7 @@ const MOST: u64 = 64 << 20;
 
 /// What a program did.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct ProgramOutput {
     pub status: u8,
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -36,9 +36,9 @@ pub(super) struct Ran {
 
 /// A program that could not do what it was asked to: its exit status, and why.
 #[derive(Debug)]
-struct Failed(u8, String);
+struct ProgramFailure(u8, String);
 
-impl From<String> for Failed {
+impl From<String> for ProgramFailure {
     fn from(message: String) -> Self {
         Self(2, message)
     }
@@ -46,7 +46,7 @@ impl From<String> for Failed {
 
 /// The files that may be read, and which of them were.
 #[derive(Debug)]
-pub(super) struct Reading<'a> {
+pub(super) struct ResultReader<'a> {
     mailbox: &'a Mailbox,
     shell: &'a dyn Shell,
     caller: &'a Caller,
@@ -55,15 +55,15 @@ pub(super) struct Reading<'a> {
     pub collected: Vec<TaskId>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ResultReader<'a> {
     pub(super) fn new(mailbox: &'a Mailbox, shell: &'a dyn Shell, caller: &'a Caller) -> Self {
         Self { mailbox, shell, caller, stdin: Vec::new(), collected: Vec::new() }
     }
 
     /// Runs one of [`PROGRAMS`].
-    pub(super) fn run(&mut self, words: &[String], stdin: Vec<u8>) -> Ran {
+    pub(super) fn run(&mut self, words: &[String], stdin: Vec<u8>) -> ProgramOutput {
         self.stdin = stdin;
-        let Some((name, arguments)) = words.split_first() else { return Ran::default() };
+        let Some((name, arguments)) = words.split_first() else { return ProgramOutput::default() };
         let done = match name.as_str() {
             "cat" => text::cat(arguments, self),
             "head" => text::head(arguments, self),
@@ -73,9 +73,9 @@ impl<'a> Reading<'a> {
             "grep" => grep::grep(arguments, self),
             "jq" => jq::jq(arguments, self),
             "echo" => Ok(text::echo(arguments)),
-            _ => Ok(Ran::default()),
+            _ => Ok(ProgramOutput::default()),
         };
-        done.unwrap_or_else(|Failed(status, message)| Ran {
+        done.unwrap_or_else(|ProgramFailure(status, message)| ProgramOutput {
             status,
             stdout: Vec::new(),
             stderr: format!("{name}: {message}\n"),
@@ -83,13 +83,13 @@ impl<'a> Reading<'a> {
     }
 
     /// What `name` has, `-` being standard input.
-    fn open(&mut self, name: &str) -> Result<Box<dyn BufRead>, Failed> {
+    fn open(&mut self, name: &str) -> Result<Box<dyn BufRead>, ProgramFailure> {
         if name == "-" {
             return Ok(Box::new(Cursor::new(std::mem::take(&mut self.stdin))));
         }
         let file_name = self.file_name(name)?;
         let file = self.mailbox.open_result(file_name).map_err(|error| {
-            Failed(
+            ProgramFailure(
                 1,
                 match error.kind() {
                     io::ErrorKind::NotFound => {
@@ -105,25 +105,25 @@ impl<'a> Reading<'a> {
     }
 
     /// All of it, if that is not too much.
-    fn read(&mut self, name: &str) -> Result<Vec<u8>, Failed> {
+    fn read(&mut self, name: &str) -> Result<Vec<u8>, ProgramFailure> {
         let mut bytes = Vec::new();
         let read = self.open(name)?.take(MOST + 1).read_to_end(&mut bytes);
-        read.map_err(|error| Failed(1, format!("{name}: it cannot be read: {error}")))?;
+        read.map_err(|error| ProgramFailure(1, format!("{name}: it cannot be read: {error}")))?;
         if bytes.len() as u64 > MOST {
             let id = task_in(name).map_or_else(|| "ID".to_owned(), |id| id.to_string());
             let message =
                 format!("{name}: more than {MOST} bytes; read a part: agent-magic-tool read {id} --lines 1-100");
-            return Err(Failed(1, message));
+            return Err(ProgramFailure(1, message));
         }
         Ok(bytes)
     }
 
     /// The name among the results that a path means; a path that is not from the root begins there.
-    fn file_name<'b>(&self, path: &'b str) -> Result<&'b OsStr, Failed> {
+    fn file_name<'b>(&self, path: &'b str) -> Result<&'b OsStr, ProgramFailure> {
         let results = self.mailbox.results();
         let outside = || {
             let results = results.display();
-            Failed(1, format!("{path}: only result files can be read here, which lie in {results}"))
+            ProgramFailure(1, format!("{path}: only result files can be read here, which lie in {results}"))
         };
         let whole = results.join(path);
         let folder = whole.parent().and_then(|folder| folder.canonicalize().ok());
@@ -133,7 +133,7 @@ impl<'a> Reading<'a> {
         Path::new(path).file_name().ok_or_else(outside)
     }
 
-    fn list(&mut self, arguments: &[String]) -> Result<Ran, Failed> {
+    fn list(&mut self, arguments: &[String]) -> Result<ProgramOutput, ProgramFailure> {
         let options = options::read("ls", "-1, -a, -h, -l, -r, -t", "1ahlrt", "", &[], arguments)?;
         let results = self.mailbox.results();
         let mut named = Vec::new();
@@ -152,7 +152,7 @@ impl<'a> Reading<'a> {
             .filter(|(name, _)| named.is_empty() || named.iter().any(|wanted| wanted.to_str() == Some(name)))
             .collect();
         if let Some(missing) = named.iter().find(|wanted| found.iter().all(|(name, _)| wanted.to_str() != Some(name))) {
-            return Err(Failed(2, format!("{}: there is no such file", missing.display())));
+            return Err(ProgramFailure(2, format!("{}: there is no such file", missing.display())));
         }
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         // Names sort by time.
@@ -163,7 +163,7 @@ impl<'a> Reading<'a> {
             let size = if options.has('l') { format!("{:>10} ", metadata.len()) } else { String::new() };
             format!("{size}{name}\n")
         };
-        Ok(Ran { stdout: found.iter().map(line).collect::<String>().into_bytes(), ..Ran::default() })
+        Ok(ProgramOutput { stdout: found.iter().map(line).collect::<String>().into_bytes(), ..ProgramOutput::default() })
     }
 }
 

@@ -10,11 +10,11 @@ use super::*;
 #[derive(Debug, Default)]
 struct Scripted {
     calls: Mutex<Vec<(Vec<String>, String)>>,
-    prints: Vec<(&'static str, Printed)>,
+    prints: Vec<(&'static str, PrintedOutput)>,
 }
 
 impl Shell for Scripted {
-    fn call(&self, words: &[String], stdin: &str, _: &Caller) -> Printed {
+    fn call(&self, words: &[String], stdin: &str, _: &Caller) -> PrintedOutput {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push((words.to_vec(), stdin.to_owned()));
         let prints = self.prints.iter().find(|(command, _)| *command == words[0]);
@@ -22,8 +22,8 @@ impl Shell for Scripted {
     }
 }
 
-fn printed(stdout: &str) -> Printed {
-    Printed { stdout: format!("{stdout}\n"), ..Printed::default() }
+fn printed(stdout: &str) -> PrintedOutput {
+    PrintedOutput { stdout: format!("{stdout}\n"), ..PrintedOutput::default() }
 }
 
 struct Bench {
@@ -34,7 +34,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(prints: Vec<(&'static str, Printed)>) -> Self {
+    fn new(prints: Vec<(&'static str, PrintedOutput)>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
         let shell = Arc::new(Scripted { prints, ..Scripted::default() });
@@ -42,7 +42,7 @@ impl Bench {
         Self { folder, mailbox, shell, executor }
     }
 
-    fn answer(&self, command: &str) -> Answer {
+    fn answer(&self, command: &str) -> CommandOutput {
         self.executor.carry_out(command, "")
     }
 
@@ -66,7 +66,7 @@ impl Bench {
 
 #[test]
 fn calls_are_joined_as_a_shell_joins_them() {
-    let failed = Printed { status: 3, stdout: String::new(), stderr: "no such thing\n".to_owned() };
+    let failed = PrintedOutput { status: 3, stdout: String::new(), stderr: "no such thing\n".to_owned() };
     let bench = Bench::new(vec![("inspect", failed)]);
     let answer =
         bench.answer("agent-magic-tool inspect x && agent-magic-tool tasks || /usr/bin/agent-magic-tool list 'a b'");
@@ -116,11 +116,11 @@ fn where_a_human_is_asked_the_whole_line_becomes_a_task() {
     let id = TaskId::new();
     let pending = json!({"tool": SHELL_SUBTOOL, "id": id, "status": "pending"}).to_string();
     let bench = Bench::new(vec![("run", printed(&pending))]);
-    let asking = bench.executor.clone().with_others(Others::Ask);
+    let asking = bench.executor.clone().with_others(ForeignCommands::Ask);
     let line = "make test > log 2>&1; tail log";
     let answer = asking.carry_out(line, "k");
     let result_file = bench.mailbox.result_file(id);
-    assert_eq!(answer.opened, [Opened { id, tool: SHELL_SUBTOOL.to_owned(), result_file }]);
+    assert_eq!(answer.opened, [OpenedTask { id, tool: SHELL_SUBTOOL.to_owned(), result_file }]);
     let calls = bench.shell.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let words = ["run", "--idempotency-key=k", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
     assert_eq!(calls, [(words, json!({"command": line}).to_string())]);

@@ -18,12 +18,12 @@ use super::Mailbox;
 
 /// Held by the one executor of a mailbox, for as long as it lives.
 #[derive(Debug)]
-pub struct Presence {
+pub struct ExecutorLock {
     lock: File,
     path: PathBuf,
 }
 
-impl Presence {
+impl ExecutorLock {
     /// Whether the lock is still the one at its path.
     ///
     /// Not so when the mailbox was removed, by a cleaner of `/tmp` or by hand: another executor can
@@ -50,7 +50,7 @@ impl Presence {
 
 /// Who the executor is, as it says itself; for people, never for decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ExecutorIdentity {
     pub pid: u32,
     pub version: String,
     /// Where it reads definitions.
@@ -68,12 +68,12 @@ impl Mailbox {
     }
 
     /// Becomes the executor of this mailbox; `None` if there is one.
-    pub fn take_office(&self, identity: &Identity) -> io::Result<Option<Presence>> {
+    pub fn take_office(&self, identity: &ExecutorIdentity) -> io::Result<Option<ExecutorLock>> {
         let lock = open(&self.lock_file())?;
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
             Ok(_) => {
                 super::replace(&self.identity_file(), &serde_json::to_vec(identity)?, "identity")?;
-                Ok(Some(Presence { lock, path: self.lock_file() }))
+                Ok(Some(ExecutorLock { lock, path: self.lock_file() }))
             }
             Err(nix::Error::EACCES | nix::Error::EAGAIN) => Ok(None),
             Err(error) => Err(error.into()),
@@ -100,7 +100,7 @@ impl Mailbox {
     }
 
     /// What the executor last said of itself.
-    pub fn identity(&self) -> Option<Identity> {
+    pub fn identity(&self) -> Option<ExecutorIdentity> {
         serde_json::from_slice(&fs::read(self.identity_file()).ok()?).ok()
     }
 
@@ -140,11 +140,11 @@ fn whole_file() -> libc::flock {
 mod tests {
     use super::*;
 
-    fn identity() -> Identity {
-        Identity { pid: 1, version: "0".to_owned(), subtools: Vec::new(), started_at: jiff::Timestamp::UNIX_EPOCH }
+    fn identity() -> ExecutorIdentity {
+        ExecutorIdentity { pid: 1, version: "0".to_owned(), subtools: Vec::new(), started_at: jiff::Timestamp::UNIX_EPOCH }
     }
 
-    fn office(mailbox: &Mailbox) -> Presence {
+    fn office(mailbox: &Mailbox) -> ExecutorLock {
         mailbox.take_office(&identity()).expect("it works").expect("nobody has it")
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::caller::{is_false, is_zero};
 use crate::error::ErrorBody;
-use crate::resolution::Settlement;
+use crate::resolution::Resolution;
 use crate::task::{State, TaskId};
-use crate::tool_scope::Reach;
+use crate::tool_scope::ToolScope;
 
 /// The version of this format; another one is refused with a hint to upgrade.
 pub const VERSION: u32 = 1;
@@ -20,7 +20,7 @@ pub const VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Request {
     pub v: u32,
-    pub ask: Ask,
+    pub ask: Operation,
     /// What the caller says of itself.
     #[serde(default)]
     pub session: Option<String>,
@@ -32,21 +32,21 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wakes: bool,
     /// Which subtools it may use: it can take away, and nothing else.
-    #[serde(default, skip_serializing_if = "Reach::is_everything")]
-    pub reach: Reach,
+    #[serde(default, skip_serializing_if = "ToolScope::is_everything")]
+    pub reach: ToolScope,
 }
 
 impl Request {
     /// A request of nobody in particular.
-    pub fn new(ask: Ask) -> Self {
-        Self { v: VERSION, ask, session: None, folder: None, depth: 0, wakes: false, reach: Reach::default() }
+    pub fn new(ask: Operation) -> Self {
+        Self { v: VERSION, ask, session: None, folder: None, depth: 0, wakes: false, reach: ToolScope::default() }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
-    Run(Box<Run>),
+pub enum Operation {
+    Run(Box<RunRequest>),
     Cancel {
         id: TaskId,
     },
@@ -68,15 +68,15 @@ pub enum Ask {
     Status,
 }
 
-impl Ask {
-    pub fn run(run: Run) -> Self {
+impl Operation {
+    pub fn run(run: RunRequest) -> Self {
         Self::Run(Box::new(run))
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunRequest {
     pub tool: String,
     #[serde(default)]
     pub input: Map<String, Value>,
@@ -128,7 +128,7 @@ pub enum Answer {
     /// To a resolve: what holds now.
     Settled {
         id: TaskId,
-        settlement: Settlement,
+        settlement: Resolution,
     },
     /// To an abandon: the tasks that were open.
     Abandoned(Vec<TaskId>),

@@ -19,7 +19,7 @@ pub(super) const EXTENSIONS: [&str; 3] = ["json", "txt", "bin"];
 
 /// Something in the mailbox that no part of us wrote, or that cannot be trusted; it is never touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leftover {
+pub struct ForeignFile {
     pub path: PathBuf,
     pub reason: &'static str,
 }
@@ -71,7 +71,7 @@ impl Mailbox {
     }
 
     /// What lies in the inbox or among the results and is not ours, with what is wrong with it.
-    pub fn leftovers(&self) -> io::Result<Vec<Leftover>> {
+    pub fn leftovers(&self) -> io::Result<Vec<ForeignFile>> {
         let mut leftovers = foreign(&self.inbox(), |name| request_id(name).is_some())?;
         leftovers.extend(foreign(&self.results(), |name| result_id(name).is_some())?);
         leftovers.sort_by(|one, other| one.path.cmp(&other.path));
@@ -79,7 +79,7 @@ impl Mailbox {
     }
 }
 
-fn foreign(folder: &Path, is_our_name: impl Fn(&OsStr) -> bool) -> io::Result<Vec<Leftover>> {
+fn foreign(folder: &Path, is_our_name: impl Fn(&OsStr) -> bool) -> io::Result<Vec<ForeignFile>> {
     let mut leftovers = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -92,7 +92,7 @@ fn foreign(folder: &Path, is_our_name: impl Fn(&OsStr) -> bool) -> io::Result<Ve
             None if is_hidden(&name) || is_our_name(&name) => None,
             None => Some("its name is none of ours"),
         };
-        leftovers.extend(reason.map(|reason| Leftover { path: entry.path(), reason }));
+        leftovers.extend(reason.map(|reason| ForeignFile { path: entry.path(), reason }));
     }
     Ok(leftovers)
 }
@@ -209,7 +209,7 @@ mod tests {
             (notes, "its name is none of ours"),
             (odd, "its name is none of ours"),
         ]
-        .map(|(path, reason)| Leftover { path, reason });
+        .map(|(path, reason)| ForeignFile { path, reason });
         expected.sort_by(|one, other| one.path.cmp(&other.path));
         assert_eq!(mailbox.leftovers().expect("read"), expected);
     }

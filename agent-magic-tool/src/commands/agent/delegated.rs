@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use executor::agent::driver::Wish;
-use executor::agent::session::{Opening, Session};
+use executor::agent::driver::LoopCommand;
+use executor::agent::session::{SessionOptions, Session};
 use executor::config::Config;
-use executor::runner::agent::Brief;
+use executor::runner::agent::AgentBrief;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::LARGEST_REQUEST;
 
-use super::audience::Lines;
+use super::observer::PlainObserver;
 use super::one_shot;
 use crate::context::Context;
 use crate::error::Error;
@@ -21,20 +21,20 @@ use crate::output::Output;
 pub(super) fn run(config: Config, context: &Context) -> Result<Exit, Error> {
     let bytes = context.stdin.read_at_most(2 * LARGEST_REQUEST);
     let bytes = bytes.map_err(|error| Error::io("standard input cannot be read", &error))?;
-    let brief: Brief = serde_json::from_slice(&bytes)
+    let brief: AgentBrief = serde_json::from_slice(&bytes)
         .map_err(|error| Error::usage(format!("standard input does not say what to do: {error}")))?;
-    let audience = Arc::new(Lines::new(Output::new(), false));
-    let opening = Opening {
+    let audience = Arc::new(PlainObserver::new(Output::new(), false));
+    let opening = SessionOptions {
         model: brief.model.clone(),
         stream: Some(false),
         caller: context.caller.clone(),
         brief: Some(brief.clone()),
-        ..Opening::default()
+        ..SessionOptions::default()
     };
     let shell = Arc::new(InProcess::of(context));
     let mut session = Session::open(opening, &context.places, config, shell, Arc::clone(&audience) as _)?;
     let wishes = session.wishes().ok_or_else(|| Error::internal("a new session takes no question"))?;
-    if wishes.try_send(Wish::Ask(brief.prompt)).is_err() {
+    if wishes.try_send(LoopCommand::Ask(brief.prompt)).is_err() {
         return Err(Error::internal("a new session took no question"));
     }
     drop(wishes);

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use executor::agent::driver::Wish;
-use executor::agent::journal::Sessions;
-use executor::agent::machine::Spent;
+use executor::agent::driver::LoopCommand;
+use executor::agent::journal::SessionStore;
+use executor::agent::machine::Spending;
 use executor::agent::session::Session;
 use executor::config::Config;
-use executor::model::conversation::{Termination, Usage};
+use executor::model::conversation::{StopReason, TokenUsage};
 use protocol::code::{Code, Exit};
 use protocol::mailbox::LARGEST_REQUEST;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::audience::Lines;
+use super::observer::PlainObserver;
 use super::{Args, report};
 use crate::context::Context;
 use crate::error::Error;
@@ -65,18 +65,18 @@ pub(super) fn run(
     question: Option<&str>,
     args: &Args,
     config: Config,
-    sessions: &Sessions,
+    sessions: &SessionStore,
     context: &Context,
 ) -> Result<Exit, Error> {
     // A program wants the answer alone.
     let streams = context.output.is_terminal() && !args.json;
-    let audience = Arc::new(Lines::new(Output::new(), streams));
+    let audience = Arc::new(PlainObserver::new(Output::new(), streams));
     let mut session = super::open(args, config, sessions, Arc::clone(&audience) as _, context)?;
     session.end_on_interrupt();
     let wishes = session.wishes();
     if let (Some(wishes), Some(text)) = (&wishes, question) {
         // There is room: nobody else has wished anything yet.
-        if wishes.try_send(Wish::Ask(text.to_owned())).is_err() {
+        if wishes.try_send(LoopCommand::Ask(text.to_owned())).is_err() {
             return Err(Error::internal("a new session took no question"));
         }
     }
@@ -87,8 +87,8 @@ pub(super) fn run(
     if let Some(file) = &args.report {
         report::write(file, question, &outcome, session.machine().entries())?;
     }
-    let termination = session.termination().unwrap_or(Termination::Completed);
-    if let (Termination::ProviderFailed, Some(failed)) = (termination, failed) {
+    let termination = session.termination().unwrap_or(StopReason::Completed);
+    if let (StopReason::ProviderFailed, Some(failed)) = (termination, failed) {
         let log = context.places.state.join("agent.log");
         return Err(Error::new(Code::ModelFailed, failed.message).hint(format!(
             "what the provider said: {}; to try again: agent-magic-tool agent --session {}",
@@ -105,7 +105,7 @@ pub(super) fn run(
 }
 
 pub(super) fn outcome(session: &Session) -> Outcome {
-    let reason = session.termination().unwrap_or(Termination::Completed);
+    let reason = session.termination().unwrap_or(StopReason::Completed);
     let machine = session.machine();
     let open: Vec<_> = machine
         .open()
@@ -114,7 +114,7 @@ pub(super) fn outcome(session: &Session) -> Outcome {
     let (question, all) = session.spent();
     let said = machine.answer().unwrap_or_default();
     let answer = match reason {
-        Termination::BudgetExhausted => {
+        StopReason::BudgetExhausted => {
             let unread = if open.is_empty() { String::new() } else { format!(" {} tasks are still open.", open.len()) };
             let tokens = question.usage.input + question.usage.output;
             let stopped = format!(
@@ -138,16 +138,16 @@ pub(super) fn outcome(session: &Session) -> Outcome {
     }
 }
 
-fn usage(spent: Spent) -> Value {
-    let Usage { input, output, cached } = spent.usage;
+fn usage(spent: Spending) -> Value {
+    let TokenUsage { input, output, cached } = spent.usage;
     json!({"requests": spent.requests, "input_tokens": input, "cached_tokens": cached, "output_tokens": output, "cost": spent.cost})
 }
 
-fn exit(reason: Termination) -> Exit {
+fn exit(reason: StopReason) -> Exit {
     match reason {
-        Termination::Completed => Exit::Ok,
-        Termination::MaxIterations | Termination::BudgetExhausted => Exit::Pending,
-        Termination::PolicyDenied | Termination::ApprovalDenied => Exit::Refused,
-        Termination::ProviderFailed | Termination::Cancelled => Exit::Failed,
+        StopReason::Completed => Exit::Ok,
+        StopReason::MaxIterations | StopReason::BudgetExhausted => Exit::Pending,
+        StopReason::PolicyDenied | StopReason::ApprovalDenied => Exit::Refused,
+        StopReason::ProviderFailed | StopReason::Cancelled => Exit::Failed,
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use executor::model::conversation::Entry;
+use executor::model::conversation::JournalEntry;
 
 use super::one_shot::Outcome;
 use crate::error::Error;
 
 /// Writes it whole, or not at all.
-pub(super) fn write(file: &Path, question: Option<&str>, outcome: &Outcome, entries: &[Entry]) -> Result<(), Error> {
+pub(super) fn write(file: &Path, question: Option<&str>, outcome: &Outcome, entries: &[JournalEntry]) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::io(&format!("the report `{}` cannot be written", file.display()), &error);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -19,7 +19,7 @@ pub(super) fn write(file: &Path, question: Option<&str>, outcome: &Outcome, entr
     Ok(())
 }
 
-fn text(question: Option<&str>, outcome: &Outcome, entries: &[Entry]) -> String {
+fn text(question: Option<&str>, outcome: &Outcome, entries: &[JournalEntry]) -> String {
     let mut text = format!("{}\n", outcome.answer.trim());
     let mut add = |line: String| {
         // A text takes whatever is written.
@@ -41,7 +41,7 @@ fn text(question: Option<&str>, outcome: &Outcome, entries: &[Entry]) -> String 
         usage["requests"], usage["input_tokens"], usage["output_tokens"], usage["cost"]
     ));
     let ran = entries.iter().flat_map(|entry| match entry {
-        Entry::Called { results } => results.iter().flat_map(|result| &result.opened).collect(),
+        JournalEntry::Called { results } => results.iter().flat_map(|result| &result.opened).collect(),
         _ => Vec::new(),
     });
     for task in ran {

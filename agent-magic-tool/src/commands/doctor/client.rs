@@ -4,7 +4,7 @@ use protocol::mailbox::Mailbox;
 
 use super::Check;
 use crate::context::Context;
-use crate::waking::Waking;
+use crate::wake_promise::WakePromise;
 
 const NAME: &str = "client";
 
@@ -17,10 +17,10 @@ pub(super) fn reached(context: &Context, mailbox: Option<&Mailbox>) -> Check {
         return Check::bad(NAME, message, allow(client, &places.mailbox.display().to_string()));
     }
     let Some(client) = client else { return Check::good(NAME, "called by none that is known") };
-    match mailbox.map(|mailbox| Waking::of(context, mailbox)) {
-        Some(Waking::Hook(_) | Waking::Loop) => Check::good(NAME, format!("{client}, which is woken in this session")),
+    match mailbox.map(|mailbox| WakePromise::of(context, mailbox)) {
+        Some(WakePromise::Hook(_) | WakePromise::Loop) => Check::good(NAME, format!("{client}, which is woken in this session")),
         // Whoever waits needs no hook: it is told, and is no fault.
-        Some(Waking::Nobody) | None => Check {
+        Some(WakePromise::Nobody) | None => Check {
             hint: Some(format!("to have it woken when results are ready: agent-magic-tool setup {client}")),
             ..Check::good(NAME, format!("{client}, whose hook has not run in this session: it must `wait`"))
         },

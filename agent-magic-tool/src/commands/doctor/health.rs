@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use executor::store::switch::{Off, Switches};
-use protocol::duration::Span;
+use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
+use protocol::duration::PositiveDuration;
 use protocol::mailbox::Mailbox;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 use serde_json::{Value, json};
 
 use super::Check;
@@ -21,7 +21,7 @@ const UNTAKEN: Duration = Duration::from_mins(1);
 const SKEW: Duration = Duration::from_secs(5);
 
 /// How many bytes lie where.
-pub(super) fn sizes(places: &Places) -> Value {
+pub(super) fn sizes(places: &Paths) -> Value {
     let store = places.store();
     // The database has companions: `tasks.db-wal`, `tasks.db-shm`.
     let record = ["", "-wal", "-shm"].iter().map(|end| {
@@ -56,7 +56,7 @@ pub(super) fn requests(mailbox: &Mailbox, now: SystemTime) -> Check {
     if found.is_empty() {
         return Check::good(NAME, "none waits for an executor");
     }
-    let message = format!("{} were not answered for more than {}", found.len(), Span::from_secs(UNTAKEN.as_secs()));
+    let message = format!("{} were not answered for more than {}", found.len(), PositiveDuration::from_secs(UNTAKEN.as_secs()));
     Check { found, ..Check::bad(NAME, message, "the next executor takes them: agent-magic-tool executor start") }
 }
 
@@ -69,14 +69,14 @@ pub(super) fn clock(mailbox: &Mailbox, now: SystemTime) -> Check {
         None => Check::good(NAME, "no result is from the future"),
         Some(most) => Check::bad(
             NAME,
-            format!("{} results are from the future, by up to {}", ahead.len(), Span::from_secs(most.as_secs().max(1))),
+            format!("{} results are from the future, by up to {}", ahead.len(), PositiveDuration::from_secs(most.as_secs().max(1))),
             "the clock was set back, or is wrong now: set it right; until then pauses and ages are wrong",
         ),
     }
 }
 
 /// The folders that are ours alone and that others may enter all the same.
-pub(super) fn open_folders(places: &Places) -> Vec<PathBuf> {
+pub(super) fn open_folders(places: &Paths) -> Vec<PathBuf> {
     let mailbox = &places.mailbox;
     let inside = ["inbox", "taken", "answers", "results"].map(|name| mailbox.join(name));
     let ours = [vec![places.state.clone(), mailbox.clone()], inside.to_vec()].concat();
@@ -88,7 +88,7 @@ fn is_open(found: &Metadata) -> bool {
     is_ours && found.permissions().mode() & 0o077 != 0
 }
 
-pub(super) fn modes(places: &Places) -> Check {
+pub(super) fn modes(places: &Paths) -> Check {
     const NAME: &str = "modes";
     let open = open_folders(places);
     if open.is_empty() {
@@ -100,12 +100,12 @@ pub(super) fn modes(places: &Places) -> Check {
 }
 
 /// What a session may not call any more: that is told, and is no fault of the installation.
-pub(super) fn switches(places: &Places) -> Check {
+pub(super) fn switches(places: &Paths) -> Check {
     const NAME: &str = "switches";
-    match Switches::below(&places.executor()).all() {
+    match SwitchedOffTools::below(&places.executor()).all() {
         Ok(off) if off.is_empty() => Check::good(NAME, "no subtool is off"),
         Ok(off) => {
-            let line = |off: &Off| match &off.session {
+            let line = |off: &SwitchedOffTool| match &off.session {
                 Some(session) => format!("`{}` for the session `{session}`, since {}", off.tool, off.since),
                 None => format!("`{}` for callers without a session, since {}", off.tool, off.since),
             };

@@ -1,14 +1,14 @@
 //! Whether hooks were told what they are owed. Only looks.
 
 use executor::config::Config;
-use executor::store::outbox::Undelivered;
+use executor::store::outbox::UndeliveredHook;
 use executor::store::sqlite;
 use protocol::error::chain;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 
 use super::Check;
 
-pub(super) fn told(config: &Config, places: &Places) -> Check {
+pub(super) fn told(config: &Config, places: &Paths) -> Check {
     const NAME: &str = "hooks";
     let configured = match config.hooks.len() {
         0 => "none configured".to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn told(config: &Config, places: &Places) -> Check {
     if undelivered.is_empty() {
         return Check::good(NAME, format!("{configured}, nothing waits to be told"));
     }
-    let sum = |count: fn(&Undelivered) -> u64| undelivered.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&UndeliveredHook) -> u64| undelivered.iter().map(count).sum::<u64>();
     let (waiting, failing, given_up) = (sum(|hook| hook.waiting), sum(|hook| hook.failing), sum(|hook| hook.given_up));
     let message = format!("{configured}; {waiting} ends wait to be told, {given_up} were given up");
     let found = undelivered.iter().map(|hook| line(hook, config)).collect();
@@ -32,8 +32,8 @@ pub(super) fn told(config: &Config, places: &Places) -> Check {
     Check { found, ..Check::bad(NAME, message, hint) }
 }
 
-fn line(hook: &Undelivered, config: &Config) -> String {
-    let Undelivered { hook: name, waiting, failing, given_up, oldest, reason } = hook;
+fn line(hook: &UndeliveredHook, config: &Config) -> String {
+    let UndeliveredHook { hook: name, waiting, failing, given_up, oldest, reason } = hook;
     let gone = if config.hooks.contains_key(name) { "" } else { " (it is not configured any more)" };
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("`{name}`{gone}: {waiting} wait since {oldest}, {failing} of them failed, {given_up} were given up{reason}")

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::SystemTime;
 
 use protocol::mailbox::Mailbox;
-use protocol::paths::Places;
+use protocol::paths::Paths;
 
 use super::health;
 use crate::output::Output;
 
 /// Closes our folders to others and removes stale temporary files; what was done, in words.
-pub(super) fn repair(places: &Places, output: &Output) -> Vec<String> {
+pub(super) fn repair(places: &Paths, output: &Output) -> Vec<String> {
     let mut done = Vec::new();
     let mut tell = |what: String, outcome: io::Result<()>| match outcome {
         Ok(()) => done.push(what),

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use executor::page::{LINK_WORKS, Site, links, make_link};
+use executor::page::{LINK_WORKS, PageSite, links, make_link};
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use protocol::paths::DISPLAYS;
@@ -36,7 +36,7 @@ const AGENTS: [&str; 11] = [
 ];
 
 /// The link, and whether a browser shows it.
-pub(crate) struct Way {
+pub(crate) struct PageLink {
     pub(crate) link: String,
     pub(crate) opened: bool,
 }
@@ -52,12 +52,12 @@ pub(crate) fn is_for_a_human(context: &Context) -> Result<(), Error> {
 
 /// A fresh link, brought to a browser where there is one. Whoever gets it is not asked who they are: it may go
 /// nowhere but to a terminal.
-pub(crate) fn way(context: &Context) -> Result<Way, Error> {
+pub(crate) fn way(context: &Context) -> Result<PageLink, Error> {
     is_for_a_human(context)?;
     let mailbox = Mailbox::open(&context.places.mailbox)?;
     super::ensure(&mailbox, context)?;
     let folder = context.places.executor();
-    let site = Site::of(&folder).map_err(|error| Error::io("the page's address cannot be read", &error))?;
+    let site = PageSite::of(&folder).map_err(|error| Error::io("the page's address cannot be read", &error))?;
     if site.port == 0 {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
             .hint("`enabled = false` under [page] in config.toml, or its log, says why"));
@@ -70,11 +70,11 @@ pub(crate) fn way(context: &Context) -> Result<Way, Error> {
             .is_ok(),
         None => false,
     };
-    Ok(Way { link, opened })
+    Ok(PageLink { link, opened })
 }
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
-    let Way { link, opened } = way(context)?;
+    let PageLink { link, opened } = way(context)?;
     let seconds = LINK_WORKS.as_secs();
     if context.output.is_terminal() {
         context

@@ -8,18 +8,18 @@
 use protocol::code::Exit;
 use serde_json::{Value, json};
 
-use super::{Call, Moment};
+use super::{HookCall, HookMoment};
 use crate::error::Error;
 use crate::output::Output;
-use crate::waking;
+use crate::wake_promise;
 
-pub(super) fn call(client: &str, given: &Value) -> Option<Call> {
+pub(super) fn call(client: &str, given: &Value) -> Option<HookCall> {
     let moment = match given["hook_event_name"].as_str()? {
-        "SessionStart" => Moment::Start,
-        "Stop" => Moment::TurnEnds,
+        "SessionStart" => HookMoment::Start,
+        "Stop" => HookMoment::TurnEnds,
         _ => return None,
     };
-    Some(Call { moment, listener: waking::by_session(client, given["session_id"].as_str()?) })
+    Some(HookCall { moment, listener: wake_promise::by_session(client, given["session_id"].as_str()?) })
 }
 
 pub(super) fn say(decision: &str, text: &str, output: &Output) -> Result<Exit, Error> {

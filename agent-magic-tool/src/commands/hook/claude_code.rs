@@ -8,10 +8,10 @@
 use protocol::code::Exit;
 use serde_json::Value;
 
-use super::{Call, blocking};
+use super::{HookCall, blocking};
 use crate::output::Output;
 
-pub(super) fn call(given: &Value) -> Option<Call> {
+pub(super) fn call(given: &Value) -> Option<HookCall> {
     blocking::call("claude-code", given)
 }
 

@@ -8,19 +8,19 @@
 use protocol::code::Exit;
 use serde_json::{Value, json};
 
-use super::{Call, Moment};
+use super::{HookCall, HookMoment};
 use crate::error::Error;
 use crate::output::Output;
-use crate::waking;
+use crate::wake_promise;
 
-pub(super) fn call(given: &Value) -> Option<Call> {
+pub(super) fn call(given: &Value) -> Option<HookCall> {
     let moment = match (given["hook_event_name"].as_str()?, given["status"].as_str()) {
-        ("stop", None | Some("completed")) => Moment::TurnEnds,
-        ("sessionStart" | "stop", _) => Moment::Start,
+        ("stop", None | Some("completed")) => HookMoment::TurnEnds,
+        ("sessionStart" | "stop", _) => HookMoment::Start,
         _ => return None,
     };
     let folder = given["workspace_roots"][0].as_str().or_else(|| given["cwd"].as_str())?;
-    Some(Call { moment, listener: waking::by_folder("cursor", folder.as_ref()) })
+    Some(HookCall { moment, listener: wake_promise::by_folder("cursor", folder.as_ref()) })
 }
 
 pub(super) fn say(text: &str, output: &Output) -> Result<Exit, Error> {

@@ -6,15 +6,15 @@
 
 use serde_json::Value;
 
-use super::{Call, Moment};
-use crate::waking;
+use super::{HookCall, HookMoment};
+use crate::wake_promise;
 
-pub(super) fn call(given: &Value) -> Option<Call> {
+pub(super) fn call(given: &Value) -> Option<HookCall> {
     let moment = match given["hook_event_name"].as_str()? {
-        "SessionStart" => Moment::Start,
-        "AfterAgent" => Moment::TurnEnds,
+        "SessionStart" => HookMoment::Start,
+        "AfterAgent" => HookMoment::TurnEnds,
         _ => return None,
     };
     let folder = given["cwd"].as_str()?;
-    Some(Call { moment, listener: waking::by_folder("gemini-cli", folder.as_ref()) })
+    Some(HookCall { moment, listener: wake_promise::by_folder("gemini-cli", folder.as_ref()) })
 }

@@ -7,11 +7,11 @@
 use protocol::code::Exit;
 use serde_json::{Value, json};
 
-use super::{Call, blocking};
+use super::{HookCall, blocking};
 use crate::error::Error;
 use crate::output::Output;
 
-pub(super) fn call(given: &Value) -> Option<Call> {
+pub(super) fn call(given: &Value) -> Option<HookCall> {
     blocking::call("opencode", given)
 }
 

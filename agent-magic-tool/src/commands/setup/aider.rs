@@ -1,14 +1,14 @@
 //! Aider: conventions that it reads, and the line of its configuration that says so. It cannot be woken.
 
 use super::instruction;
-use super::plan::{Edit, Plan, Site};
-use super::section::Marks;
+use super::plan::{Edit, SetupPlan, SetupTarget};
+use super::section::SectionMarks;
 
-pub(super) fn plan(site: &Site) -> Plan {
-    let mut plan = Plan::default();
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
+    let mut plan = SetupPlan::default();
     let text = instruction::TEXT.to_owned();
     let (folder, word) = if let Some(project) = &site.project {
-        plan.file(project.join("CONVENTIONS.md"), Edit::Section { marks: Marks::Markdown, text });
+        plan.file(project.join("CONVENTIONS.md"), Edit::Section { marks: SectionMarks::Markdown, text });
         (project, "CONVENTIONS.md".to_owned())
     } else {
         let path = site.places.config.join("aider.md");

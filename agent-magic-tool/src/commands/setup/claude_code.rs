@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::instruction;
 use super::json_file::JsonEdit;
-use super::plan::{Edit, Plan, Site};
+use super::plan::{Edit, SetupPlan, SetupTarget};
 
-pub(super) fn plan(site: &Site) -> Plan {
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = site.folder(".claude", "CLAUDE_CONFIG_DIR", ".claude");
     let skill =
         format!("---\nname: agent-magic-tool\ndescription: {}\n---\n{}", instruction::DESCRIPTION, instruction::TEXT);
     let mut edits = site.hooks("SessionStart", "Stop", 1, &json!({"asyncRewake": true}));
-    let mut plan = Plan::default();
+    let mut plan = SetupPlan::default();
     let mailbox = site.places.mailbox.display();
     if site.project.is_none() {
         edits.push(JsonEdit::Word { path: &["sandbox", "filesystem", "allowWrite"], word: mailbox.to_string() });

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use executor::config::Wake;
-use protocol::duration::Span;
+use executor::config::WakeSettings;
+use protocol::duration::PositiveDuration;
 use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// How long its hook may wait.
-    pub(crate) fn wait(self, wake: &Wake) -> Span {
+    pub(crate) fn wait(self, wake: &WakeSettings) -> PositiveDuration {
         match self {
             Self::ClaudeCode | Self::Opencode => wake.wait_beside,
             _ => wake.wait,

@@ -6,14 +6,14 @@
 use serde_json::json;
 
 use super::instruction;
-use super::plan::{Edit, Plan, Site};
-use super::section::Marks;
+use super::plan::{Edit, SetupPlan, SetupTarget};
+use super::section::SectionMarks;
 
-pub(super) fn plan(site: &Site) -> Plan {
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = site.folder(".codex", "CODEX_HOME", ".codex");
-    let mut plan = Plan::default();
+    let mut plan = SetupPlan::default();
     let instructions = site.project.as_ref().unwrap_or(&folder).join("AGENTS.md");
-    plan.file(instructions, Edit::Section { marks: Marks::Markdown, text: instruction::TEXT.to_owned() });
+    plan.file(instructions, Edit::Section { marks: SectionMarks::Markdown, text: instruction::TEXT.to_owned() });
     plan.file(folder.join("hooks.json"), Edit::Json(site.hooks("SessionStart", "Stop", 1, &json!({}))));
     let word = site.places.mailbox.display().to_string();
     if site.project.is_none() {

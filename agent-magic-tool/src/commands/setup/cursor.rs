@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::instruction;
 use super::json_file::JsonEdit;
-use super::plan::{Edit, Plan, Site};
+use super::plan::{Edit, SetupPlan, SetupTarget};
 
 /// The client's own bound on how often one turn goes on.
 const LOOPS: u32 = 20;
 
-pub(super) fn plan(site: &Site) -> Plan {
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = site.folder(".cursor", "", ".cursor");
-    let mut plan = Plan::default();
+    let mut plan = SetupPlan::default();
     let rule = format!("---\ndescription: {}\nalwaysApply: true\n---\n{}", instruction::DESCRIPTION, instruction::TEXT);
     plan.file(folder.join("rules/agent-magic-tool.mdc"), Edit::Own(rule));
     let start = json!({"command": site.command()});

@@ -4,7 +4,7 @@ use toml_edit::{Array, DocumentMut, Item, Table};
 
 use super::json_file;
 use super::plan::Edit;
-use super::section::Marks;
+use super::section::SectionMarks;
 
 impl Edit {
     /// The file with what is ours; an error says what to do by hand instead.
@@ -16,12 +16,12 @@ impl Edit {
             Self::Json(edits) => json_file::with(text, edits),
             Self::TomlList { table, key, word } => toml_with(text, table, key, word),
             Self::AiderRead { word } => {
-                let others = Marks::Hash.without(text);
+                let others = SectionMarks::Hash.without(text);
                 if others.lines().any(|line| line.starts_with("read:")) {
                     let is_there = others.contains(word.as_str());
                     return if is_there { Ok(text.to_owned()) } else { Err(format!("add {word} to its `read:`")) };
                 }
-                Ok(Marks::Hash.with(text, &format!("read: [{word}]\n")))
+                Ok(SectionMarks::Hash.with(text, &format!("read: [{word}]\n")))
             }
         }
     }
@@ -35,7 +35,7 @@ impl Edit {
             Self::Section { marks, .. } => Some(marks.without(file)),
             Self::Json(edits) => json_file::without(file, edits),
             Self::TomlList { table, key, word } => Some(toml_without(file, table, key, word)),
-            Self::AiderRead { .. } => Some(Marks::Hash.without(file)),
+            Self::AiderRead { .. } => Some(SectionMarks::Hash.without(file)),
         };
         left.filter(|left| left == file || !left.trim().is_empty())
     }

@@ -7,14 +7,14 @@
 use serde_json::json;
 
 use super::instruction;
-use super::plan::{Edit, Plan, Site};
-use super::section::Marks;
+use super::plan::{Edit, SetupPlan, SetupTarget};
+use super::section::SectionMarks;
 
-pub(super) fn plan(site: &Site) -> Plan {
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = site.folder(".gemini", "", ".gemini");
-    let mut plan = Plan::default();
+    let mut plan = SetupPlan::default();
     let instructions = site.project.as_ref().unwrap_or(&folder).join("GEMINI.md");
-    plan.file(instructions, Edit::Section { marks: Marks::Markdown, text: instruction::TEXT.to_owned() });
+    plan.file(instructions, Edit::Section { marks: SectionMarks::Markdown, text: instruction::TEXT.to_owned() });
     let edits = site.hooks("SessionStart", "AfterAgent", 1_000, &json!({"name": "agent-magic-tool"}));
     let mailbox = site.places.mailbox.display().to_string();
     plan.file(folder.join("settings.json"), Edit::Json(edits));

@@ -1,14 +1,14 @@
 //! Goose: a section of its hints. It cannot be woken, so `run` says `wait`.
 
 use super::instruction;
-use super::plan::{Edit, Plan, Site};
-use super::section::Marks;
+use super::plan::{Edit, SetupPlan, SetupTarget};
+use super::section::SectionMarks;
 
-pub(super) fn plan(site: &Site) -> Plan {
+pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = site.project.clone().unwrap_or_else(|| site.places.config_of("goose"));
-    let mut plan = Plan::default();
+    let mut plan = SetupPlan::default();
     let text = instruction::TEXT.to_owned();
-    plan.file(folder.join(".goosehints"), Edit::Section { marks: Marks::Markdown, text });
+    plan.file(folder.join(".goosehints"), Edit::Section { marks: SectionMarks::Markdown, text });
     plan.next.push("start a new session of Goose".to_owned());
     plan
 }

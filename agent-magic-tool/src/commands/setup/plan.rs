@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use protocol::duration::Span;
-use protocol::paths::Places;
+use protocol::duration::PositiveDuration;
+use protocol::paths::Paths;
 use serde_json::{Value, json};
 
 use super::client::Client;
 use super::json_file::JsonEdit;
-use super::section::Marks;
+use super::section::SectionMarks;
 
 /// Longer than our own wait, so that the client never kills a hook that would have spoken.
 const GRACE_SECONDS: u64 = 30;
@@ -17,27 +17,27 @@ const START_SECONDS: u64 = 10;
 
 /// Where something is installed, and for whom.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct SetupTarget {
     pub(super) client: Client,
-    pub(super) places: Places,
+    pub(super) places: Paths,
     pub(super) home: PathBuf,
     /// The project's folder; `None` is for all of the user's.
     pub(super) project: Option<PathBuf>,
-    pub(super) wait: Span,
+    pub(super) wait: PositiveDuration,
     /// How the client calls this program.
     pub(super) program: String,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) pieces: Vec<Piece>,
+pub(super) struct SetupPlan {
+    pub(super) pieces: Vec<FilePiece>,
     /// What the user has to know or do, in sentences.
     pub(super) next: Vec<String>,
 }
 
 /// What is ours in one file.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct FilePiece {
     pub(super) path: PathBuf,
     pub(super) edit: Edit,
 }
@@ -48,7 +48,7 @@ pub(super) enum Edit {
     Own(String),
     /// A part of a text that others write too.
     Section {
-        marks: Marks,
+        marks: SectionMarks,
         text: String,
     },
     Json(Vec<JsonEdit>),
@@ -64,7 +64,7 @@ pub(super) enum Edit {
     },
 }
 
-impl Site {
+impl SetupTarget {
     /// The folder of the client's own files: below the project, or where its variable or its custom says.
     pub(super) fn folder(&self, in_project: &str, variable: &str, below_home: &str) -> PathBuf {
         match &self.project {
@@ -108,8 +108,8 @@ pub(super) fn quoted(text: &str) -> String {
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-impl Plan {
+impl SetupPlan {
     pub(super) fn file(&mut self, path: PathBuf, edit: Edit) {
-        self.pieces.push(Piece { path, edit });
+        self.pieces.push(FilePiece { path, edit });
     }
 }

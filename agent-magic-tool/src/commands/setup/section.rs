@@ -3,12 +3,12 @@
 
 /// How the text's format hides a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Marks {
+pub(super) enum SectionMarks {
     Markdown,
     Hash,
 }
 
-impl Marks {
+impl SectionMarks {
     const fn lines(self) -> (&'static str, &'static str) {
         match self {
             Self::Markdown => ("<!-- agent-magic-tool: begin -->\n", "<!-- agent-magic-tool: end -->\n"),
@@ -56,14 +56,14 @@ mod tests {
     #[test]
     fn a_section_is_put_replaced_and_taken_away_between_what_others_write() {
         for file in ["", "# Mine\n", "# Mine", "# Mine\n\n"] {
-            let once = Marks::Markdown.with(file, "old\n");
-            assert_eq!(Marks::Markdown.with(&once, "old\n"), once);
+            let once = SectionMarks::Markdown.with(file, "old\n");
+            assert_eq!(SectionMarks::Markdown.with(&once, "old\n"), once);
             let later = format!("{once}\nmore of mine\n");
-            let renewed = Marks::Markdown.with(&later, "new\n");
+            let renewed = SectionMarks::Markdown.with(&later, "new\n");
             assert!(renewed.starts_with(file) && renewed.ends_with("\nmore of mine\n") && !renewed.contains("old"));
-            assert!(!Marks::Markdown.without(&renewed).contains("agent-magic-tool"));
+            assert!(!SectionMarks::Markdown.without(&renewed).contains("agent-magic-tool"));
         }
-        assert_eq!(Marks::Hash.without(&Marks::Hash.with("a: 1\n", "b: 2\n")), "a: 1\n");
-        assert_eq!(Marks::Hash.without("a: 1\n"), "a: 1\n");
+        assert_eq!(SectionMarks::Hash.without(&SectionMarks::Hash.with("a: 1\n", "b: 2\n")), "a: 1\n");
+        assert_eq!(SectionMarks::Hash.without("a: 1\n"), "a: 1\n");
     }
 }

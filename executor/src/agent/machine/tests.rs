@@ -6,8 +6,8 @@ use super::*;
 
 const TASK: &str = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> LoopSettings {
+    LoopSettings {
         steps: 4,
         reflect_after: 0,
         diagnose: false,
@@ -17,22 +17,22 @@ fn settings() -> Settings {
     }
 }
 
-fn says(text: &str) -> Event {
-    Event::Answered(Turn { text: text.to_owned(), usage: Usage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+fn says(text: &str) -> MachineEvent {
+    MachineEvent::Answered(Turn { text: text.to_owned(), usage: TokenUsage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
 }
 
-fn calls(commands: &[&str]) -> Event {
-    let call = |(number, command): (usize, &&str)| Call {
+fn calls(commands: &[&str]) -> MachineEvent {
+    let call = |(number, command): (usize, &&str)| ToolCall {
         id: format!("c{number}"),
         name: "command_executor".to_owned(),
         arguments: json!({ "command": command }),
     };
     let calls = commands.iter().enumerate().map(call).collect();
-    Event::Answered(Turn { calls, usage: Usage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+    MachineEvent::Answered(Turn { calls, usage: TokenUsage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
 }
 
-fn result(number: usize) -> CallResult {
-    CallResult {
+fn result(number: usize) -> ToolResult {
+    ToolResult {
         call: format!("c{number}"),
         name: "command_executor".to_owned(),
         text: "{}".to_owned(),
@@ -43,45 +43,45 @@ fn result(number: usize) -> CallResult {
     }
 }
 
-fn called() -> Event {
-    Event::Called(vec![result(0)])
+fn called() -> MachineEvent {
+    MachineEvent::Called(vec![result(0)])
 }
 
-fn opened(id: &str) -> Opened {
-    Opened { id: id.parse().expect("an id"), tool: "send".to_owned(), result_file: "/r".into() }
+fn opened(id: &str) -> OpenedTask {
+    OpenedTask { id: id.parse().expect("an id"), tool: "send".to_owned(), result_file: "/r".into() }
 }
 
-fn delegated() -> Event {
-    Event::Called(vec![CallResult { opened: vec![opened(TASK)], ..result(0) }])
+fn delegated() -> MachineEvent {
+    MachineEvent::Called(vec![ToolResult { opened: vec![opened(TASK)], ..result(0) }])
 }
 
-fn ended(state: TaskState) -> Event {
-    let Opened { id, tool, result_file } = opened(TASK);
-    Event::Ended(vec![Ended { id, tool, state: Some(state), result_file }])
+fn ended(state: TaskState) -> MachineEvent {
+    let OpenedTask { id, tool, result_file } = opened(TASK);
+    MachineEvent::Ended(vec![EndedTask { id, tool, state: Some(state), result_file }])
 }
 
-fn failed(class: FailureClass) -> Event {
-    Event::Failed(Failed { class, message: "no".to_owned(), retry_after: None })
+fn failed(class: FailureClass) -> MachineEvent {
+    MachineEvent::Failed(ModelFailure { class, message: "no".to_owned(), retry_after: None })
 }
 
 /// What it wants done, in short.
-fn wants(machine: &mut Machine, event: Event) -> Vec<String> {
-    let word = |effect: &Effect| match effect {
-        Effect::Record(entry) => {
+fn wants(machine: &mut Machine, event: MachineEvent) -> Vec<String> {
+    let word = |effect: &MachineEffect| match effect {
+        MachineEffect::Record(entry) => {
             let name = serde_json::to_value(entry).expect("an entry");
             match name {
                 serde_json::Value::String(word) => word,
                 other => other.as_object().expect("one key").keys().next().expect("one key").clone(),
             }
         }
-        Effect::Ask { tools: true } => "ask".to_owned(),
-        Effect::Ask { tools: false } => "ask without tools".to_owned(),
-        Effect::Call { turn, calls } => format!("call {} of {turn}", calls.len()),
-        Effect::Abort => "abort".to_owned(),
-        Effect::Pause { length, attempt, .. } => format!("pause {length:?} before {attempt}"),
-        Effect::Sleep => "sleep".to_owned(),
-        Effect::Done(reason) => format!("done: {}", reason.as_str()),
-        Effect::GiveUp(_) => "give up".to_owned(),
+        MachineEffect::Ask { tools: true } => "ask".to_owned(),
+        MachineEffect::Ask { tools: false } => "ask without tools".to_owned(),
+        MachineEffect::Call { turn, calls } => format!("call {} of {turn}", calls.len()),
+        MachineEffect::Abort => "abort".to_owned(),
+        MachineEffect::Pause { length, attempt, .. } => format!("pause {length:?} before {attempt}"),
+        MachineEffect::Sleep => "sleep".to_owned(),
+        MachineEffect::Done(reason) => format!("done: {}", reason.as_str()),
+        MachineEffect::GiveUp(_) => "give up".to_owned(),
     };
     let effects = machine.handle(event);
     // Whatever was recorded leads to the same machine.
@@ -96,7 +96,7 @@ fn wants(machine: &mut Machine, event: Event) -> Vec<String> {
 
 fn asked() -> Machine {
     let mut machine = Machine::new(settings());
-    assert_eq!(wants(&mut machine, Event::Asked("q".to_owned())), ["asked", "ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Asked("q".to_owned())), ["asked", "ask"]);
     machine
 }
 
@@ -104,7 +104,7 @@ fn asked() -> Machine {
 fn it_calls_until_there_is_an_answer() {
     let mut machine = asked();
     assert_eq!(wants(&mut machine, calls(&["a", "b"])), ["answered", "call 2 of 1"]);
-    assert_eq!(wants(&mut machine, Event::Called(vec![result(0), result(1)])), ["called", "ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Called(vec![result(0), result(1)])), ["called", "ask"]);
     assert_eq!(wants(&mut machine, says("42")), ["answered", "stopped", "done: completed"]);
     assert_eq!((machine.answer(), machine.spent().requests), (Some("42"), 2));
 }
@@ -146,8 +146,8 @@ fn a_result_that_was_read_wakes_nobody() {
     wants(&mut machine, delegated());
     wants(&mut machine, calls(&["wait"]));
     wants(&mut machine, ended(TaskState::Succeeded));
-    let collected = CallResult { collected: vec![TASK.parse().expect("an id")], ..result(0) };
-    assert_eq!(wants(&mut machine, Event::Called(vec![collected])), ["called", "ask"]);
+    let collected = ToolResult { collected: vec![TASK.parse().expect("an id")], ..result(0) };
+    assert_eq!(wants(&mut machine, MachineEvent::Called(vec![collected])), ["called", "ask"]);
     assert_eq!(wants(&mut machine, says("read")), ["answered", "stopped", "done: completed"]);
 }
 
@@ -191,8 +191,8 @@ fn three_calls_in_a_row_and_a_repeated_one_are_remarked_upon() {
     // Waiting and reading are what it was told to do.
     for _ in 0..5 {
         wants(&mut machine, calls(&["wait"]));
-        let waited = CallResult { only_reads: true, ..result(0) };
-        assert_eq!(wants(&mut machine, Event::Called(vec![waited])), ["called", "ask"]);
+        let waited = ToolResult { only_reads: true, ..result(0) };
+        assert_eq!(wants(&mut machine, MachineEvent::Called(vec![waited])), ["called", "ask"]);
     }
 }
 
@@ -200,9 +200,9 @@ fn three_calls_in_a_row_and_a_repeated_one_are_remarked_upon() {
 fn only_failures_that_may_pass_are_repeated() {
     let mut machine = asked();
     assert_eq!(wants(&mut machine, failed(FailureClass::RateLimit)), ["pause 1s before 1"]);
-    assert_eq!(wants(&mut machine, Event::RetryDue), ["ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::RetryDue), ["ask"]);
     assert_eq!(wants(&mut machine, failed(FailureClass::ServerError)), ["pause 2s before 2"]);
-    assert_eq!(wants(&mut machine, Event::RetryDue), ["ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::RetryDue), ["ask"]);
     assert_eq!(wants(&mut machine, failed(FailureClass::Connection)), ["give up", "stopped", "done: provider_failed"]);
     for class in [FailureClass::Auth, FailureClass::ClientError, FailureClass::Configuration] {
         let mut machine = asked();
@@ -213,11 +213,11 @@ fn only_failures_that_may_pass_are_repeated() {
 #[test]
 fn a_new_question_stops_what_is_under_way_and_leaves_whole_pairs() {
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, Event::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
     wants(&mut machine, calls(&["a"]));
-    assert_eq!(wants(&mut machine, Event::Asked("s".to_owned())), ["abort", "called", "stopped", "asked", "ask"]);
-    assert_eq!(wants(&mut machine, Event::Cancelled), ["abort", "stopped", "done: cancelled"]);
-    assert_eq!(wants(&mut machine, Event::Cancelled), [""; 0]);
+    assert_eq!(wants(&mut machine, MachineEvent::Asked("s".to_owned())), ["abort", "called", "stopped", "asked", "ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Cancelled), ["abort", "stopped", "done: cancelled"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Cancelled), [""; 0]);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_question_can_be_asked_while_tasks_run_and_they_wake_it_later() {
     wants(&mut machine, calls(&["run"]));
     wants(&mut machine, delegated());
     wants(&mut machine, says("on its way"));
-    assert_eq!(wants(&mut machine, Event::Asked("meanwhile?".to_owned())), ["asked", "ask"]);
+    assert_eq!(wants(&mut machine, MachineEvent::Asked("meanwhile?".to_owned())), ["asked", "ask"]);
     assert_eq!(wants(&mut machine, says("yes")), ["answered", "sleep"]);
     assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
 }
@@ -241,7 +241,7 @@ fn an_answer_after_a_no_says_so() {
     assert_eq!(wants(&mut machine, says("you said no")), ["answered", "stopped", "done: approval_denied"]);
     let mut machine = asked();
     wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, Event::Called(vec![CallResult { status: 5, ..result(0) }]));
+    wants(&mut machine, MachineEvent::Called(vec![ToolResult { status: 5, ..result(0) }]));
     assert_eq!(wants(&mut machine, says("not allowed")), ["answered", "stopped", "done: policy_denied"]);
 }
 
@@ -250,7 +250,7 @@ fn an_error_is_looked_at_once_without_tools() {
     let mut machine = asked();
     machine.settings.diagnose = true;
     wants(&mut machine, calls(&["a"]));
-    let wrong = || Event::Called(vec![CallResult { status: 2, ..result(0) }]);
+    let wrong = || MachineEvent::Called(vec![ToolResult { status: 2, ..result(0) }]);
     assert_eq!(wants(&mut machine, wrong()), ["called", "noted", "ask without tools"]);
     assert_eq!(wants(&mut machine, says("a typing error")), ["diagnosed", "ask"]);
     wants(&mut machine, calls(&["b"]));
@@ -277,15 +277,15 @@ fn calls_in_the_text_are_carried_out_and_prose_is_not() {
 fn killed_at_any_moment_it_goes_on_where_it_was() {
     let mut machine = asked();
     let after = |machine: &Machine| Machine::restore(settings(), machine.entries.clone()).1;
-    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
     wants(&mut machine, calls(&["run"]));
-    assert!(matches!(&after(&machine)[..], [Effect::Call { turn: 1, calls }] if calls.len() == 1));
+    assert!(matches!(&after(&machine)[..], [MachineEffect::Call { turn: 1, calls }] if calls.len() == 1));
     wants(&mut machine, delegated());
-    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
     wants(&mut machine, says("later"));
-    assert_eq!(after(&machine), [Effect::Sleep]);
+    assert_eq!(after(&machine), [MachineEffect::Sleep]);
     wants(&mut machine, ended(TaskState::Succeeded));
-    assert_eq!(after(&machine), [Effect::Ask { tools: true }]);
+    assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
     wants(&mut machine, says("done"));
     assert_eq!(after(&machine), []);
 }
@@ -295,7 +295,7 @@ fn a_question_taken_back_leaves_nothing_and_its_number_is_not_used_again() {
     let mut machine = asked();
     wants(&mut machine, calls(&["a"]));
     wants(&mut machine, called());
-    assert_eq!(wants(&mut machine, Event::Undone), ["abort", "stopped", "undone"]);
-    wants(&mut machine, Event::Asked("again".to_owned()));
+    assert_eq!(wants(&mut machine, MachineEvent::Undone), ["abort", "stopped", "undone"]);
+    wants(&mut machine, MachineEvent::Asked("again".to_owned()));
     assert_eq!(wants(&mut machine, calls(&["a"])), ["answered", "call 1 of 6"]);
 }

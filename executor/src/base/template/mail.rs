@@ -195,13 +195,13 @@ fn refused(header: &str, reason: &str) -> Error {
 mod tests {
     use serde_json::json;
 
-    use super::super::Scope;
+    use super::super::TemplateValues;
 
     const TEMPLATE: &str = "{{ mime_message(to=to, cc=cc, subject=subject, body=body, html=html) }}";
 
     fn built(input: serde_json::Value) -> Result<String, String> {
         let input = serde_json::from_value(input).expect("an object");
-        Scope::of_input(&input).text(TEMPLATE).map_err(|error| error.to_string())
+        TemplateValues::of_input(&input).text(TEMPLATE).map_err(|error| error.to_string())
     }
 
     #[test]

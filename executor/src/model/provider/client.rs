@@ -9,33 +9,33 @@ use futures_util::StreamExt as _;
 use genai::adapter::AdapterKind;
 use genai::chat::{
     CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStream, ChatStreamEvent, ContentPart, MessageContent,
-    ToolCall, ToolResponse, Usage as Counted,
+    ToolCall as ProviderCall, ToolResponse, Usage as Counted,
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{Answering, Failed, FailureClass, Listener, Message, Provider, Request, Tool};
+use super::{TurnFuture, ModelFailure, FailureClass, TextListener, Message, Provider, ModelRequest, ToolDefinition};
 use crate::config;
 use crate::config::secret::Secrets;
-use crate::model::conversation::{Call, Raw, Turn, Usage};
-use crate::model::registry::Chosen;
+use crate::model::conversation::{ToolCall, RawMessage, Turn, TokenUsage};
+use crate::model::registry::ChosenModel;
 use crate::model::{registry as model, view};
-use crate::net::clients::Clients;
+use crate::net::clients::HttpClients;
 
 /// One model, and the key to it.
 #[derive(Debug)]
-pub struct Client {
+pub struct ModelClient {
     genai: genai::Client,
     target: ServiceTarget,
-    chosen: Chosen,
+    chosen: ChosenModel,
     streams: bool,
 }
 
-impl Client {
+impl ModelClient {
     /// Opens the model's key: a failure names the secret, never its value.
-    pub async fn new(chosen: Chosen, streams: bool, clients: &Clients, secrets: &Secrets) -> Result<Self, Failed> {
+    pub async fn new(chosen: ChosenModel, streams: bool, clients: &HttpClients, secrets: &Secrets) -> Result<Self, ModelFailure> {
         let model = &chosen.model;
         let url = base(model.url.as_ref(), model.provider);
         let key = match &model.key {
@@ -43,7 +43,7 @@ impl Client {
             // A server of one's own asks for none; `genai` wants something to send.
             None => "none".to_owned(),
         };
-        let http = clients.for_operator(&url).await.map_err(|failure| Failed {
+        let http = clients.for_operator(&url).await.map_err(|failure| ModelFailure {
             class: FailureClass::Configuration,
             message: failure.message,
             retry_after: None,
@@ -58,7 +58,7 @@ impl Client {
         Ok(Self { genai, target, chosen, streams })
     }
 
-    async fn answer(&self, request: Request, heard: Listener<'_>) -> Result<Turn, Failed> {
+    async fn answer(&self, request: ModelRequest, heard: TextListener<'_>) -> Result<Turn, ModelFailure> {
         let timeout = self.chosen.model.timeout.get();
         let options = self.options();
         let asked = view::size(&request.messages) + view::words(&request.system);
@@ -82,11 +82,11 @@ impl Client {
             (answer.content, answer.usage)
         };
         let turn = self.turn(&content, &usage);
-        if turn.usage != Usage::default() {
+        if turn.usage != TokenUsage::default() {
             return Ok(turn);
         }
         // Not every server counts; a budget must hold all the same.
-        let usage = Usage { input: asked, output: view::words(&turn.text), cached: 0 };
+        let usage = TokenUsage { input: asked, output: view::words(&turn.text), cached: 0 };
         Ok(self.priced(Turn { usage, ..turn }))
     }
 
@@ -95,8 +95,8 @@ impl Client {
         &self,
         mut stream: ChatStream,
         timeout: Duration,
-        heard: Listener<'_>,
-    ) -> Result<(MessageContent, Counted), Failed> {
+        heard: TextListener<'_>,
+    ) -> Result<(MessageContent, Counted), ModelFailure> {
         loop {
             match tokio::time::timeout(timeout, stream.next()).await.map_err(|_| self.too_slow(timeout))? {
                 Some(Ok(ChatStreamEvent::Chunk(chunk))) => heard(&chunk.content),
@@ -107,16 +107,16 @@ impl Client {
                 Some(Err(error)) => return Err(self.failure(&error)),
                 None | Some(Ok(ChatStreamEvent::End(_))) => {
                     let message = format!("the answer of the model `{}` broke off", self.chosen.name);
-                    return Err(Failed { class: FailureClass::Connection, message, retry_after: None });
+                    return Err(ModelFailure { class: FailureClass::Connection, message, retry_after: None });
                 }
                 Some(Ok(_)) => {}
             }
         }
     }
 
-    fn too_slow(&self, timeout: Duration) -> Failed {
+    fn too_slow(&self, timeout: Duration) -> ModelFailure {
         let message = format!("the model `{}` said nothing for {timeout:?}", self.chosen.name);
-        Failed { class: FailureClass::Connection, message, retry_after: None }
+        ModelFailure { class: FailureClass::Connection, message, retry_after: None }
     }
 
     fn options(&self) -> ChatOptions {
@@ -132,10 +132,10 @@ impl Client {
         options
     }
 
-    fn chat(&self, request: Request) -> ChatRequest {
+    fn chat(&self, request: ModelRequest) -> ChatRequest {
         let mut messages: Vec<_> = request.messages.into_iter().flat_map(|message| self.message(message)).collect();
         // The next request begins with all of this. The other providers keep it without being asked.
-        if self.chosen.model.provider == config::Provider::Anthropic
+        if self.chosen.model.provider == config::ProviderKind::Anthropic
             && let Some(last) = messages.last_mut()
         {
             last.options = Some(CacheControl::Ephemeral.into());
@@ -166,7 +166,7 @@ impl Client {
     }
 
     fn turn(&self, content: &MessageContent, usage: &Counted) -> Turn {
-        let calls = content.tool_calls().into_iter().enumerate().map(|(number, call)| Call {
+        let calls = content.tool_calls().into_iter().enumerate().map(|(number, call)| ToolCall {
             // Not every server names its calls.
             id: if call.call_id.is_empty() { format!("call-{}", number + 1) } else { call.call_id.clone() },
             name: call.fn_name.clone(),
@@ -181,7 +181,7 @@ impl Client {
         self.priced(Turn {
             text: content.joined_texts().unwrap_or_default(),
             calls,
-            raw: message.map(|message| Raw { provider: self.chosen.model.provider, message }),
+            raw: message.map(|message| RawMessage { provider: self.chosen.model.provider, message }),
             usage,
             ..Turn::default()
         })
@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// For the person; what the provider wrote goes to the log, since it may repeat what we sent.
-    fn failure(&self, error: &genai::Error) -> Failed {
+    fn failure(&self, error: &genai::Error) -> ModelFailure {
         let said: String = error.to_string().chars().take(2000).collect();
         tracing::warn!(model = self.chosen.name, error = %said, "the model gave no answer");
         let name = &self.chosen.name;
@@ -218,23 +218,23 @@ impl Client {
             None => (FailureClass::BadAnswer, format!("the answer of the model `{name}` cannot be understood")),
         };
         let wanted = at_heart.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok()?.parse().ok());
-        Failed { class, message, retry_after: wanted.map(Duration::from_secs) }
+        ModelFailure { class, message, retry_after: wanted.map(Duration::from_secs) }
     }
 }
 
-impl Provider for Client {
-    fn ask<'a>(&'a self, request: Request, heard: Listener<'a>) -> Answering<'a> {
+impl Provider for ModelClient {
+    fn ask<'a>(&'a self, request: ModelRequest, heard: TextListener<'a>) -> TurnFuture<'a> {
         Box::pin(self.answer(request, heard))
     }
 }
 
-fn tool(tool: Tool) -> genai::chat::Tool {
+fn tool(tool: ToolDefinition) -> genai::chat::Tool {
     genai::chat::Tool::new(tool.name).with_description(tool.description).with_schema(tool.parameters)
 }
 
-fn call(call: Call) -> ContentPart {
+fn call(call: ToolCall) -> ContentPart {
     let arguments = call.arguments;
-    ContentPart::ToolCall(ToolCall {
+    ContentPart::ToolCall(ProviderCall {
         call_id: call.id,
         fn_name: call.name,
         fn_arguments: if arguments.is_object() { arguments } else { json!({ "not_an_object": arguments }) },
@@ -242,23 +242,23 @@ fn call(call: Call) -> ContentPart {
     })
 }
 
-fn kind(provider: config::Provider) -> AdapterKind {
+fn kind(provider: config::ProviderKind) -> AdapterKind {
     match provider {
-        config::Provider::Openai => AdapterKind::OpenAI,
-        config::Provider::OpenaiResponses => AdapterKind::OpenAIResp,
-        config::Provider::Anthropic => AdapterKind::Anthropic,
-        config::Provider::Gemini => AdapterKind::Gemini,
-        config::Provider::Ollama => AdapterKind::Ollama,
+        config::ProviderKind::Openai => AdapterKind::OpenAI,
+        config::ProviderKind::OpenaiResponses => AdapterKind::OpenAIResp,
+        config::ProviderKind::Anthropic => AdapterKind::Anthropic,
+        config::ProviderKind::Gemini => AdapterKind::Gemini,
+        config::ProviderKind::Ollama => AdapterKind::Ollama,
     }
 }
 
 /// Where the provider's paths begin. A bare host means its usual path on that host.
-fn base(url: Option<&Url>, provider: config::Provider) -> Url {
+fn base(url: Option<&Url>, provider: config::ProviderKind) -> Url {
     let (home, usual) = match provider {
-        config::Provider::Openai | config::Provider::OpenaiResponses => ("https://api.openai.com", "v1/"),
-        config::Provider::Anthropic => ("https://api.anthropic.com", "v1/"),
-        config::Provider::Gemini => ("https://generativelanguage.googleapis.com", "v1beta/"),
-        config::Provider::Ollama => ("http://127.0.0.1:11434", ""),
+        config::ProviderKind::Openai | config::ProviderKind::OpenaiResponses => ("https://api.openai.com", "v1/"),
+        config::ProviderKind::Anthropic => ("https://api.anthropic.com", "v1/"),
+        config::ProviderKind::Gemini => ("https://generativelanguage.googleapis.com", "v1beta/"),
+        config::ProviderKind::Ollama => ("http://127.0.0.1:11434", ""),
     };
     let mut url = url.cloned().unwrap_or_else(|| home.parse().expect("a provider's address is a URL"));
     let path = match url.path().trim_end_matches('/') {
@@ -269,10 +269,10 @@ fn base(url: Option<&Url>, provider: config::Provider) -> Url {
     url
 }
 
-fn tokens(usage: &Counted) -> Usage {
+fn tokens(usage: &Counted) -> TokenUsage {
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
     let cached = usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
-    Usage { input: count(usage.prompt_tokens), output: count(usage.completion_tokens), cached: count(cached) }
+    TokenUsage { input: count(usage.prompt_tokens), output: count(usage.completion_tokens), cached: count(cached) }
 }
 
 /// A stream wraps what its request met with.
@@ -291,7 +291,7 @@ fn salvaged(error: &genai::Error) -> Option<Turn> {
     let call = |call: &Value| {
         let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str);
         let arguments = text("/function/arguments")?;
-        Some(Call {
+        Some(ToolCall {
             id: text("/id")?.to_owned(),
             name: text("/function/name")?.to_owned(),
             arguments: serde_json::from_str(arguments).unwrap_or_else(|_| arguments.into()),
@@ -299,7 +299,7 @@ fn salvaged(error: &genai::Error) -> Option<Turn> {
     };
     let calls = message.get("tool_calls")?.as_array()?.iter().map(call).collect::<Option<Vec<_>>>()?;
     let count = |pointer: &str| response_body.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    let usage = Usage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
+    let usage = TokenUsage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
     let text = message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(Turn { text, calls, usage, ..Turn::default() })
 }
@@ -312,8 +312,8 @@ fn is_connection(error: &genai::Error) -> bool {
     }
 }
 
-fn configuration(error: &dyn std::error::Error) -> Failed {
-    Failed { class: FailureClass::Configuration, message: error.to_string(), retry_after: None }
+fn configuration(error: &dyn std::error::Error) -> ModelFailure {
+    ModelFailure { class: FailureClass::Configuration, message: error.to_string(), retry_after: None }
 }
 
 #[cfg(test)]
@@ -323,11 +323,11 @@ mod tests {
     #[test]
     fn a_bare_host_means_the_usual_path() {
         let base = |url: &str, provider| base(Some(&url.parse().expect("a URL")), provider).to_string();
-        assert_eq!(base("http://127.0.0.1:9", config::Provider::Openai), "http://127.0.0.1:9/v1/");
-        assert_eq!(base("http://127.0.0.1:9/proxy/v4", config::Provider::Openai), "http://127.0.0.1:9/proxy/v4/");
-        assert_eq!(base("http://127.0.0.1:11434/", config::Provider::Ollama), "http://127.0.0.1:11434/");
-        assert_eq!(base("http://h", config::Provider::Gemini), "http://h/v1beta/");
-        assert_eq!(super::base(None, config::Provider::Anthropic).as_str(), "https://api.anthropic.com/v1/");
+        assert_eq!(base("http://127.0.0.1:9", config::ProviderKind::Openai), "http://127.0.0.1:9/v1/");
+        assert_eq!(base("http://127.0.0.1:9/proxy/v4", config::ProviderKind::Openai), "http://127.0.0.1:9/proxy/v4/");
+        assert_eq!(base("http://127.0.0.1:11434/", config::ProviderKind::Ollama), "http://127.0.0.1:11434/");
+        assert_eq!(base("http://h", config::ProviderKind::Gemini), "http://h/v1beta/");
+        assert_eq!(super::base(None, config::ProviderKind::Anthropic).as_str(), "https://api.anthropic.com/v1/");
     }
 
     #[tokio::test]
@@ -336,11 +336,11 @@ mod tests {
             let text = format!("[models]\n[models.m]\nprovider = \"{provider}\"\n");
             let config: config::Config =
                 toml::from_str(&config::DEFAULTS.replace("[models]\n", &text)).expect("a configuration");
-            let chosen = model::Models::new(&config).choose(Some("m")).expect("it is there");
+            let chosen = model::ModelRegistry::new(&config).choose(Some("m")).expect("it is there");
             let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
-            let client = Client::new(chosen, true, &Clients::default(), &secrets).await.expect("a client");
+            let client = ModelClient::new(chosen, true, &HttpClients::default(), &secrets).await.expect("a client");
             let messages = vec![Message::User("a".to_owned()), Message::User("b".to_owned())];
-            let chat = client.chat(Request { system: "s".to_owned(), messages, tools: Vec::new() });
+            let chat = client.chat(ModelRequest { system: "s".to_owned(), messages, tools: Vec::new() });
             chat.messages.iter().map(|message| message.options.is_some()).collect::<Vec<_>>()
         };
         assert_eq!(marked("anthropic").await, [false, true]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use protocol::fault;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use sha2::Sha256;
@@ -17,23 +17,23 @@ use url::Url;
 
 use super::event_id;
 use crate::config::secret::{Secret, SecretName};
-use crate::config::{Hook, Receiver};
-use crate::runner::{Equipment, process};
-use crate::store::outbox::Delivery;
+use crate::config::{HookSettings, HookReceiver};
+use crate::runner::{RunnerContext, process};
+use crate::store::outbox::HookDelivery;
 
 /// Tells `hook`. An error says why that failed, without a secret, for the log and the doctor.
 ///
 /// Ends soon after the hook's timeout, and at once when `cancel` fires.
 pub async fn send(
-    delivery: &Delivery,
-    hook: &Hook,
-    equipment: &Arc<Equipment>,
+    delivery: &HookDelivery,
+    hook: &HookSettings,
+    equipment: &Arc<RunnerContext>,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     fault::point("hook", "send");
     let sent = match &hook.receiver {
-        Receiver::Command(argv) => run(argv, &delivery.event, hook.timeout, equipment, cancel).await,
-        Receiver::Webhook { url, secret } => {
+        HookReceiver::Command(argv) => run(argv, &delivery.event, hook.timeout, equipment, cancel).await,
+        HookReceiver::Webhook { url, secret } => {
             let post = post(delivery, url, secret, equipment);
             tokio::select! {
                 biased;
@@ -51,8 +51,8 @@ pub async fn send(
 pub(crate) async fn run(
     argv: &[String],
     event: &str,
-    timeout: Span,
-    equipment: &Equipment,
+    timeout: PositiveDuration,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     // It is asked to end when its time is over, and its group is killed if it does not.
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     }
 }
 
-async fn post(delivery: &Delivery, url: &Url, secret: &SecretName, equipment: &Equipment) -> Result<(), String> {
+async fn post(delivery: &HookDelivery, url: &Url, secret: &SecretName, equipment: &RunnerContext) -> Result<(), String> {
     let secret = equipment.secrets.get(secret).await.map_err(|error| error.to_string())?;
     let (id, at) = (event_id(delivery), protocol::clock::now().as_second());
     let signature = sign(&secret, &id, at, &delivery.event)?;
@@ -97,7 +97,7 @@ fn sign(secret: &Secret, id: &str, at: i64, body: &str) -> Result<String, String
     Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
-fn too_slow(timeout: Span) -> String {
+fn too_slow(timeout: PositiveDuration) -> String {
     format!("it took longer than {timeout}")
 }
 

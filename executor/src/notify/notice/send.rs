@@ -8,37 +8,37 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::duration::Span;
+use protocol::duration::PositiveDuration;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::Notice;
 use crate::notify::hook;
-use crate::runner::Equipment;
+use crate::runner::RunnerContext;
 
 /// Shorter than the pause between two: they never overtake each other.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a human is told.
 #[derive(Debug, Clone, Default)]
-pub struct Ways {
+pub struct NoticeChannels {
     /// A program and its arguments, which gets the event as JSON; none if empty.
     pub command: Vec<String>,
     /// The environment in which the desktop is found; absent where none is to be told.
     pub desktop: Option<Vec<(&'static str, OsString)>>,
 }
 
-impl Ways {
+impl NoticeChannels {
     pub fn are_none(&self) -> bool {
         self.command.is_empty() && self.desktop.is_none()
     }
 }
 
 /// Tells it in every way. Ends soon after the timeout, and at once when `cancel` fires.
-pub async fn send(notice: &Notice, ways: &Ways, equipment: &Arc<Equipment>, cancel: &CancellationToken) {
+pub async fn send(notice: &Notice, ways: &NoticeChannels, equipment: &Arc<RunnerContext>, cancel: &CancellationToken) {
     let command = async {
         if !ways.command.is_empty() {
-            let timeout = Span::from_secs(TIMEOUT.as_secs());
+            let timeout = PositiveDuration::from_secs(TIMEOUT.as_secs());
             let told = hook::send::run(&ways.command, &notice.event(), timeout, equipment, cancel).await;
             if let Err(reason) = told {
                 let reason = equipment.secrets.redact(&reason).into_owned();

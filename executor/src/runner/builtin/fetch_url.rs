@@ -12,9 +12,9 @@ use url::Url;
 
 use super::interrupt::blocking;
 use super::whole;
-use crate::runner::{Equipment, Success};
-use crate::task::failure::{Again, Failure};
-use page::{Content, Page};
+use crate::runner::{RunnerContext, RunnerOutput};
+use crate::task::failure::{Retry, Failure};
+use page::{PageContent, WebPage};
 
 mod page;
 
@@ -44,7 +44,7 @@ pub struct FetchUrl {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct FetchUrlArguments {
     url: String,
     #[serde(default, deserialize_with = "whole")]
     max_chars: Option<u64>,
@@ -53,10 +53,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn perform(
-    arguments: Arguments,
-    equipment: &Equipment,
+    arguments: FetchUrlArguments,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     let url = Url::parse(&arguments.url)
         .map_err(|error| Failure::new(Code::Rejected, format!("`{}` is no URL: {error}", arguments.url)))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -67,9 +67,9 @@ pub(super) async fn perform(
     blocking(cancel, move |_| read(&page, &arguments)).await
 }
 
-async fn fetch(equipment: &Equipment, url: &Url, max_bytes: u64, cancel: &CancellationToken) -> Result<Page, Failure> {
+async fn fetch(equipment: &RunnerContext, url: &Url, max_bytes: u64, cancel: &CancellationToken) -> Result<WebPage, Failure> {
     let fetched = equipment.http.fetch_guarded(url, max_bytes, cancel).await?;
-    Ok(Page {
+    Ok(WebPage {
         url: fetched.final_url,
         status: fetched.status,
         content_type: fetched.content_type.unwrap_or_default(),
@@ -77,7 +77,7 @@ async fn fetch(equipment: &Equipment, url: &Url, max_bytes: u64, cancel: &Cancel
     })
 }
 
-fn read(page: &Page, arguments: &Arguments) -> Result<Success, Failure> {
+fn read(page: &WebPage, arguments: &FetchUrlArguments) -> Result<RunnerOutput, Failure> {
     if !(200..300).contains(&page.status) {
         return Err(refused(page));
     }
@@ -87,18 +87,18 @@ fn read(page: &Page, arguments: &Arguments) -> Result<Success, Failure> {
     let mut data = Map::new();
     data.insert("url".to_owned(), page.url.as_str().into());
     match page.content()? {
-        Content::Json { value, text } if start == 0 && text.len() <= max => {
+        PageContent::Json { value, text } if start == 0 && text.len() <= max => {
             data.insert("json".to_owned(), value);
         }
-        Content::Json { text, .. } => put(&mut data, &text, start, max),
-        Content::Text { title, text } => {
+        PageContent::Json { text, .. } => put(&mut data, &text, start, max),
+        PageContent::Text { title, text } => {
             if let Some(title) = title {
                 data.insert("title".to_owned(), title.into());
             }
             put(&mut data, &text, start, max);
         }
     }
-    Ok(Success::json(Value::Object(data))
+    Ok(RunnerOutput::json(Value::Object(data))
         .with_meta("http_status", page.status)
         .with_meta("content_type", page.content_type.as_str()))
 }
@@ -115,12 +115,12 @@ fn put(data: &mut Map<String, Value>, text: &str, start: usize, max: usize) {
     }
 }
 
-fn refused(page: &Page) -> Failure {
+fn refused(page: &WebPage) -> Failure {
     let said = match page.content() {
-        Ok(Content::Text { text, .. } | Content::Json { text, .. }) => text.chars().take(ERROR_CHARS).collect(),
+        Ok(PageContent::Text { text, .. } | PageContent::Json { text, .. }) => text.chars().take(ERROR_CHARS).collect(),
         Err(_) => String::new(),
     };
-    let again = if page.status == 429 || page.status >= 500 { Again::Later } else { Again::Never };
+    let again = if page.status == 429 || page.status >= 500 { Retry::Later } else { Retry::Never };
     Failure::new(Code::ApiError, format!("`{}` answered with status {}", page.url, page.status))
         .again(again)
         .detail("http_status", json!(page.status))
@@ -131,8 +131,8 @@ fn refused(page: &Page) -> Failure {
 mod tests {
     use super::*;
 
-    fn page(status: u16, content_type: &str, body: &[u8]) -> Page {
-        Page {
+    fn page(status: u16, content_type: &str, body: &[u8]) -> WebPage {
+        WebPage {
             url: "https://example.org/a/".parse().expect("a URL"),
             status,
             content_type: content_type.to_owned(),
@@ -140,11 +140,11 @@ mod tests {
         }
     }
 
-    fn data(page: &Page, start: u64, max_chars: u64) -> Value {
-        let arguments = Arguments { url: String::new(), max_chars: Some(max_chars), start: Some(start) };
+    fn data(page: &WebPage, start: u64, max_chars: u64) -> Value {
+        let arguments = FetchUrlArguments { url: String::new(), max_chars: Some(max_chars), start: Some(start) };
         match read(page, &arguments).expect("it can be read").data {
-            crate::runner::Data::Json(value) => value,
-            other @ crate::runner::Data::File { .. } => panic!("{other:?}"),
+            crate::runner::OutputData::Json(value) => value,
+            other @ crate::runner::OutputData::File { .. } => panic!("{other:?}"),
         }
     }
 
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn an_error_status_is_a_failure_that_shows_what_was_said() {
-        let arguments = Arguments { url: String::new(), max_chars: None, start: None };
+        let arguments = FetchUrlArguments { url: String::new(), max_chars: None, start: None };
         let failure = read(&page(503, "text/html", b"<p>come <b>later</b>"), &arguments).expect_err("a refusal");
-        assert_eq!((failure.code, failure.again), (Code::ApiError, Again::Later));
+        assert_eq!((failure.code, failure.again), (Code::ApiError, Retry::Later));
         assert_eq!(failure.details["text"], "come later");
     }
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::cancelled;
-use super::roots::{Found, Roots, within_roots};
+use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::runner::{Equipment, Order, Success};
+use crate::runner::{RunnerContext, Invocation, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most entries that are returned.
@@ -36,7 +36,7 @@ pub struct ListFiles {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct ListFilesArguments {
     path: Option<String>,
     glob: Option<String>,
     #[serde(default, deserialize_with = "whole")]
@@ -44,15 +44,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn perform(
-    arguments: Arguments,
-    order: &Order,
-    equipment: &Equipment,
+    arguments: ListFilesArguments,
+    order: &Invocation,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     within_roots(order, equipment, cancel, move |roots, cancel| list(&arguments, roots, cancel)).await
 }
 
-fn list(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
     let pattern = arguments.glob.as_deref().map(Pattern::new).transpose()?;
     let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
     let shown = roots.shown(&start.path());
@@ -82,7 +82,7 @@ fn list(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Res
 
 /// From the folder: all that is directly in it, sorted, or what a walk finds below it.
 fn paths<'a>(
-    start: &'a Found<'_>,
+    start: &'a FoundPath<'_>,
     pattern: Option<&Pattern>,
     shown: &str,
 ) -> Result<Box<dyn Iterator<Item = PathBuf> + 'a>, Failure> {

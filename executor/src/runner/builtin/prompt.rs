@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::model::prompt::{self, PromptError, Section};
+use crate::model::prompt::{self, PromptError, PromptSection};
 use crate::runner::delegation::Delegation;
-use crate::runner::{Equipment, Success};
+use crate::runner::{RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// Shows the sections of the system prompt, or one of them. Templates.
@@ -38,59 +38,59 @@ pub struct EditPrompt {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Shown {
+pub(super) struct PromptListing {
     #[serde(default)]
     section: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Changed {
+pub(super) struct PromptChange {
     section: String,
     text: String,
 }
 
 pub(super) async fn show(
-    arguments: Shown,
-    equipment: &Equipment,
+    arguments: PromptListing,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     let folder = folder(equipment)?;
     let shown = blocking(cancel, move |_| {
         let sections = prompt::sections(&folder)?;
         Ok(match arguments.section {
             None => json!(sections.iter().map(outline).collect::<Vec<_>>()),
             Some(word) => match prompt::find(&sections, &word)? {
-                section @ Section { text: None, .. } => outline(section),
-                Section { name, path, text, .. } => json!({"name": name, "path": path, "text": text}),
+                section @ PromptSection { text: None, .. } => outline(section),
+                PromptSection { name, path, text, .. } => json!({"name": name, "path": path, "text": text}),
             },
         })
     });
-    Ok(Success::json(shown.await?))
+    Ok(RunnerOutput::json(shown.await?))
 }
 
 pub(super) async fn change(
-    arguments: Changed,
-    equipment: &Equipment,
+    arguments: PromptChange,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     let folder = folder(equipment)?;
-    let Changed { section, text } = arguments;
+    let PromptChange { section, text } = arguments;
     let changed = blocking(cancel, move |_| {
         let sections = prompt::sections(&folder)?;
         let before = prompt::find(&sections, &section)?.text.clone();
         let path = prompt::edit(&sections, &section, &text)?;
         Ok(json!({"path": path, "before": before, "after": text}))
     });
-    Ok(Success::json(changed.await?))
+    Ok(RunnerOutput::json(changed.await?))
 }
 
-fn folder(equipment: &Equipment) -> Result<PathBuf, Failure> {
+fn folder(equipment: &RunnerContext) -> Result<PathBuf, Failure> {
     equipment.delegation.as_ref().map(|delegation| delegation.prompts.clone()).ok_or_else(Delegation::is_missing)
 }
 
 /// A section without its text.
-fn outline(section: &Section) -> Value {
+fn outline(section: &PromptSection) -> Value {
     match &section.text {
         Some(text) => json!({"name": section.name, "bytes": text.len()}),
         None => json!({"name": section.name, "sections": section.sections.iter().map(outline).collect::<Vec<_>>()}),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
 use super::whole;
-use crate::runner::{Equipment, Order, Success};
+use crate::runner::{RunnerContext, Invocation, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most lines that are returned at once.
@@ -43,7 +43,7 @@ pub struct ReadFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct ReadFileArguments {
     path: String,
     #[serde(default, deserialize_with = "whole")]
     start: Option<u64>,
@@ -52,15 +52,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn perform(
-    arguments: Arguments,
-    order: &Order,
-    equipment: &Equipment,
+    arguments: ReadFileArguments,
+    order: &Invocation,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     within_roots(order, equipment, cancel, move |roots, cancel| read(&arguments, roots, cancel)).await
 }
 
-fn read(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+fn read(arguments: &ReadFileArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
     let found = roots.find(&arguments.path)?;
     let start = arguments.start.unwrap_or(1).max(1);
     let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
 use crate::config::Config;
-use crate::runner::{Equipment, Order, Success};
+use crate::runner::{RunnerContext, Invocation, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The folders that an order may read.
@@ -41,7 +41,7 @@ struct Root {
 
 /// Something that is there, in a root.
 #[derive(Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundPath<'a> {
     root: &'a Root,
     /// From the root, without links.
     relative: PathBuf,
@@ -50,18 +50,18 @@ pub(crate) struct Found<'a> {
 
 /// Does `work` in the folders that the order may read, where it may block.
 pub(super) async fn within_roots(
-    order: &Order,
-    equipment: &Equipment,
+    order: &Invocation,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
     work: impl FnOnce(&Roots, &CancellationToken) -> Result<Value, Failure> + Send + 'static,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     let (order, config) = (order.clone(), equipment.config.clone());
-    blocking(cancel, move |cancel| work(&Roots::open(&order, &config)?, cancel).map(Success::json)).await
+    blocking(cancel, move |cancel| work(&Roots::open(&order, &config)?, cancel).map(RunnerOutput::json)).await
 }
 
 impl Roots {
     /// Those of the configuration that are there; `.` is the caller's folder.
-    pub(crate) fn open(order: &Order, config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn open(order: &Invocation, config: &Config) -> Result<Self, Failure> {
         let caller = order.caller_folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
         let configured = config.files.roots.iter().filter_map(|root| match &order.caller_folder {
             Some(folder) => Some(folder.join(root)),
@@ -83,7 +83,7 @@ impl Roots {
 
     /// What lies at `path`: an absolute one inside a root, or one from the caller's folder; where that
     /// lies in no root, one from any root.
-    pub(crate) fn find(&self, path: &str) -> Result<Found<'_>, Failure> {
+    pub(crate) fn find(&self, path: &str) -> Result<FoundPath<'_>, Failure> {
         let mut first_error = None;
         for (root, relative) in self.candidates(Path::new(path)) {
             match root.find(&relative) {
@@ -161,15 +161,15 @@ impl Root {
         inside(path, &self.path, &self.real)
     }
 
-    fn find(&self, relative: &Path) -> io::Result<Found<'_>> {
+    fn find(&self, relative: &Path) -> io::Result<FoundPath<'_>> {
         let start = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let relative = self.folder.canonicalize(start)?;
         let metadata = self.folder.symlink_metadata(&relative)?;
-        Ok(Found { root: self, relative, metadata })
+        Ok(FoundPath { root: self, relative, metadata })
     }
 }
 
-impl Found<'_> {
+impl FoundPath<'_> {
     /// Its absolute path, without links: to be shown or walked, not to be opened.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.real.join(self.relative.strip_prefix(".").unwrap_or(&self.relative))

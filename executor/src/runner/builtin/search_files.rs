@@ -19,7 +19,7 @@ use super::interrupt::{Interruptible, cancelled};
 use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::runner::{Equipment, Order, Success};
+use crate::runner::{RunnerContext, Invocation, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most hits that are returned.
@@ -57,7 +57,7 @@ pub struct SearchFiles {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct SearchFilesArguments {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -68,15 +68,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn perform(
-    arguments: Arguments,
-    order: &Order,
-    equipment: &Equipment,
+    arguments: SearchFilesArguments,
+    order: &Invocation,
+    equipment: &RunnerContext,
     cancel: &CancellationToken,
-) -> Result<Success, Failure> {
+) -> Result<RunnerOutput, Failure> {
     within_roots(order, equipment, cancel, move |roots, cancel| search(&arguments, roots, cancel)).await
 }
 
-fn search(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+fn search(arguments: &SearchFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
     let matcher = matcher(arguments)?;
     let pattern = arguments.glob.as_deref().map(Pattern::new).transpose()?;
     let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
@@ -116,7 +116,7 @@ fn search(arguments: &Arguments, roots: &Roots, cancel: &CancellationToken) -> R
     Ok(data)
 }
 
-fn matcher(arguments: &Arguments) -> Result<RegexMatcher, Failure> {
+fn matcher(arguments: &SearchFilesArguments) -> Result<RegexMatcher, Failure> {
     RegexMatcherBuilder::new()
         .case_insensitive(arguments.ignore_case)
         .line_terminator(Some(b'\n'))

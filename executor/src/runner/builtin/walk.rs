@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::{DirEntry, WalkBuilder};
 use protocol::code::Code;
 
-use super::roots::Found;
+use super::roots::FoundPath;
 use crate::task::failure::Failure;
 
 /// A pattern for paths. One without `/` is for names, wherever they are.
@@ -44,9 +44,9 @@ impl Pattern {
 /// All that lies below `start` (or `start` itself, if it is a file), sorted by path: without what is
 /// hidden or what a `.gitignore` names, and without what cannot be read.
 ///
-/// It goes by names, so what it yields must still be looked at through [`Found`]: a folder that
+/// It goes by names, so what it yields must still be looked at through [`FoundPath`]: a folder that
 /// became a link meanwhile could lead it out.
-pub(super) fn below(start: &Found<'_>) -> impl Iterator<Item = DirEntry> {
+pub(super) fn below(start: &FoundPath<'_>) -> impl Iterator<Item = DirEntry> {
     WalkBuilder::new(start.path())
         .follow_links(false)
         // A `.gitignore` means what it says where there is no repository too.

@@ -7,10 +7,10 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Code, Failure, Http};
-use crate::base::template::Scope;
+use crate::base::template::TemplateValues;
 
 /// The address without the declared parameters, at the configured endpoint.
-pub(super) fn address(http: &Http, scope: &Scope, endpoints: &BTreeMap<String, String>) -> Result<Url, Failure> {
+pub(super) fn address(http: &Http, scope: &TemplateValues, endpoints: &BTreeMap<String, String>) -> Result<Url, Failure> {
     let whole = scope.value(&Value::String(http.base_url.clone()))?;
     let base = match whole {
         // One reference: the input brings a whole URL. Otherwise its values are parts of one.
@@ -93,7 +93,7 @@ mod tests {
 
     fn url_at(definition: Value, input: Value, endpoints: &BTreeMap<String, String>) -> Result<String, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
-        let scope = Scope::of_input(&serde_json::from_value(input).expect("an object"));
+        let scope = TemplateValues::of_input(&serde_json::from_value(input).expect("an object"));
         address(&http, &scope, endpoints).map(|url| url.to_string()).map_err(|failure| failure.code)
     }
 

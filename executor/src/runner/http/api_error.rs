@@ -6,9 +6,9 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{Again, Auth, Code, Failure, Method};
+use super::{Retry, Auth, Code, Failure, Method};
 use crate::net::clients::header;
-use crate::task::failure::Effect;
+use crate::task::failure::SideEffect;
 
 /// A reader needs the first lines of an error page, not its style sheet.
 const MESSAGE_CHARACTERS: usize = 500;
@@ -96,27 +96,27 @@ fn until(moment: SystemTime) -> Duration {
     moment.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
-fn again(status: StatusCode, headers: &HeaderMap) -> Again {
+fn again(status: StatusCode, headers: &HeaderMap) -> Retry {
     let wait = retry_after(headers);
     match status.as_u16() {
         403 | 429 => match wait.or_else(|| exhausted(headers)) {
-            Some(wait) => Again::After(wait),
-            None if status.as_u16() == 429 => Again::Later,
-            None => Again::Never,
+            Some(wait) => Retry::After(wait),
+            None if status.as_u16() == 429 => Retry::Later,
+            None => Retry::Never,
         },
         // Not implemented, HTTP version not supported: the same tomorrow.
-        501 | 505 => Again::Never,
-        408 | 425 | 500.. => wait.map_or(Again::Later, Again::After),
-        _ => Again::Never,
+        501 | 505 => Retry::Never,
+        408 | 425 | 500.. => wait.map_or(Retry::Later, Retry::After),
+        _ => Retry::Never,
     }
 }
 
-fn effect(method: Method, status: StatusCode) -> Effect {
+fn effect(method: Method, status: StatusCode) -> SideEffect {
     match status.as_u16() {
-        _ if method.is_safe() => Effect::None,
+        _ if method.is_safe() => SideEffect::None,
         // 301 to 303 may be what follows a change; 307 and 308 say that it was not made here.
-        301..=303 | 408 | 500.. => Effect::Possible,
-        _ => Effect::None,
+        301..=303 | 408 | 500.. => SideEffect::Possible,
+        _ => SideEffect::None,
     }
 }
 
@@ -213,15 +213,15 @@ mod tests {
     #[test]
     fn a_status_says_whether_to_try_again_and_whether_it_happened() {
         let cases = [
-            (Method::Post, 400, "", Again::Never, Effect::None),
-            (Method::Post, 429, "", Again::Later, Effect::None),
-            (Method::Post, 429, "7", Again::After(Duration::from_secs(7)), Effect::None),
-            (Method::Post, 503, "7", Again::After(Duration::from_secs(7)), Effect::Possible),
-            (Method::Post, 408, "", Again::Later, Effect::Possible),
-            (Method::Get, 500, "", Again::Later, Effect::None),
-            (Method::Post, 501, "", Again::Never, Effect::Possible),
-            (Method::Post, 303, "", Again::Never, Effect::Possible),
-            (Method::Post, 307, "", Again::Never, Effect::None),
+            (Method::Post, 400, "", Retry::Never, SideEffect::None),
+            (Method::Post, 429, "", Retry::Later, SideEffect::None),
+            (Method::Post, 429, "7", Retry::After(Duration::from_secs(7)), SideEffect::None),
+            (Method::Post, 503, "7", Retry::After(Duration::from_secs(7)), SideEffect::Possible),
+            (Method::Post, 408, "", Retry::Later, SideEffect::Possible),
+            (Method::Get, 500, "", Retry::Later, SideEffect::None),
+            (Method::Post, 501, "", Retry::Never, SideEffect::Possible),
+            (Method::Post, 303, "", Retry::Never, SideEffect::Possible),
+            (Method::Post, 307, "", Retry::Never, SideEffect::None),
         ];
         for (method, status, wait, expected_again, expected_effect) in cases {
             let mut headers = HeaderMap::new();
@@ -248,6 +248,6 @@ mod tests {
         headers.insert("x-ratelimit-remaining", "0".parse().expect("a value"));
         let reset = moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
         headers.insert("x-ratelimit-reset", reset.to_string().parse().expect("a value"));
-        assert!(matches!(again(StatusCode::FORBIDDEN, &headers), Again::After(_)));
+        assert!(matches!(again(StatusCode::FORBIDDEN, &headers), Retry::After(_)));
     }
 }

@@ -9,19 +9,19 @@ use tokio::io::AsyncReadExt as _;
 use tokio_util::io::ReaderStream;
 use url::Url;
 
-use super::oauth::Access;
-use super::placement::{Pairs, Placed, encode, encode_shown, encoded, with_query};
+use super::oauth::AccessToken;
+use super::placement::{PlacedPairs, PlacedValue, encode, encode_shown, encoded, with_query};
 use super::request::{Draft, DraftBody, DraftPart};
-use super::{CancellationToken, Code, Equipment, Failure, Http, Method, Order, Success, pages, response, upload};
+use super::{CancellationToken, Code, RunnerContext, Failure, Http, Method, Invocation, RunnerOutput, pages, response, upload};
 use crate::config::secret::{Secret, SecretName};
 use crate::net::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
-use crate::task::failure::Effect;
+use crate::task::failure::SideEffect;
 
 /// One order under way.
-pub(super) struct Call<'a> {
+pub(super) struct HttpCall<'a> {
     pub(super) http: &'a Http,
-    pub(super) order: &'a Order,
-    pub(super) equipment: &'a Equipment,
+    pub(super) order: &'a Invocation,
+    pub(super) equipment: &'a RunnerContext,
     pub(super) draft: &'a Draft,
     cancel: &'a CancellationToken,
     /// Whether a request may have left this machine.
@@ -30,7 +30,7 @@ pub(super) struct Call<'a> {
 
 /// Which of several pages.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum PageAddress {
     First,
     /// The declared address with this parameter.
     Token(String, String),
@@ -39,28 +39,28 @@ pub(super) enum Page {
 }
 
 /// What came back, its body not yet.
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) response: Response,
     /// After redirects.
     pub(super) url: Url,
 }
 
-impl<'a> Call<'a> {
+impl<'a> HttpCall<'a> {
     pub(super) fn new(
         http: &'a Http,
-        order: &'a Order,
-        equipment: &'a Equipment,
+        order: &'a Invocation,
+        equipment: &'a RunnerContext,
         cancel: &'a CancellationToken,
         draft: &'a Draft,
     ) -> Self {
         Self { http, order, equipment, draft, cancel, sent: AtomicBool::new(false) }
     }
 
-    pub(super) async fn perform(&self) -> Result<Success, Failure> {
+    pub(super) async fn perform(&self) -> Result<RunnerOutput, Failure> {
         if let Some(pagination) = &self.http.pagination {
             return pages::all(self, pagination).await;
         }
-        let answer = self.send(&Page::First).await?;
+        let answer = self.send(&PageAddress::First).await?;
         self.until_cancelled(response::taken(self, answer)).await
     }
 
@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sends the request; if an access token is refused that can be renewed, once more with a new one.
-    pub(super) async fn send(&self, page: &Page) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, page: &PageAddress) -> Result<HttpAnswer, Failure> {
         let mut refused: Option<Secret> = None;
         loop {
             let access = match self.token() {
@@ -117,12 +117,12 @@ impl<'a> Call<'a> {
 
     fn token(&self) -> Option<&SecretName> {
         self.draft.headers.iter().find_map(|(_, value)| match value {
-            Placed::Token(name) => Some(name),
+            PlacedValue::Token(name) => Some(name),
             _ => None,
         })
     }
 
-    async fn exchange(&self, page: &Page, access: Option<&Access>) -> Result<Answer, Failure> {
+    async fn exchange(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<HttpAnswer, Failure> {
         let mut headers = self.headers(access).await?;
         let mut url = self.url(page, access).await?;
         let (mut guarded, mut foreign) = (self.draft.guarded, false);
@@ -138,7 +138,7 @@ impl<'a> Call<'a> {
                 Method::Get | Method::Head => next_hop(&url, response.status(), response.headers())?,
                 _ => None,
             };
-            let Some(next) = next else { return Ok(Answer { response, url }) };
+            let Some(next) = next else { return Ok(HttpAnswer { response, url }) };
             if !foreign && !keeps_credentials(&url, &next) {
                 // Another host than the declared one: it gets no secret, and it is as little
                 // trusted as an address from the input.
@@ -154,13 +154,13 @@ impl<'a> Call<'a> {
 
     fn not_sent_or_lost(&self, error: &reqwest::Error, url: &Url) -> Failure {
         let failure = not_sent_or_lost(error, url);
-        if failure.effect == Effect::None {
+        if failure.effect == SideEffect::None {
             self.sent.store(false, Ordering::Relaxed);
         }
         failure
     }
 
-    async fn headers(&self, access: Option<&Access>) -> Result<HeaderMap, Failure> {
+    async fn headers(&self, access: Option<&AccessToken>) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
         let is_multipart = matches!(self.draft.body, Some(DraftBody::Multipart(_)));
         for (name, placed) in &self.draft.headers {
@@ -174,16 +174,16 @@ impl<'a> Call<'a> {
         Ok(headers)
     }
 
-    async fn url(&self, page: &Page, access: Option<&Access>) -> Result<Url, Failure> {
+    async fn url(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<Url, Failure> {
         let mut query = self.revealed(&self.draft.query, access).await?;
         let address = match page {
-            Page::First => self.draft.address.clone(),
-            Page::Token(name, token) => {
+            PageAddress::First => self.draft.address.clone(),
+            PageAddress::Token(name, token) => {
                 query.retain(|(known, _)| known != name);
-                query.push((name.clone(), Placed::Text(token.clone())));
+                query.push((name.clone(), PlacedValue::Text(token.clone())));
                 self.draft.address.clone()
             }
-            Page::Link(url) => {
+            PageAddress::Link(url) => {
                 let mut index = 0;
                 query.retain(|(name, _)| {
                     let was_secret = self.draft.query[index].1.is_secret();
@@ -197,26 +197,26 @@ impl<'a> Call<'a> {
     }
 
     /// `pairs` with the secrets' values as texts.
-    async fn revealed(&self, pairs: &Pairs, access: Option<&Access>) -> Result<Pairs, Failure> {
-        let mut revealed = Pairs::with_capacity(pairs.len());
+    async fn revealed(&self, pairs: &PlacedPairs, access: Option<&AccessToken>) -> Result<PlacedPairs, Failure> {
+        let mut revealed = PlacedPairs::with_capacity(pairs.len());
         for (name, placed) in pairs {
-            revealed.push((name.clone(), Placed::Text(self.reveal(placed, access).await?)));
+            revealed.push((name.clone(), PlacedValue::Text(self.reveal(placed, access).await?)));
         }
         Ok(revealed)
     }
 
-    async fn reveal(&self, placed: &Placed, access: Option<&Access>) -> Result<String, Failure> {
+    async fn reveal(&self, placed: &PlacedValue, access: Option<&AccessToken>) -> Result<String, Failure> {
         let secrets = &self.equipment.secrets;
         Ok(match placed {
-            Placed::Text(text) => text.clone(),
-            Placed::Secret { prefix, name } => {
+            PlacedValue::Text(text) => text.clone(),
+            PlacedValue::Secret { prefix, name } => {
                 let secret = secrets.get(name).await?;
                 // In a query it stands encoded, and an echo of it would too.
                 secrets.watch(name.as_str(), &encode(secret.expose()));
                 format!("{prefix}{}", secret.expose())
             }
-            Placed::Token(_) => format!("Bearer {}", access.map_or("", |access| access.value.expose())),
-            Placed::Basic { username, password } => {
+            PlacedValue::Token(_) => format!("Bearer {}", access.map_or("", |access| access.value.expose())),
+            PlacedValue::Basic { username, password } => {
                 let username = Box::pin(self.reveal(username, access)).await?;
                 let pair = format!("{username}:{}", secrets.get(password).await?.expose());
                 let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
@@ -230,7 +230,7 @@ impl<'a> Call<'a> {
         &self,
         request: RequestBuilder,
         body: &DraftBody,
-        access: Option<&Access>,
+        access: Option<&AccessToken>,
     ) -> Result<RequestBuilder, Failure> {
         Ok(match body {
             DraftBody::Text(text) => request.body(text.clone()),
@@ -270,9 +270,9 @@ impl<'a> Call<'a> {
     }
 }
 
-fn header_value(name: &HeaderName, text: &str, placed: &Placed) -> Result<HeaderValue, Failure> {
+fn header_value(name: &HeaderName, text: &str, placed: &PlacedValue) -> Result<HeaderValue, Failure> {
     let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| match placed {
-        Placed::Text(_) => Failure::new(Code::Rejected, format!("the header `{name}` cannot hold its value")),
+        PlacedValue::Text(_) => Failure::new(Code::Rejected, format!("the header `{name}` cannot hold its value")),
         secret => {
             let reason = format!("what `{}` stands for cannot be sent in a header", secret.shown());
             Failure::new(Code::SecretMissing, reason).hint("a human sets the secret anew, as one line")

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use url::Url;
 
-use super::parts::Part;
-use super::{Auth, Body, Expected, Http, Method, Mistake, Pagination};
+use super::parts::FormPart;
+use super::{Auth, Body, AnswerFormat, Http, Method, DefinitionMistake, Pagination};
 use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName};
 
@@ -12,7 +12,7 @@ use crate::config::secret::{InvalidReference, SecretName};
 const RESERVED_HEADERS: [&str; 9] =
     ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-pub(super) fn definition(http: &Http) -> Result<(), Mistake> {
+pub(super) fn definition(http: &Http) -> Result<(), DefinitionMistake> {
     base_url(&http.base_url)?;
     path(&http.path)?;
     for (name, value) in &http.query {
@@ -45,12 +45,12 @@ pub(super) fn definition(http: &Http) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn base_url(base: &str) -> Result<(), Mistake> {
-    template::check(base).map_err(|error| Mistake::new("base_url", &error))?;
+fn base_url(base: &str) -> Result<(), DefinitionMistake> {
+    template::check(base).map_err(|error| DefinitionMistake::new("base_url", &error))?;
     if !template::is_constant(base) {
         return Ok(());
     }
-    let url = Url::parse(base).map_err(|error| Mistake::new("base_url", &format!("is no URL: {error}")))?;
+    let url = Url::parse(base).map_err(|error| DefinitionMistake::new("base_url", &format!("is no URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return mistake("base_url", "must begin with `https://` or `http://`");
     }
@@ -63,8 +63,8 @@ fn base_url(base: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn path(path: &str) -> Result<(), Mistake> {
-    template::check(path).map_err(|error| Mistake::new("path", &error))?;
+fn path(path: &str) -> Result<(), DefinitionMistake> {
+    template::check(path).map_err(|error| DefinitionMistake::new("path", &error))?;
     let literal = literal(path);
     if !path.is_empty() && !path.starts_with(['/', '{']) {
         return mistake("path", "must begin with `/`");
@@ -96,12 +96,12 @@ fn literal(template: &str) -> String {
     text + rest
 }
 
-fn body(http: &Http, body: &Body) -> Result<(), Mistake> {
+fn body(http: &Http, body: &Body) -> Result<(), DefinitionMistake> {
     if matches!(http.method, Method::Get | Method::Head) {
         return mistake("body", "a GET or HEAD request has no body; say `method`");
     }
     match body {
-        Body::Json(value) => template::check_value(value).map_err(|error| Mistake::new("body.json", &error)),
+        Body::Json(value) => template::check_value(value).map_err(|error| DefinitionMistake::new("body.json", &error)),
         Body::Form(fields) => {
             fields.iter().try_for_each(|(name, value)| value_template(&format!("body.form.{name}"), value))
         }
@@ -112,8 +112,8 @@ fn body(http: &Http, body: &Body) -> Result<(), Mistake> {
             parts.0.iter().try_for_each(|(name, part)| {
                 let place = format!("body.multipart.{name}");
                 match part {
-                    Part::Text(text) => text_template(&place, text),
-                    Part::File(file) => {
+                    FormPart::Text(text) => text_template(&place, text),
+                    FormPart::File(file) => {
                         text_template(&format!("{place}.file"), &file.file)?;
                         text_template(&format!("{place}.file_name"), file.file_name.as_deref().unwrap_or_default())?;
                         content_type(&format!("{place}.content_type"), file.content_type.as_deref())
@@ -132,7 +132,7 @@ fn body(http: &Http, body: &Body) -> Result<(), Mistake> {
     }
 }
 
-fn auth(http: &Http, auth: &Auth) -> Result<(), Mistake> {
+fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
     let header = match auth {
         Auth::Bearer(_) | Auth::OAuth2(_) => "authorization",
         Auth::Basic(basic) => {
@@ -159,11 +159,11 @@ fn auth(http: &Http, auth: &Auth) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn pagination(http: &Http, pagination: &Pagination) -> Result<(), Mistake> {
+fn pagination(http: &Http, pagination: &Pagination) -> Result<(), DefinitionMistake> {
     if http.method != Method::Get {
         return mistake("pagination", "needs the method GET");
     }
-    if matches!(http.response, Expected::Text | Expected::Binary) {
+    if matches!(http.response, AnswerFormat::Text | AnswerFormat::Binary) {
         return mistake("pagination", "needs an answer in JSON");
     }
     if pagination.max_pages == 0 {
@@ -179,7 +179,7 @@ fn pagination(http: &Http, pagination: &Pagination) -> Result<(), Mistake> {
     }
 }
 
-fn header_name(place: &str, name: &str) -> Result<(), Mistake> {
+fn header_name(place: &str, name: &str) -> Result<(), DefinitionMistake> {
     if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
         return mistake(place, format!("`{name}` is no header's name"));
     }
@@ -189,7 +189,7 @@ fn header_name(place: &str, name: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn content_type(place: &str, value: Option<&str>) -> Result<(), Mistake> {
+fn content_type(place: &str, value: Option<&str>) -> Result<(), DefinitionMistake> {
     match value {
         Some(value) if !value.contains('/') || value.chars().any(char::is_control) => {
             mistake(place, format!("`{value}` is no content type"))
@@ -198,22 +198,22 @@ fn content_type(place: &str, value: Option<&str>) -> Result<(), Mistake> {
     }
 }
 
-fn value_template(place: &str, value: &Value) -> Result<(), Mistake> {
+fn value_template(place: &str, value: &Value) -> Result<(), DefinitionMistake> {
     match value {
         Value::String(text) => text_template(place, text),
-        other => template::check_value(other).map_err(|error| Mistake::new(place, &error)),
+        other => template::check_value(other).map_err(|error| DefinitionMistake::new(place, &error)),
     }
 }
 
-fn text_template(place: &str, text: &str) -> Result<(), Mistake> {
+fn text_template(place: &str, text: &str) -> Result<(), DefinitionMistake> {
     if template::is_constant(text) && SecretName::is_malformed_reference(text) {
-        return Err(Mistake::new(place, &InvalidReference));
+        return Err(DefinitionMistake::new(place, &InvalidReference));
     }
-    template::check(text).map_err(|error| Mistake::new(place, &error))
+    template::check(text).map_err(|error| DefinitionMistake::new(place, &error))
 }
 
-fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), Mistake> {
-    Err(Mistake::new(place, &message.into()))
+fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), DefinitionMistake> {
+    Err(DefinitionMistake::new(place, &message.into()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! OAuth 2.0 access tokens (RFC 6749): obtained, kept in memory, renewed once for all who wait.
 //!
-//! The secret holds either a bare access token or a JSON object of the fields of [`Grant`]. Which of
+//! The secret holds either a bare access token or a JSON object of the fields of [`OAuthSecret`]. Which of
 //! the two grants is used follows from whether it has a refresh token. Nothing here is shown: every
 //! value that a server gives is told to [`Secrets::watch`] before it is used.
 
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::address::endpoint;
-use super::{Again, Code, Equipment, Failure, api_error};
+use super::{Retry, Code, RunnerContext, Failure, api_error};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::net::clients;
-use crate::task::failure::Effect;
+use crate::task::failure::SideEffect;
 
 /// A token is renewed this long before it ends, so that it outlives the request that carries it.
 const MARGIN: Duration = Duration::from_mins(1);
@@ -33,27 +33,27 @@ const ANSWER_BYTES: u64 = 256 * 1024;
 
 /// The tokens of one executor, by secret.
 #[derive(Default)]
-pub struct Tokens {
-    kept: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<Kept>>>>>,
+pub struct OAuthTokens {
+    kept: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<CachedGrant>>>>>,
 }
 
 /// What is known of one secret.
-struct Kept {
+struct CachedGrant {
     /// The secret's value from which this was made: another value makes it void.
     origin: Secret,
     /// What to renew with; newer than `origin` where the server replaced the refresh token.
-    grant: Option<Grant>,
-    token: Option<Token>,
+    grant: Option<OAuthSecret>,
+    token: Option<CachedToken>,
 }
 
 #[derive(Clone)]
-struct Token {
+struct CachedToken {
     value: Secret,
     ends: Option<Timestamp>,
 }
 
 /// A token to send.
-pub(super) struct Access {
+pub(super) struct AccessToken {
     pub(super) value: Secret,
     /// Whether a new one could be had if this one is refused.
     pub(super) renewable: bool,
@@ -61,7 +61,7 @@ pub(super) struct Access {
 
 /// The JSON form of an OAuth secret; what else it holds is kept as it is.
 #[derive(Clone, Deserialize)]
-struct Grant {
+struct OAuthSecret {
     #[serde(alias = "token_uri")]
     token_url: Option<String>,
     client_id: Option<String>,
@@ -86,19 +86,19 @@ enum AuthStyle {
 
 /// A token endpoint's answer.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     expires_in: Option<Value>,
     refresh_token: Option<String>,
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for OAuthTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tokens(…)")
     }
 }
 
-impl Tokens {
+impl OAuthTokens {
     /// A token for the secret `name`, which is not `refused`.
     ///
     /// Of several callers one asks the server and all get its answer. Waiting for another's renewal
@@ -106,10 +106,10 @@ impl Tokens {
     pub(super) async fn access(
         &self,
         name: &SecretName,
-        equipment: &Equipment,
+        equipment: &RunnerContext,
         refused: Option<&Secret>,
         cancel: &CancellationToken,
-    ) -> Result<Access, Failure> {
+    ) -> Result<AccessToken, Failure> {
         let place =
             Arc::clone(self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default());
         let ready = async {
@@ -128,14 +128,14 @@ impl Tokens {
             ready = ready => ready?,
         };
         if kept.as_ref().is_none_or(|kept| kept.origin != origin) {
-            *kept = Some(Kept::of(name, origin, &equipment.secrets)?);
+            *kept = Some(CachedGrant::of(name, origin, &equipment.secrets)?);
         }
         let Some(kept) = kept.as_mut() else {
             return Err(Failure::new(Code::Internal, "a token was kept and is gone"));
         };
         let usable = kept.token.as_ref().filter(|token| token.is_fresh() && refused != Some(&token.value));
         if let Some(token) = usable {
-            return Ok(Access { value: token.value.clone(), renewable: kept.is_renewable() });
+            return Ok(AccessToken { value: token.value.clone(), renewable: kept.is_renewable() });
         }
         match kept.grant.clone().filter(|_| kept.is_renewable()) {
             Some(grant) => kept.renew(name, grant, equipment).await,
@@ -146,21 +146,21 @@ impl Tokens {
     }
 }
 
-impl Token {
+impl CachedToken {
     fn is_fresh(&self) -> bool {
         self.ends.is_none_or(|ends| ends > soon())
     }
 }
 
-impl Kept {
+impl CachedGrant {
     fn of(name: &SecretName, origin: Secret, secrets: &Secrets) -> Result<Self, Failure> {
         let text = origin.expose().trim();
         if !text.starts_with('{') {
-            let token = Token { value: Secret::new(text.to_owned()), ends: None };
+            let token = CachedToken { value: Secret::new(text.to_owned()), ends: None };
             return Ok(Self { token: Some(token), grant: None, origin });
         }
         // The parser's own words would quote the secret.
-        let grant: Grant = serde_json::from_str(text).map_err(|_| {
+        let grant: OAuthSecret = serde_json::from_str(text).map_err(|_| {
             Failure::new(Code::SecretMissing, format!("`{name}` is no JSON object of an OAuth client")).hint(
                 "it holds a bare access token, or {\"token_url\", \"client_id\", \"client_secret\", \"refresh_token\", \"scope\"}",
             )
@@ -169,7 +169,7 @@ impl Kept {
             secrets.watch(name.as_str(), value);
         }
         let ends = grant.expires_at.as_ref().and_then(moment);
-        let token = grant.access_token.clone().map(|value| Token { value: Secret::new(value), ends });
+        let token = grant.access_token.clone().map(|value| CachedToken { value: Secret::new(value), ends });
         Ok(Self { token, grant: Some(grant), origin })
     }
 
@@ -177,23 +177,23 @@ impl Kept {
         self.grant.as_ref().is_some_and(|grant| grant.token_url.is_some() && grant.client_id.is_some())
     }
 
-    async fn renew(&mut self, name: &SecretName, grant: Grant, equipment: &Equipment) -> Result<Access, Failure> {
+    async fn renew(&mut self, name: &SecretName, grant: OAuthSecret, equipment: &RunnerContext) -> Result<AccessToken, Failure> {
         let asked = tokio::time::timeout(RENEWAL, ask(name, &grant, equipment)).await;
         let answer = asked.unwrap_or_else(|_| {
             let message = format!("the token server of `{name}` did not answer");
-            Err(Failure::new(Code::Unreachable, message).again(Again::Later))
+            Err(Failure::new(Code::Unreachable, message).again(Retry::Later))
         })?;
         equipment.secrets.watch(name.as_str(), &answer.access_token);
         let lasts = answer.expires_in.as_ref().and_then(seconds);
         let ends =
             lasts.and_then(|seconds| Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
-        let token = Token { value: Secret::new(answer.access_token), ends };
+        let token = CachedToken { value: Secret::new(answer.access_token), ends };
         self.token = Some(token.clone());
         if let Some(rotated) = answer.refresh_token.filter(|rotated| Some(rotated) != grant.refresh_token.as_ref()) {
             equipment.secrets.watch(name.as_str(), &rotated);
             self.keep_rotated(name, rotated, &equipment.secrets).await;
         }
-        Ok(Access { value: token.value, renewable: true })
+        Ok(AccessToken { value: token.value, renewable: true })
     }
 
     /// Writes the secret back with its new refresh token. Where the secret comes from elsewhere than
@@ -223,7 +223,7 @@ impl Kept {
 }
 
 /// One request to the token endpoint. Its failures never mean that the order itself was sent.
-async fn ask(name: &SecretName, grant: &Grant, equipment: &Equipment) -> Result<Answer, Failure> {
+async fn ask(name: &SecretName, grant: &OAuthSecret, equipment: &RunnerContext) -> Result<TokenResponse, Failure> {
     let (Some(token_url), Some(client_id)) = (&grant.token_url, &grant.client_id) else {
         return Err(needs_reauthorization(name, "the secret names no `token_url` and `client_id`"));
     };
@@ -263,9 +263,9 @@ fn refusal(name: &SecretName, status: u16, wait: Option<Duration>, body: &[u8]) 
         return needs_reauthorization(name, &said).detail("error", error).detail("http_status", status);
     }
     let again = match (status, wait) {
-        (429 | 500.., Some(wait)) => Again::After(wait),
-        (408 | 429 | 500.., None) => Again::Later,
-        _ => Again::Never,
+        (429 | 500.., Some(wait)) => Retry::After(wait),
+        (408 | 429 | 500.., None) => Retry::Later,
+        _ => Retry::Never,
     };
     Failure::new(Code::ApiError, format!("the token server of `{name}` refused: {said}"))
         .detail("http_status", status)
@@ -280,7 +280,7 @@ fn needs_reauthorization(name: &SecretName, reason: &str) -> Failure {
 }
 
 fn nothing_ordered(mut failure: Failure) -> Failure {
-    failure.effect = Effect::None;
+    failure.effect = SideEffect::None;
     failure
 }
 

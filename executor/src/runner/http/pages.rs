@@ -5,17 +5,17 @@ use serde_json::Value;
 use url::Url;
 
 use super::address::endpoint;
-use super::call::{Call, Page};
-use super::{Code, Failure, Pagination, Success, response};
+use super::call::{HttpCall, PageAddress};
+use super::{Code, Failure, Pagination, RunnerOutput, response};
 
 /// Fetches page after page and joins their items.
 ///
 /// The answer is the first page with the items of all, or the array itself where there is no
 /// `items`. Where more pages are left, its token is the next one and `_meta.more_pages` is true.
-pub(super) async fn all(call: &Call<'_>, pagination: &Pagination) -> Result<Success, Failure> {
+pub(super) async fn all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
     let mut left = response::limit(call.http, call.equipment);
-    let mut page = Page::First;
+    let mut page = PageAddress::First;
     let (mut first, mut items, mut pages) = (None, Vec::new(), 0);
     let (next, status) = loop {
         let answer = call.send(&page).await?;
@@ -47,7 +47,7 @@ pub(super) async fn all(call: &Call<'_>, pagination: &Pagination) -> Result<Succ
         more = true;
     }
     let data = joined(first.unwrap_or_default(), items, items_pointer.as_deref(), pagination, next);
-    let success = Success::json(data)
+    let success = RunnerOutput::json(data)
         .with_meta("http_status", status)
         .with_meta("url", call.draft.shown_url().as_str())
         .with_meta("pages", pages);
@@ -59,13 +59,13 @@ fn joined(
     items: Vec<Value>,
     items_pointer: Option<&str>,
     pagination: &Pagination,
-    next: Option<Page>,
+    next: Option<PageAddress>,
 ) -> Value {
     let Some(items_pointer) = items_pointer else { return Value::Array(items) };
     put(&mut first, items_pointer, Some(Value::Array(items)));
     if let Some(next_token) = &pagination.next_token {
         let token = match next {
-            Some(Page::Token(_, token)) => Some(Value::String(token)),
+            Some(PageAddress::Token(_, token)) => Some(Value::String(token)),
             _ => None,
         };
         put(&mut first, &pointer(&next_token.response), token);
@@ -90,25 +90,25 @@ fn taken_out(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value>
 }
 
 fn next(
-    call: &Call<'_>,
+    call: &HttpCall<'_>,
     pagination: &Pagination,
     body: &Value,
     headers: &HeaderMap,
     url: &Url,
-) -> Result<Option<Page>, Failure> {
+) -> Result<Option<PageAddress>, Failure> {
     if let Some(next_token) = &pagination.next_token {
         let token = match body.pointer(&pointer(&next_token.response)) {
             Some(Value::String(token)) if !token.is_empty() => token.clone(),
             Some(Value::Number(token)) => token.to_string(),
             _ => return Ok(None),
         };
-        return Ok(Some(Page::Token(next_token.query.clone(), token)));
+        return Ok(Some(PageAddress::Token(next_token.query.clone(), token)));
     }
     let links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     let Some(target) = links.into_iter().find_map(next_link) else { return Ok(None) };
     let next = url.join(&endpoint(target, &call.equipment.config.http.endpoints)).ok();
     match next.filter(|next| next.origin() == url.origin()) {
-        Some(next) => Ok(Some(Page::Link(next))),
+        Some(next) => Ok(Some(PageAddress::Link(next))),
         None => Err(Failure::new(Code::BadResponse, format!("the next page lies elsewhere: `{target}`"))),
     }
 }

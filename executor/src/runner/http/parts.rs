@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Names and parts, in order: some services want the file last.
 #[derive(Debug, Clone)]
-pub struct Parts(pub(super) Vec<(String, Part)>);
+pub struct FormParts(pub(super) Vec<(String, FormPart)>);
 
 /// A text template, or a file.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum Part {
+pub(super) enum FormPart {
     /// A text: a template.
     Text(String),
     /// A file's content.
@@ -36,57 +36,57 @@ pub(super) struct FilePart {
     pub(super) file_name: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for Part {
+impl<'de> Deserialize<'de> for FormPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrFile;
         impl<'de> Visitor<'de> for TextOrFile {
-            type Value = Part;
+            type Value = FormPart;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text or an object with `file`")
             }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Part, E> {
-                Ok(Part::Text(text.to_owned()))
+            fn visit_str<E: Error>(self, text: &str) -> Result<FormPart, E> {
+                Ok(FormPart::Text(text.to_owned()))
             }
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Part, A::Error> {
-                FilePart::deserialize(MapAccessDeserializer::new(fields)).map(Part::File)
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<FormPart, A::Error> {
+                FilePart::deserialize(MapAccessDeserializer::new(fields)).map(FormPart::File)
             }
         }
         deserializer.deserialize_any(TextOrFile)
     }
 }
 
-impl<'de> Deserialize<'de> for Parts {
+impl<'de> Deserialize<'de> for FormParts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Parts;
+            type Value = FormParts;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of parts")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parts, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FormParts, A::Error> {
                 let mut parts = Vec::new();
                 while let Some(part) = fields.next_entry()? {
                     parts.push(part);
                 }
-                Ok(Parts(parts))
+                Ok(FormParts(parts))
             }
         }
         deserializer.deserialize_map(InOrder)
     }
 }
 
-impl Serialize for Parts {
+impl Serialize for FormParts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, part)| (name, part)))
     }
 }
 
-impl JsonSchema for Parts {
+impl JsonSchema for FormParts {
     fn schema_name() -> Cow<'static, str> {
         "Parts".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        std::collections::BTreeMap::<String, Part>::json_schema(generator)
+        std::collections::BTreeMap::<String, FormPart>::json_schema(generator)
     }
 }

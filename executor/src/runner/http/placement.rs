@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use super::{ArrayStyle, Code, Failure};
-use crate::base::template::Scope;
+use crate::base::template::TemplateValues;
 use crate::config::secret::SecretName;
 
 /// What stands in a header or a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Placed {
+pub(super) enum PlacedValue {
     Text(String),
     /// `prefix` and then the secret.
     Secret {
@@ -28,7 +28,7 @@ pub(super) enum Placed {
     Token(SecretName),
 }
 
-impl Placed {
+impl PlacedValue {
     /// As a human may see it.
     pub(super) fn shown(&self) -> String {
         match self {
@@ -49,16 +49,16 @@ impl Placed {
     }
 }
 
-pub(super) type Pairs = Vec<(String, Placed)>;
+pub(super) type PlacedPairs = Vec<(String, PlacedValue)>;
 
-/// `pairs` as `application/x-www-form-urlencoded`; `reveal` gives what is not [`Placed::Text`], encoded.
-pub(super) fn encoded(pairs: &Pairs, reveal: impl Fn(&Placed) -> String) -> String {
+/// `pairs` as `application/x-www-form-urlencoded`; `reveal` gives what is not [`PlacedValue::Text`], encoded.
+pub(super) fn encoded(pairs: &PlacedPairs, reveal: impl Fn(&PlacedValue) -> String) -> String {
     let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{}={}", encode(name), reveal(value))).collect();
     pairs.join("&")
 }
 
 /// `url` with `pairs` after the query that it has.
-pub(super) fn with_query(mut url: Url, pairs: &Pairs, reveal: impl Fn(&Placed) -> String) -> Url {
+pub(super) fn with_query(mut url: Url, pairs: &PlacedPairs, reveal: impl Fn(&PlacedValue) -> String) -> Url {
     if !pairs.is_empty() {
         let added = encoded(pairs, reveal);
         let query = match url.query() {
@@ -75,16 +75,16 @@ pub(super) fn encode(text: &str) -> String {
 }
 
 /// A text encoded, a secret by its name.
-pub(super) fn encode_shown(value: &Placed) -> String {
+pub(super) fn encode_shown(value: &PlacedValue) -> String {
     match value {
-        Placed::Text(text) => encode(text),
+        PlacedValue::Text(text) => encode(text),
         secret => secret.shown(),
     }
 }
 
 /// What a header becomes; `None` where its value is absent.
-pub(super) fn header(scope: &Scope, name: &str, template: &str) -> Result<Option<Placed>, Failure> {
-    if let Some(secret) = Placed::literal(template) {
+pub(super) fn header(scope: &TemplateValues, name: &str, template: &str) -> Result<Option<PlacedValue>, Failure> {
+    if let Some(secret) = PlacedValue::literal(template) {
         return Ok(Some(secret));
     }
     let value = match scope.value(&Value::String(template.to_owned()))? {
@@ -95,14 +95,14 @@ pub(super) fn header(scope: &Scope, name: &str, template: &str) -> Result<Option
         return Err(Failure::new(Code::Rejected, format!("the header `{name}` would hold a control character"))
             .hint("leave line breaks and control characters out of the value"));
     }
-    Ok(Some(Placed::Text(value)))
+    Ok(Some(PlacedValue::Text(value)))
 }
 
 /// What parameters become; those whose value is absent are left out.
-pub(super) fn pairs(scope: &Scope, templates: &Map<String, Value>, style: ArrayStyle) -> Result<Pairs, Failure> {
-    let mut pairs = Pairs::new();
+pub(super) fn pairs(scope: &TemplateValues, templates: &Map<String, Value>, style: ArrayStyle) -> Result<PlacedPairs, Failure> {
+    let mut pairs = PlacedPairs::new();
     for (name, template) in templates {
-        if let Some(secret) = template.as_str().and_then(Placed::literal) {
+        if let Some(secret) = template.as_str().and_then(PlacedValue::literal) {
             pairs.push((name.clone(), secret));
             continue;
         }
@@ -113,15 +113,15 @@ pub(super) fn pairs(scope: &Scope, templates: &Map<String, Value>, style: ArrayS
                 match style {
                     ArrayStyle::Comma => {
                         let joined: Vec<String> = items.collect();
-                        pairs.push((name.clone(), Placed::Text(joined.join(","))));
+                        pairs.push((name.clone(), PlacedValue::Text(joined.join(","))));
                     }
-                    ArrayStyle::Repeated => pairs.extend(items.map(|item| (name.clone(), Placed::Text(item)))),
+                    ArrayStyle::Repeated => pairs.extend(items.map(|item| (name.clone(), PlacedValue::Text(item)))),
                     ArrayStyle::Brackets => {
-                        pairs.extend(items.map(|item| (format!("{name}[]"), Placed::Text(item))));
+                        pairs.extend(items.map(|item| (format!("{name}[]"), PlacedValue::Text(item))));
                     }
                 }
             }
-            Some(value) => pairs.push((name.clone(), Placed::Text(scalar(&value)))),
+            Some(value) => pairs.push((name.clone(), PlacedValue::Text(scalar(&value)))),
         }
     }
     Ok(pairs)

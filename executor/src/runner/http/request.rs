@@ -10,17 +10,17 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::address::address;
-use super::parts::Part;
-use super::placement::{Pairs, Placed, encode_shown, encoded, header, pairs, scalar, with_query};
-use super::{ArrayStyle, Auth, Body, Code, Config, Expected, Failure, Http, Method, Order};
-use crate::base::template::{self, Scope};
+use super::parts::FormPart;
+use super::placement::{PlacedPairs, PlacedValue, encode_shown, encoded, header, pairs, scalar, with_query};
+use super::{ArrayStyle, Auth, Body, Code, Config, AnswerFormat, Failure, Http, Method, Invocation};
+use crate::base::template::{self, TemplateValues};
 
 #[derive(Debug)]
 pub(super) enum DraftBody {
     /// Bytes as they are sent.
     Text(String),
     Json(Value),
-    Form(Pairs),
+    Form(PlacedPairs),
     Multipart(Vec<(String, DraftPart)>),
     File {
         path: PathBuf,
@@ -38,8 +38,8 @@ pub(super) struct Draft {
     pub(super) method: Method,
     /// Without the parameters in `query`.
     pub(super) address: Url,
-    pub(super) query: Pairs,
-    pub(super) headers: Vec<(HeaderName, Placed)>,
+    pub(super) query: PlacedPairs,
+    pub(super) headers: Vec<(HeaderName, PlacedValue)>,
     pub(super) body: Option<DraftBody>,
     /// The host depends on the input.
     pub(super) guarded: bool,
@@ -48,18 +48,18 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Places the input into the definition.
-    pub(super) fn of(http: &Http, order: &Order, config: &Config) -> Result<Self, Failure> {
-        let scope = Scope::of_input(&order.input);
+    pub(super) fn of(http: &Http, order: &Invocation, config: &Config) -> Result<Self, Failure> {
+        let scope = TemplateValues::of_input(&order.input);
         let mut headers = vec![
-            (HeaderName::from_static("user-agent"), Placed::Text(config.http.user_agent.clone())),
-            (HeaderName::from_static("accept"), Placed::Text(accepted(http.response).to_owned())),
+            (HeaderName::from_static("user-agent"), PlacedValue::Text(config.http.user_agent.clone())),
+            (HeaderName::from_static("accept"), PlacedValue::Text(accepted(http.response).to_owned())),
         ];
         let mut query = pairs(&scope, &http.query, http.array_style)?;
         let body = match &http.body {
             None => None,
             Some(body) => {
                 let (body, content_type) = draft_body(&scope, body, http.array_style)?;
-                set(&mut headers, HeaderName::from_static("content-type"), Placed::Text(content_type));
+                set(&mut headers, HeaderName::from_static("content-type"), PlacedValue::Text(content_type));
                 Some(body)
             }
         };
@@ -69,12 +69,12 @@ impl Draft {
             }
         }
         if let Some(name) = &http.idempotency_header {
-            set(&mut headers, header_name(name)?, Placed::Text(order.id.clone()));
+            set(&mut headers, header_name(name)?, PlacedValue::Text(order.id.clone()));
         }
         match &http.auth {
             None => {}
             Some(Auth::ApiKey(key)) => {
-                let value = Placed::Secret { prefix: key.prefix.clone(), name: key.value.clone() };
+                let value = PlacedValue::Secret { prefix: key.prefix.clone(), name: key.value.clone() };
                 match (&key.header, &key.query) {
                     (Some(header), _) => set(&mut headers, header_name(header)?, value),
                     (None, Some(parameter)) => query.push((parameter.clone(), value)),
@@ -95,7 +95,7 @@ impl Draft {
     }
 
     /// The URL, with each secret in it as `reveal` writes it.
-    pub(super) fn url(&self, reveal: impl Fn(&Placed) -> String) -> Url {
+    pub(super) fn url(&self, reveal: impl Fn(&PlacedValue) -> String) -> Url {
         with_query(self.address.clone(), &self.query, reveal)
     }
 
@@ -139,28 +139,28 @@ impl DraftBody {
     }
 }
 
-fn accepted(expected: Expected) -> &'static str {
+fn accepted(expected: AnswerFormat) -> &'static str {
     match expected {
-        Expected::Json => "application/json",
-        Expected::Auto | Expected::Text | Expected::Binary => "*/*",
+        AnswerFormat::Json => "application/json",
+        AnswerFormat::Auto | AnswerFormat::Text | AnswerFormat::Binary => "*/*",
     }
 }
 
-fn authorization(auth: &Auth) -> Placed {
+fn authorization(auth: &Auth) -> PlacedValue {
     match auth {
-        Auth::Bearer(name) => Placed::Secret { prefix: "Bearer ".to_owned(), name: name.clone() },
-        Auth::OAuth2(name) => Placed::Token(name.clone()),
-        Auth::Basic(basic) => Placed::Basic {
+        Auth::Bearer(name) => PlacedValue::Secret { prefix: "Bearer ".to_owned(), name: name.clone() },
+        Auth::OAuth2(name) => PlacedValue::Token(name.clone()),
+        Auth::Basic(basic) => PlacedValue::Basic {
             username: Box::new(
-                Placed::literal(&basic.username).unwrap_or_else(|| Placed::Text(basic.username.clone())),
+                PlacedValue::literal(&basic.username).unwrap_or_else(|| PlacedValue::Text(basic.username.clone())),
             ),
             password: basic.password.clone(),
         },
-        Auth::ApiKey(key) => Placed::Secret { prefix: key.prefix.clone(), name: key.value.clone() },
+        Auth::ApiKey(key) => PlacedValue::Secret { prefix: key.prefix.clone(), name: key.value.clone() },
     }
 }
 
-fn set(headers: &mut Vec<(HeaderName, Placed)>, name: HeaderName, value: Placed) {
+fn set(headers: &mut Vec<(HeaderName, PlacedValue)>, name: HeaderName, value: PlacedValue) {
     headers.retain(|(known, _)| *known != name);
     headers.push((name, value));
 }
@@ -170,7 +170,7 @@ fn header_name(name: &str) -> Result<HeaderName, Failure> {
         .map_err(|_| Failure::new(Code::Rejected, format!("`{name}` is no header's name")))
 }
 
-fn draft_body(scope: &Scope, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
+fn draft_body(scope: &TemplateValues, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
     Ok(match body {
         Body::Json(template) => {
             let value = scope.value(template)?.unwrap_or(Value::Null);
@@ -198,13 +198,13 @@ fn draft_body(scope: &Scope, body: &Body, style: ArrayStyle) -> Result<(DraftBod
 }
 
 /// `None` where the part is one reference to an absent value.
-fn draft_part(scope: &Scope, part: &Part) -> Result<Option<DraftPart>, Failure> {
+fn draft_part(scope: &TemplateValues, part: &FormPart) -> Result<Option<DraftPart>, Failure> {
     let filled = |template: &str| -> Result<Option<String>, Failure> {
         Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).as_ref().map(scalar))
     };
     let file = match part {
-        Part::Text(text) => return Ok(filled(text)?.map(DraftPart::Text)),
-        Part::File(file) => file,
+        FormPart::Text(text) => return Ok(filled(text)?.map(DraftPart::Text)),
+        FormPart::File(file) => file,
     };
     let Some(path) = filled(&file.file)?.map(PathBuf::from) else { return Ok(None) };
     let given = file.file_name.as_deref().map(filled).transpose()?.flatten();
@@ -218,7 +218,7 @@ fn guessed(path: &std::path::Path) -> String {
     mime_guess::from_path(path).first_or_octet_stream().to_string()
 }
 
-fn max_items(http: &Http, scope: &Scope) -> Result<Option<u64>, Failure> {
+fn max_items(http: &Http, scope: &TemplateValues) -> Result<Option<u64>, Failure> {
     let Some(template) = http.pagination.as_ref().and_then(|pagination| pagination.max_items.as_ref()) else {
         return Ok(None);
     };
@@ -241,7 +241,7 @@ mod tests {
     fn plan_with(definition: Value, input: Value, config: &Config) -> Result<Value, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
         let input = serde_json::from_value(input).expect("an object");
-        let order = Order { id: "task-1".to_owned(), attempt: 1, input, ..Order::default() };
+        let order = Invocation { id: "task-1".to_owned(), attempt: 1, input, ..Invocation::default() };
         Draft::of(&http, &order, config).map(|draft| draft.shown()).map_err(|failure| failure.code)
     }
 
@@ -276,7 +276,7 @@ mod tests {
         }))
         .expect("a definition");
         let Value::Object(input) = json!({"q": "secret:google"}) else { panic!("an object") };
-        let order = Order { id: String::new(), attempt: 1, input, ..Order::default() };
+        let order = Invocation { id: String::new(), attempt: 1, input, ..Invocation::default() };
         let draft = Draft::of(&http, &order, &Config::default()).expect("a draft");
         assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
         assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));

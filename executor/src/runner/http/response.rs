@@ -7,12 +7,12 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
-use super::call::{Answer, Call};
-use super::{Code, Equipment, Expected, Failure, Http, Method, Success, api_error};
+use super::call::{HttpAnswer, HttpCall};
+use super::{Code, RunnerContext, AnswerFormat, Failure, Http, Method, RunnerOutput, api_error};
 use crate::net::clients::{broken_off, bytes, header, too_large};
 use crate::net::text;
-use crate::runner::Data;
-use crate::task::failure::Effect;
+use crate::runner::OutputData;
+use crate::task::failure::SideEffect;
 
 /// JSON and texts are held in memory, where parsed JSON takes several times its size.
 const IN_MEMORY: u64 = 16 * 1024 * 1024;
@@ -20,7 +20,7 @@ const IN_MEMORY: u64 = 16 * 1024 * 1024;
 /// What is read of an error's body; the words that matter come first.
 const ERROR_BYTES: usize = 64 * 1024;
 
-enum Kind {
+enum BodyKind {
     Json,
     Text,
     File,
@@ -29,18 +29,18 @@ enum Kind {
 }
 
 /// The largest answer that is taken.
-pub(super) fn limit(http: &Http, equipment: &Equipment) -> u64 {
+pub(super) fn limit(http: &Http, equipment: &RunnerContext) -> u64 {
     let configured = equipment.config.http.max_bytes;
     http.max_bytes.map_or(configured, |declared| declared.min(configured))
 }
 
 /// The success or the failure that `answer` is.
-pub(super) async fn taken(call: &Call<'_>, answer: Answer) -> Result<Success, Failure> {
+pub(super) async fn taken(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<RunnerOutput, Failure> {
     let answer = succeeded(call, answer).await?;
     let (status, url) = (answer.response.status().as_u16(), answer.url);
     let data = data(call, answer.response, &url).await.map_err(|failure| after_success(call, failure))?;
     let shown = call.draft.shown_url();
-    let mut success = Success { data, meta: serde_json::Map::new() }.with_meta("http_status", status);
+    let mut success = RunnerOutput { data, meta: serde_json::Map::new() }.with_meta("http_status", status);
     if url.path() != shown.path() || url.host() != shown.host() {
         success = success.with_meta("final_url", call.equipment.secrets.redact(url.as_str()).as_ref());
     }
@@ -48,7 +48,7 @@ pub(super) async fn taken(call: &Call<'_>, answer: Answer) -> Result<Success, Fa
 }
 
 /// The JSON that `answer` holds, and its size; for pages.
-pub(super) async fn json(call: &Call<'_>, answer: Answer, limit: u64) -> Result<(Value, u64), Failure> {
+pub(super) async fn json(call: &HttpCall<'_>, answer: HttpAnswer, limit: u64) -> Result<(Value, u64), Failure> {
     let answer = succeeded(call, answer).await?;
     let content_type = header(answer.response.headers(), CONTENT_TYPE.as_str());
     let body = bytes(answer.response, limit.min(IN_MEMORY), &answer.url).await?;
@@ -56,7 +56,7 @@ pub(super) async fn json(call: &Call<'_>, answer: Answer, limit: u64) -> Result<
 }
 
 /// `answer`, if its status is one of success.
-async fn succeeded(call: &Call<'_>, answer: Answer) -> Result<Answer, Failure> {
+async fn succeeded(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<HttpAnswer, Failure> {
     let status = answer.response.status();
     if status.is_success() {
         return Ok(answer);
@@ -68,65 +68,65 @@ async fn succeeded(call: &Call<'_>, answer: Answer) -> Result<Answer, Failure> {
 }
 
 /// The far side said yes: whatever is wrong with its answer, what was asked for may be done.
-fn after_success(call: &Call<'_>, mut failure: Failure) -> Failure {
+fn after_success(call: &HttpCall<'_>, mut failure: Failure) -> Failure {
     if !call.draft.method.is_safe() {
-        failure.effect = Effect::Possible;
+        failure.effect = SideEffect::Possible;
     }
     failure
 }
 
-async fn data(call: &Call<'_>, response: Response, url: &Url) -> Result<Data, Failure> {
+async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<OutputData, Failure> {
     let limit = limit(call.http, call.equipment);
     let content_type = header(response.headers(), CONTENT_TYPE.as_str());
     let is_empty = matches!(response.status().as_u16(), 204 | 205)
         || call.draft.method == Method::Head
-        || (response.content_length() == Some(0) && call.http.response != Expected::Binary);
+        || (response.content_length() == Some(0) && call.http.response != AnswerFormat::Binary);
     if is_empty {
-        return Ok(Data::Json(Value::Null));
+        return Ok(OutputData::Json(Value::Null));
     }
     let kind = kind(call.http.response, content_type.as_deref());
-    if let Kind::File = kind {
+    if let BodyKind::File = kind {
         return spooled(call, response, url, limit, content_type).await;
     }
     let body = bytes(response, limit.min(IN_MEMORY), url).await?;
     if body.is_empty() {
-        return Ok(Data::Json(Value::Null));
+        return Ok(OutputData::Json(Value::Null));
     }
     Ok(match kind {
-        Kind::Json => Data::Json(parsed(&body, content_type.as_deref(), call)?),
-        Kind::Unknown if std::str::from_utf8(&body).is_err() => {
+        BodyKind::Json => OutputData::Json(parsed(&body, content_type.as_deref(), call)?),
+        BodyKind::Unknown if std::str::from_utf8(&body).is_err() => {
             let chunk = futures_util::stream::iter([Ok::<_, Failure>(body)]);
             spool(call, chunk, limit, "application/octet-stream".to_owned()).await?
         }
-        _ => Data::Json(Value::String(text::decode(&body, content_type.as_deref()))),
+        _ => OutputData::Json(Value::String(text::decode(&body, content_type.as_deref()))),
     })
 }
 
-fn kind(expected: Expected, content_type: Option<&str>) -> Kind {
+fn kind(expected: AnswerFormat, content_type: Option<&str>) -> BodyKind {
     match expected {
-        Expected::Json => return Kind::Json,
-        Expected::Text => return Kind::Text,
-        Expected::Binary => return Kind::File,
-        Expected::Auto => {}
+        AnswerFormat::Json => return BodyKind::Json,
+        AnswerFormat::Text => return BodyKind::Text,
+        AnswerFormat::Binary => return BodyKind::File,
+        AnswerFormat::Auto => {}
     }
-    let Some(content_type) = content_type else { return Kind::Unknown };
+    let Some(content_type) = content_type else { return BodyKind::Unknown };
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
-        "application/json" | "text/json" => Kind::Json,
-        _ if essence.ends_with("+json") => Kind::Json,
+        "application/json" | "text/json" => BodyKind::Json,
+        _ if essence.ends_with("+json") => BodyKind::Json,
         "application/xml"
         | "application/javascript"
         | "application/x-www-form-urlencoded"
         | "application/yaml"
         | "application/x-ndjson"
-        | "application/graphql" => Kind::Text,
-        _ if essence.starts_with("text/") || essence.ends_with("+xml") || essence.ends_with("+yaml") => Kind::Text,
-        "" => Kind::Unknown,
-        _ => Kind::File,
+        | "application/graphql" => BodyKind::Text,
+        _ if essence.starts_with("text/") || essence.ends_with("+xml") || essence.ends_with("+yaml") => BodyKind::Text,
+        "" => BodyKind::Unknown,
+        _ => BodyKind::File,
     }
 }
 
-fn parsed(body: &[u8], content_type: Option<&str>, call: &Call<'_>) -> Result<Value, Failure> {
+fn parsed(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> Result<Value, Failure> {
     let decoded =
         text::decode(body, content_type.filter(|content_type| text::charset(content_type).is_some()).or(Some("")));
     if decoded.trim().is_empty() {
@@ -140,12 +140,12 @@ fn parsed(body: &[u8], content_type: Option<&str>, call: &Call<'_>) -> Result<Va
 }
 
 async fn spooled(
-    call: &Call<'_>,
+    call: &HttpCall<'_>,
     response: Response,
     url: &Url,
     limit: u64,
     content_type: Option<String>,
-) -> Result<Data, Failure> {
+) -> Result<OutputData, Failure> {
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
@@ -156,11 +156,11 @@ async fn spooled(
 
 /// Writes `chunks` to a file of the spool, which is gone again unless all came.
 async fn spool<B: AsRef<[u8]>>(
-    call: &Call<'_>,
+    call: &HttpCall<'_>,
     chunks: impl futures_util::Stream<Item = Result<B, Failure>>,
     limit: u64,
     content_type: String,
-) -> Result<Data, Failure> {
+) -> Result<OutputData, Failure> {
     let folder = &call.equipment.spool;
     let unwritable = |error: &dyn std::fmt::Display| {
         Failure::new(Code::Io, format!("failed to write `{}`: {error}", folder.display()))
@@ -181,7 +181,7 @@ async fn spool<B: AsRef<[u8]>>(
     }
     file.flush().await.map_err(|error| unwritable(&error))?;
     let path = path.keep().map_err(|error| unwritable(&error))?;
-    Ok(Data::File { path, content_type, bytes: written })
+    Ok(OutputData::File { path, content_type, bytes: written })
 }
 
 /// As much of an error's body as matters; a connection that breaks ends it.

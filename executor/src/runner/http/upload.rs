@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::{Code, Failure};
 use crate::config::Config;
-use crate::runner::Order;
+use crate::runner::Invocation;
 use crate::runner::builtin::roots::Roots;
 
 /// Opens `path` as the file subtools would; returns its length too.
-pub(super) async fn open(path: &Path, order: &Order, config: &Config) -> Result<(tokio::fs::File, u64), Failure> {
+pub(super) async fn open(path: &Path, order: &Invocation, config: &Config) -> Result<(tokio::fs::File, u64), Failure> {
     let (path, order, config) = (path.to_string_lossy().into_owned(), order.clone(), config.clone());
     let opened = tokio::task::spawn_blocking(move || open_within(&path, &order, &config)).await;
     let (file, length) =
@@ -18,7 +18,7 @@ pub(super) async fn open(path: &Path, order: &Order, config: &Config) -> Result<
     Ok((tokio::fs::File::from_std(file), length))
 }
 
-fn open_within(path: &str, order: &Order, config: &Config) -> Result<(std::fs::File, u64), Failure> {
+fn open_within(path: &str, order: &Invocation, config: &Config) -> Result<(std::fs::File, u64), Failure> {
     let roots = Roots::open(order, config)?;
     let file = roots.find(path)?.file()?;
     let length =
@@ -39,12 +39,12 @@ mod tests {
             std::fs::write(folder.join(name), "12345").expect("written");
         }
         std::os::unix::fs::symlink(outside.join("b.txt"), inside.join("link")).expect("linked");
-        let order = Order {
+        let order = Invocation {
             id: "task".to_owned(),
             attempt: 1,
             input: serde_json::Map::new(),
             caller_folder: Some(inside.clone()),
-            ..Order::default()
+            ..Invocation::default()
         };
         let config = Config::default();
         let code = async |path: &Path| open(path, &order, &config).await.map(|(_, length)| length).map_err(|f| f.code);

@@ -15,7 +15,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::base::template::{self, Scope, TemplateError};
+use crate::base::template::{self, TemplateValues, TemplateError};
 use crate::task::failure::Failure;
 
 /// An element of `argv`.
@@ -24,13 +24,13 @@ pub enum Argument {
     /// One argument. If it is exactly one reference: a list becomes several, an absent or null value none.
     Template(String),
     /// Arguments that are there only under a condition, like a flag or an option with its value.
-    When(When),
+    When(ConditionalArguments),
 }
 
 /// Arguments that are there only if the condition holds.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct When {
+pub struct ConditionalArguments {
     /// An expression over the input, like `author` or `limit > 0`; an absent field does not hold.
     #[serde(rename = "if")]
     pub condition: String,
@@ -42,7 +42,7 @@ impl Argument {
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         match self {
             Self::Template(text) => template::check(text),
-            Self::When(When { condition, args }) => {
+            Self::When(ConditionalArguments { condition, args }) => {
                 template::check_condition(condition)?;
                 args.iter().try_for_each(|text| template::check(text))
             }
@@ -51,12 +51,12 @@ impl Argument {
 }
 
 /// The arguments that `argv` becomes.
-pub(super) fn render(argv: &[Argument], scope: &Scope, options: Options) -> Result<Vec<String>, Failure> {
+pub(super) fn render(argv: &[Argument], scope: &TemplateValues, options: ArgumentOptions) -> Result<Vec<String>, Failure> {
     let mut arguments = Arguments { placed: Vec::with_capacity(argv.len()), options };
     for argument in argv {
         match argument {
             Argument::Template(text) => arguments.place(text, scope)?,
-            Argument::When(When { condition, args }) => {
+            Argument::When(ConditionalArguments { condition, args }) => {
                 if scope.holds(condition)? {
                     args.iter().try_for_each(|text| arguments.place(text, scope))?;
                 }
@@ -68,19 +68,19 @@ pub(super) fn render(argv: &[Argument], scope: &Scope, options: Options) -> Resu
 
 /// Whether a value may be an option to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Options {
+pub(super) enum ArgumentOptions {
     Refused,
     Allowed,
 }
 
 struct Arguments {
     placed: Vec<String>,
-    options: Options,
+    options: ArgumentOptions,
 }
 
 impl Arguments {
-    fn place(&mut self, template: &str, scope: &Scope) -> Result<(), Failure> {
-        let guarded = self.options == Options::Refused && (template.starts_with("{{") || template.starts_with("{%"));
+    fn place(&mut self, template: &str, scope: &TemplateValues) -> Result<(), Failure> {
+        let guarded = self.options == ArgumentOptions::Refused && (template.starts_with("{{") || template.starts_with("{%"));
         match scope.value(&Value::String(template.to_owned()))? {
             None => {}
             Some(Value::Array(items)) => {
@@ -89,7 +89,7 @@ impl Arguments {
             Some(value) => text(value).into_iter().try_for_each(|argument| self.push(argument, guarded))?,
         }
         if template == "--" {
-            self.options = Options::Allowed;
+            self.options = ArgumentOptions::Allowed;
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Argument {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
-                When::deserialize(MapAccessDeserializer::new(map)).map(Argument::When)
+                ConditionalArguments::deserialize(MapAccessDeserializer::new(map)).map(Argument::When)
             }
         }
 
@@ -158,7 +158,7 @@ impl JsonSchema for Argument {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "One argument, a template; or arguments that are there only under a condition.",
-            "anyOf": [{ "type": "string" }, generator.subschema_for::<When>()]
+            "anyOf": [{ "type": "string" }, generator.subschema_for::<ConditionalArguments>()]
         })
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     fn rendered(argv: Value, input: Value) -> Vec<String> {
         let argv: Vec<Argument> = serde_json::from_value(argv).expect("arguments");
         let Value::Object(input) = input else { panic!("an input is an object") };
-        render(&argv, &Scope::of_input(&input), Options::Refused).expect("it renders")
+        render(&argv, &TemplateValues::of_input(&input), ArgumentOptions::Refused).expect("it renders")
     }
 
     #[test]
@@ -186,28 +186,28 @@ mod tests {
         );
     }
 
-    fn refused(argv: &[&str], input: Value, options: Options) -> Option<Code> {
+    fn refused(argv: &[&str], input: Value, options: ArgumentOptions) -> Option<Code> {
         let argv: Vec<_> = argv.iter().map(|text| Argument::Template((*text).to_owned())).collect();
         let Value::Object(input) = input else { panic!("an input is an object") };
-        render(&argv, &Scope::of_input(&input), options).err().map(|failure| failure.code)
+        render(&argv, &TemplateValues::of_input(&input), options).err().map(|failure| failure.code)
     }
 
     #[test]
     fn a_nul_byte_is_refused() {
-        assert_eq!(refused(&["--", "{{ a }}"], json!({"a": "x\0y"}), Options::Allowed), Some(Code::Rejected));
+        assert_eq!(refused(&["--", "{{ a }}"], json!({"a": "x\0y"}), ArgumentOptions::Allowed), Some(Code::Rejected));
     }
 
     #[test]
     fn a_value_never_becomes_an_option() {
         for input in [json!({"a": "--output=x"}), json!({"a": ["x", "-"]}), json!({"a": -5})] {
-            assert_eq!(refused(&["p", "{{ a }}"], input.clone(), Options::Refused), Some(Code::Rejected), "{input}");
-            assert_eq!(refused(&["p", "{{ a }}", "--"], input.clone(), Options::Refused), Some(Code::Rejected));
-            assert_eq!(refused(&["p", "--", "{{ a }}"], input.clone(), Options::Refused), None);
-            assert_eq!(refused(&["p", "{{ a }}"], input, Options::Allowed), None);
+            assert_eq!(refused(&["p", "{{ a }}"], input.clone(), ArgumentOptions::Refused), Some(Code::Rejected), "{input}");
+            assert_eq!(refused(&["p", "{{ a }}", "--"], input.clone(), ArgumentOptions::Refused), Some(Code::Rejected));
+            assert_eq!(refused(&["p", "--", "{{ a }}"], input.clone(), ArgumentOptions::Refused), None);
+            assert_eq!(refused(&["p", "{{ a }}"], input, ArgumentOptions::Allowed), None);
         }
-        assert_eq!(refused(&["p", "--n={{ a }}"], json!({"a": "-5"}), Options::Refused), None);
+        assert_eq!(refused(&["p", "--n={{ a }}"], json!({"a": "-5"}), ArgumentOptions::Refused), None);
         assert_eq!(
-            refused(&["p", "{{ b }}", "{{ a }}"], json!({"a": "-x", "b": "--"}), Options::Refused),
+            refused(&["p", "{{ b }}", "{{ a }}"], json!({"a": "-x", "b": "--"}), ArgumentOptions::Refused),
             Some(Code::Rejected)
         );
     }

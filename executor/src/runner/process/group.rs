@@ -54,27 +54,27 @@ pub(in crate::runner) async fn run(
     cancel: &CancellationToken,
 ) -> io::Result<Ended> {
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
-    let group = Group::led_by(&child)?;
-    let mut stdout = Capture::new(child.stdout.take(), max_bytes);
-    let mut stderr = Capture::new(child.stderr.take(), max_bytes);
+    let group = ProcessGroup::led_by(&child)?;
+    let mut stdout = StreamCapture::new(child.stdout.take(), max_bytes);
+    let mut stderr = StreamCapture::new(child.stderr.take(), max_bytes);
     let feeding = feed(child.stdin.take(), stdin);
     tokio::pin!(feeding);
     let mut fed = false;
-    let mut watch = Watch { phase: Phase::Running, status: None, stopped: None };
+    let mut watch = GroupWatch { phase: GroupPhase::Running, status: None, stopped: None };
 
     while !watch.is_over(stdout.is_open() || stderr.is_open()) {
         // In this order: an exit or a cancellation is not kept waiting by a flood, and what lies in
         // the pipes is read even if the deadline has passed in the meantime.
         let event = tokio::select! {
             biased;
-            () = cancel.cancelled(), if watch.stopped.is_none() && watch.status.is_none() => Event::Cancelled,
-            status = child.wait(), if watch.status.is_none() => status.map_or(Event::Lost, Event::Exited),
-            full = stdout.read(), if stdout.is_open() => if full { Event::Full("stdout") } else { Event::Read },
-            full = stderr.read(), if stderr.is_open() => if full { Event::Full("stderr") } else { Event::Read },
-            () = &mut feeding, if !fed => Event::Fed,
-            () = until(watch.deadline()) => Event::Deadline,
+            () = cancel.cancelled(), if watch.stopped.is_none() && watch.status.is_none() => GroupEvent::Cancelled,
+            status = child.wait(), if watch.status.is_none() => status.map_or(GroupEvent::Lost, GroupEvent::Exited),
+            full = stdout.read(), if stdout.is_open() => if full { GroupEvent::Full("stdout") } else { GroupEvent::Read },
+            full = stderr.read(), if stderr.is_open() => if full { GroupEvent::Full("stderr") } else { GroupEvent::Read },
+            () = &mut feeding, if !fed => GroupEvent::Fed,
+            () = until(watch.deadline()) => GroupEvent::Deadline,
         };
-        fed |= event == Event::Fed;
+        fed |= event == GroupEvent::Fed;
         if let Some(signal) = watch.handle(&event, Instant::now()) {
             group.send(signal);
         }
@@ -83,7 +83,7 @@ pub(in crate::runner) async fn run(
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Event {
+enum GroupEvent {
     Exited(ExitStatus),
     /// The kernel does not say how it ended: somebody else waited for it.
     Lost,
@@ -94,7 +94,7 @@ enum Event {
     Deadline,
 }
 
-enum Phase {
+enum GroupPhase {
     Running,
     /// SIGTERM was sent.
     Ending(Instant),
@@ -105,35 +105,35 @@ enum Phase {
     Over,
 }
 
-struct Watch {
-    phase: Phase,
+struct GroupWatch {
+    phase: GroupPhase,
     status: Option<ExitStatus>,
     stopped: Option<Stopped>,
 }
 
-impl Watch {
+impl GroupWatch {
     /// The signal that is now to be sent to the group, if any.
-    fn handle(&mut self, event: &Event, now: Instant) -> Option<Signal> {
+    fn handle(&mut self, event: &GroupEvent, now: Instant) -> Option<Signal> {
         match *event {
-            Event::Read | Event::Fed => None,
-            Event::Lost => {
-                self.phase = Phase::Over;
+            GroupEvent::Read | GroupEvent::Fed => None,
+            GroupEvent::Lost => {
+                self.phase = GroupPhase::Over;
                 None
             }
-            Event::Exited(status) => {
+            GroupEvent::Exited(status) => {
                 self.status = Some(status);
-                self.phase = Phase::Draining(now + DRAIN);
+                self.phase = GroupPhase::Draining(now + DRAIN);
                 None
             }
-            Event::Full(stream) => self.stop(Stopped::TooMuch(stream), now),
-            Event::Cancelled => self.stop(Stopped::Cancelled, now),
-            Event::Deadline => match self.phase {
-                Phase::Ending(_) => {
-                    self.phase = Phase::Dying(now + DEATH);
+            GroupEvent::Full(stream) => self.stop(Stopped::TooMuch(stream), now),
+            GroupEvent::Cancelled => self.stop(Stopped::Cancelled, now),
+            GroupEvent::Deadline => match self.phase {
+                GroupPhase::Ending(_) => {
+                    self.phase = GroupPhase::Dying(now + DEATH);
                     Some(Signal::SIGKILL)
                 }
-                Phase::Running | Phase::Dying(_) | Phase::Draining(_) | Phase::Over => {
-                    self.phase = Phase::Over;
+                GroupPhase::Running | GroupPhase::Dying(_) | GroupPhase::Draining(_) | GroupPhase::Over => {
+                    self.phase = GroupPhase::Over;
                     None
                 }
             },
@@ -142,25 +142,25 @@ impl Watch {
 
     fn stop(&mut self, why: Stopped, now: Instant) -> Option<Signal> {
         self.stopped = self.stopped.or(Some(why));
-        if !matches!(self.phase, Phase::Running) {
+        if !matches!(self.phase, GroupPhase::Running) {
             return None;
         }
-        self.phase = Phase::Ending(now + GRACE);
+        self.phase = GroupPhase::Ending(now + GRACE);
         Some(Signal::SIGTERM)
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Running | Phase::Over => None,
-            Phase::Ending(at) | Phase::Dying(at) | Phase::Draining(at) => Some(at),
+            GroupPhase::Running | GroupPhase::Over => None,
+            GroupPhase::Ending(at) | GroupPhase::Dying(at) | GroupPhase::Draining(at) => Some(at),
         }
     }
 
     fn is_over(&self, streams_open: bool) -> bool {
         match self.phase {
-            Phase::Over => true,
-            Phase::Draining(_) => !streams_open,
-            Phase::Running | Phase::Ending(_) | Phase::Dying(_) => false,
+            GroupPhase::Over => true,
+            GroupPhase::Draining(_) => !streams_open,
+            GroupPhase::Running | GroupPhase::Ending(_) | GroupPhase::Dying(_) => false,
         }
     }
 }
@@ -182,9 +182,9 @@ async fn feed(stdin: Option<ChildStdin>, text: Option<String>) {
 }
 
 /// A process group, killed when dropped.
-struct Group(Pid);
+struct ProcessGroup(Pid);
 
-impl Group {
+impl ProcessGroup {
     fn led_by(child: &Child) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         id.map(|id| Self(Pid::from_raw(id))).ok_or_else(|| io::Error::other("it has no process id"))
@@ -200,7 +200,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     /// The kernel gives the number to nobody else while a member lives; without one there is a gap of
     /// at most [`DRAIN`] between the leader's end and this, in which process ids do not come round.
     fn drop(&mut self) {
@@ -209,13 +209,13 @@ impl Drop for Group {
 }
 
 /// One stream, kept up to a limit.
-struct Capture<R> {
+struct StreamCapture<R> {
     stream: Option<R>,
     bytes: Vec<u8>,
     max_bytes: usize,
 }
 
-impl<R: AsyncRead + Unpin> Capture<R> {
+impl<R: AsyncRead + Unpin> StreamCapture<R> {
     fn new(stream: Option<R>, max_bytes: u64) -> Self {
         Self { stream, bytes: Vec::new(), max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX) }
     }

@@ -1,6 +1,6 @@
 //! A filled definition: what would be started, where, and with what.
 //!
-//! Secrets stay names until [`Invocation::prepare`]; only environment variables can hold one, since
+//! Secrets stay names until [`ProgramCall::prepare`]; only environment variables can hold one, since
 //! arguments are there for everybody on the machine to read.
 
 use std::ffi::{OsStr, OsString};
@@ -15,30 +15,30 @@ use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::{Process, argument};
-use crate::base::template::Scope;
+use crate::base::template::TemplateValues;
 use crate::config::secret::{Secret, SecretName, Secrets};
-use crate::runner::Order;
-use crate::task::failure::{Again, Failure};
+use crate::runner::Invocation;
+use crate::task::failure::{Retry, Failure};
 
 /// What a program gets of the executor's environment: enough to find programs, the home folder and
 /// the language, and nothing that could hold a key.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
-pub(super) struct Invocation {
+pub(super) struct ProgramCall {
     /// The program's name first; never empty.
     argv: Vec<String>,
     folder: PathBuf,
-    env: Vec<(String, Setting)>,
+    env: Vec<(String, VariableValue)>,
     stdin: Option<String>,
 }
 
-enum Setting {
+enum VariableValue {
     Text(String),
     Secret(SecretName),
 }
 
 /// Ready to be started.
-pub(super) struct Prepared {
+pub(super) struct PreparedProgram {
     pub(super) command: Command,
     pub(super) program: PathBuf,
     pub(super) stdin: Option<String>,
@@ -46,9 +46,9 @@ pub(super) struct Prepared {
     pub(super) secrets: Vec<Secret>,
 }
 
-impl Invocation {
-    pub(super) fn of(process: &Process, order: &Order) -> Result<Self, Failure> {
-        let scope = Scope::of_input(&order.input);
+impl ProgramCall {
+    pub(super) fn of(process: &Process, order: &Invocation) -> Result<Self, Failure> {
+        let scope = TemplateValues::of_input(&order.input);
         let argv = argument::render(&process.argv, &scope, process.options())?;
         if argv.is_empty() {
             return Err(Failure::new(Code::TemplateFailed, "`argv` became empty"));
@@ -67,24 +67,24 @@ impl Invocation {
         let mut env = Vec::with_capacity(process.env.len());
         for (name, template) in &process.env {
             if let Some(secret) = SecretName::in_reference(template) {
-                env.push((name.clone(), Setting::Secret(secret)));
+                env.push((name.clone(), VariableValue::Secret(secret)));
             } else if let Some(text) = filled(&scope, template)? {
-                env.push((name.clone(), Setting::Text(text)));
+                env.push((name.clone(), VariableValue::Text(text)));
             }
         }
         // Should it call us itself, it does so for whoever it works for.
         if order.caller_depth > 0 {
-            env.push((DEPTH.to_owned(), Setting::Text(order.caller_depth.to_string())));
+            env.push((DEPTH.to_owned(), VariableValue::Text(order.caller_depth.to_string())));
         }
         if !order.caller_reach.is_everything() {
-            env.push((REACH.to_owned(), Setting::Text(order.caller_reach.written())));
+            env.push((REACH.to_owned(), VariableValue::Text(order.caller_reach.written())));
         }
         let stdin = match &process.stdin {
             None => None,
             Some(template) => scope.value(template)?.map(text),
         };
         let has_nul = folder.as_os_str().as_encoded_bytes().contains(&0)
-            || env.iter().any(|(_, setting)| matches!(setting, Setting::Text(text) if text.contains('\0')));
+            || env.iter().any(|(_, setting)| matches!(setting, VariableValue::Text(text) if text.contains('\0')));
         if has_nul {
             return Err(Failure::new(Code::Rejected, "the folder or an environment variable contains a NUL byte"));
         }
@@ -107,8 +107,8 @@ impl Invocation {
     /// The file that would be started, if it is there.
     pub(super) fn program(&self) -> Option<PathBuf> {
         let own = self.env.iter().find_map(|(name, setting)| match setting {
-            Setting::Text(text) if name == "PATH" => Some(OsString::from(text)),
-            Setting::Text(_) | Setting::Secret(_) => None,
+            VariableValue::Text(text) if name == "PATH" => Some(OsString::from(text)),
+            VariableValue::Text(_) | VariableValue::Secret(_) => None,
         });
         self.find(&own.or_else(|| env::var_os("PATH")).unwrap_or_default()).ok()
     }
@@ -119,8 +119,8 @@ impl Invocation {
             .iter()
             .map(|(name, setting)| {
                 let shown = match setting {
-                    Setting::Text(text) => text.clone(),
-                    Setting::Secret(secret) => secret.to_string(),
+                    VariableValue::Text(text) => text.clone(),
+                    VariableValue::Secret(secret) => secret.to_string(),
                 };
                 (name.clone(), Value::String(shown))
             })
@@ -135,14 +135,14 @@ impl Invocation {
     }
 
     /// Finds the program and resolves the secrets.
-    pub(super) async fn prepare(&self, secrets: &Secrets) -> Result<Prepared, Failure> {
+    pub(super) async fn prepare(&self, secrets: &Secrets) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
             INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
         let mut given = Vec::new();
         for (name, setting) in &self.env {
             let value = match setting {
-                Setting::Text(text) => text.clone(),
-                Setting::Secret(secret) => {
+                VariableValue::Text(text) => text.clone(),
+                VariableValue::Secret(secret) => {
                     let secret = secrets.get(secret).await?;
                     let value = secret.expose().to_owned();
                     given.push(secret);
@@ -167,7 +167,7 @@ impl Invocation {
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Ok(Prepared { command, program, stdin: self.stdin.clone(), secrets: given })
+        Ok(PreparedProgram { command, program, stdin: self.stdin.clone(), secrets: given })
     }
 
     fn find(&self, search: &OsStr) -> Result<PathBuf, Failure> {
@@ -188,7 +188,7 @@ impl Invocation {
         match error.kind() {
             io::ErrorKind::ArgumentListTooLong => failure.hint("the arguments are longer than the system allows"),
             // No process to be had, or the program's file is just being replaced.
-            io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.again(Again::Later),
+            io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.again(Retry::Later),
             _ => failure,
         }
     }
@@ -204,7 +204,7 @@ fn check_allowed(first: Option<&String>, allow: &[String]) -> Result<(), Failure
 }
 
 /// A template as text; `None` where it is one reference to something absent.
-fn filled(scope: &Scope, template: &str) -> Result<Option<String>, Failure> {
+fn filled(scope: &TemplateValues, template: &str) -> Result<Option<String>, Failure> {
     Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).map(text))
 }
 

@@ -10,10 +10,10 @@ use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::group::{Ended, Stopped};
-use super::{Output, Process};
+use super::{ProcessOutput, Process};
 use crate::config::secret::{Secret, Secrets};
-use crate::runner::Success;
-use crate::task::failure::{Again, Failure};
+use crate::runner::RunnerOutput;
+use crate::task::failure::{Retry, Failure};
 
 /// How much of each stream a failure shows: enough for a compiler's first and last words.
 const SHOWN_BYTES: usize = 16 * 1024;
@@ -25,7 +25,7 @@ const NOTED_BYTES: usize = 4 * 1024;
 const MESSAGE_BYTES: usize = 500;
 
 /// Reads what one program left.
-pub(super) struct Reading<'a> {
+pub(super) struct OutputReader<'a> {
     pub(super) process: &'a Process,
     pub(super) program: &'a Path,
     pub(super) known: &'a Secrets,
@@ -33,8 +33,8 @@ pub(super) struct Reading<'a> {
     pub(super) given: &'a [Secret],
 }
 
-impl Reading<'_> {
-    pub(super) fn outcome(&self, ended: &Ended) -> Result<Success, Failure> {
+impl OutputReader<'_> {
+    pub(super) fn outcome(&self, ended: &Ended) -> Result<RunnerOutput, Failure> {
         let cut = ended.stopped.is_some();
         let (stdout, stderr) = (self.clean(&ended.stdout, cut), self.clean(&ended.stderr, cut));
         let end = ended.status.map_or_else(Map::new, end_of);
@@ -57,7 +57,7 @@ impl Reading<'_> {
                 let separator = if said.is_empty() { "" } else { ": " };
                 // The definition knows whether a repetition can help: it names `retries`, or none.
                 Failure::new(Code::ProcessFailed, format!("`{name}` ended with {}{separator}{said}", words(status)))
-                    .again(Again::Later)
+                    .again(Retry::Later)
             }
             (None, None) => Failure::new(Code::ProcessFailed, format!("`{name}` ended in a way that cannot be told")),
         };
@@ -77,14 +77,14 @@ impl Reading<'_> {
 
     fn data(&self, stdout: &str) -> serde_json::Result<Value> {
         Ok(match self.process.output {
-            Output::Text => Value::String(stdout.trim_end_matches(['\r', '\n']).to_owned()),
-            Output::Json => serde_json::from_str(stdout)?,
-            Output::Lines => stdout.lines().map(|line| Value::String(line.to_owned())).collect(),
+            ProcessOutput::Text => Value::String(stdout.trim_end_matches(['\r', '\n']).to_owned()),
+            ProcessOutput::Json => serde_json::from_str(stdout)?,
+            ProcessOutput::Lines => stdout.lines().map(|line| Value::String(line.to_owned())).collect(),
         })
     }
 
-    fn success(&self, data: Value, end: Map<String, Value>, stderr: &str) -> Success {
-        let mut success = Success::json(data).with_meta("program", self.program.to_string_lossy());
+    fn success(&self, data: Value, end: Map<String, Value>, stderr: &str) -> RunnerOutput {
+        let mut success = RunnerOutput::json(data).with_meta("program", self.program.to_string_lossy());
         success.meta.extend(end);
         if stderr.trim().is_empty() {
             return success;

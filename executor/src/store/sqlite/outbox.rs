@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
 use super::super::StoreError;
-use super::super::outbox::{Delivery, Outbox, Telling, Undelivered};
+use super::super::outbox::{HookDelivery, Outbox, DeliveryState, UndeliveredHook};
 use super::damage::Damage;
 use super::{SqliteStore, name, time};
 
@@ -15,35 +15,35 @@ const UNDELIVERED: &str = "SELECT hook, sum(given_up = 0), sum(given_up = 0 AND 
                                   min(created_at), max(reason)
                            FROM deliveries GROUP BY hook ORDER BY hook";
 
-pub(super) fn tell(transaction: &Transaction<'_>, delivery: &Delivery, telling: Telling) -> Result<(), StoreError> {
-    let Delivery { hook, task, event, created_at, attempts, next_at, reason } = delivery;
+pub(super) fn tell(transaction: &Transaction<'_>, delivery: &HookDelivery, telling: DeliveryState) -> Result<(), StoreError> {
+    let HookDelivery { hook, task, event, created_at, attempts, next_at, reason } = delivery;
     let (task, next_at) = (task.to_string(), next_at.as_microsecond());
     match telling {
-        Telling::Owed => transaction
+        DeliveryState::Owed => transaction
             .prepare_cached(
                 "INSERT INTO deliveries (hook, task, event, created_at, attempts, next_at, reason, given_up)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
             )?
             .execute(params![hook, task, event, created_at.as_microsecond(), attempts, next_at, reason])?,
-        Telling::Acknowledged => transaction
+        DeliveryState::Acknowledged => transaction
             .prepare_cached("DELETE FROM deliveries WHERE hook = ?1 AND task = ?2")?
             .execute([hook, &task])?,
-        Telling::Later | Telling::GivenUp => transaction
+        DeliveryState::Later | DeliveryState::GivenUp => transaction
             .prepare_cached(
                 "UPDATE deliveries SET attempts = ?3, next_at = ?4, reason = ?5, given_up = ?6
                  WHERE hook = ?1 AND task = ?2",
             )?
-            .execute(params![hook, task, attempts, next_at, reason, telling == Telling::GivenUp])?,
+            .execute(params![hook, task, attempts, next_at, reason, telling == DeliveryState::GivenUp])?,
     };
     Ok(())
 }
 
 impl Outbox for SqliteStore {
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<Delivery>, StoreError> {
+    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError> {
         let sql = "SELECT task, event, created_at, attempts, next_at, reason FROM deliveries
                    WHERE hook = ?1 AND given_up = 0 AND next_at <= ?2 ORDER BY next_at LIMIT ?3";
         self.read(sql, params![hook, now.as_microsecond(), i64::try_from(most).unwrap_or(i64::MAX)], |row| {
-            Ok(Delivery {
+            Ok(HookDelivery {
                 hook: hook.to_owned(),
                 task: name(row.get(0)?)?,
                 event: row.get(1)?,
@@ -61,7 +61,7 @@ impl Outbox for SqliteStore {
         Ok(self.read(sql, params![hook, now.as_microsecond()], |row| time(row.get(0)?))?.pop())
     }
 
-    fn undelivered(&self) -> Result<Vec<Undelivered>, StoreError> {
+    fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError> {
         self.read(UNDELIVERED, [], one_hook)
     }
 
@@ -80,9 +80,9 @@ impl Outbox for SqliteStore {
     }
 }
 
-fn one_hook(row: &Row<'_>) -> Result<Undelivered, StoreError> {
+fn one_hook(row: &Row<'_>) -> Result<UndeliveredHook, StoreError> {
     let count = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
-    Ok(Undelivered {
+    Ok(UndeliveredHook {
         hook: row.get(0)?,
         waiting: count(1)?,
         failing: count(2)?,
@@ -94,7 +94,7 @@ fn one_hook(row: &Row<'_>) -> Result<Undelivered, StoreError> {
 
 /// What the record at `path` says was not told, by hook; for the doctor. Changes nothing, whoever has
 /// the record open.
-pub fn undelivered(path: &Path) -> Result<Vec<Undelivered>, StoreError> {
+pub fn undelivered(path: &Path) -> Result<Vec<UndeliveredHook>, StoreError> {
     if !path.exists() {
         return Ok(Vec::new());
     }

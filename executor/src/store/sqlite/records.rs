@@ -10,7 +10,7 @@ use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::{COLUMNS, columns, grants, story, task};
-use crate::store::{Recorded, StoreError};
+use crate::store::{RecordedStep, StoreError};
 use crate::task::Task;
 use crate::task::grant::Grant;
 
@@ -18,13 +18,13 @@ use crate::task::grant::Grant;
 const ASKED: &str = "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";
 
 #[derive(Debug)]
-pub struct Records {
+pub struct RecordReader {
     connection: Connection,
 }
 
 /// Which ended tasks to look for.
 #[derive(Debug, Default)]
-pub struct Wanted<'a> {
+pub struct HistoryFilter<'a> {
     /// A part of the subtool's name, the input, what was decided, or the id.
     pub text: &'a str,
     pub state: Option<State>,
@@ -35,12 +35,12 @@ pub struct Wanted<'a> {
 
 /// How many tasks are in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TaskCounts {
     pub waiting: u32,
     pub running: u32,
 }
 
-impl Records {
+impl RecordReader {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
@@ -51,7 +51,7 @@ impl Records {
         Ok(self.tasks("id = ?1", [id.to_string()])?.pop())
     }
 
-    pub fn story(&self, id: TaskId) -> Result<Vec<Recorded>, StoreError> {
+    pub fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
         story(&self.connection, id)
     }
 
@@ -77,11 +77,11 @@ impl Records {
         self.tasks("finished_at IS NULL ORDER BY id LIMIT ?1", [most])
     }
 
-    pub fn counts(&self) -> Result<Counts, StoreError> {
+    pub fn counts(&self) -> Result<TaskCounts, StoreError> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT state, count(*) FROM tasks WHERE finished_at IS NULL GROUP BY state")?;
-        let mut counts = Counts::default();
+        let mut counts = TaskCounts::default();
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (state, count): (String, u32) = row.try_into()?;
@@ -95,7 +95,7 @@ impl Records {
     }
 
     /// The tasks that ended, the youngest first.
-    pub fn ended(&self, wanted: &Wanted<'_>, most: u32) -> Result<Vec<Task>, StoreError> {
+    pub fn ended(&self, wanted: &HistoryFilter<'_>, most: u32) -> Result<Vec<Task>, StoreError> {
         let pattern = format!("%{}%", wanted.text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
         self.tasks(
             "finished_at IS NOT NULL

@@ -1,11 +1,11 @@
 //! Here-documents: a text on the lines that follow, up to one that says where it ends.
 
 use super::Refusal;
-use super::words::{Reader, expansion};
+use super::words::{WordReader, expansion};
 
 /// A here-document whose lines are still to come.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct HereDocument {
     pub(super) end: String,
     /// Its end is written in quotes, so that nothing in it means anything.
     pub(super) is_literal: bool,
@@ -16,8 +16,8 @@ pub(super) struct Pending {
 
 const QUOTE_THE_END: &str = "quote the word, and nothing in the text means anything: <<'EOF'";
 
-impl Pending {
-    pub(super) fn read(&self, reader: &mut Reader) -> Result<String, Refusal> {
+impl HereDocument {
+    pub(super) fn read(&self, reader: &mut WordReader) -> Result<String, Refusal> {
         let mut text = String::new();
         while let Some(line) = reader.line() {
             let line = if self.strips_tabs { line.trim_start_matches('\t') } else { &line };

@@ -45,16 +45,16 @@ fn operators_join_commands_and_nothing_else_does() {
     assert_eq!(
         shape,
         [
-            pipeline(After::Anything, &["a"]),
-            pipeline(After::Anything, &["b x;y"]),
-            pipeline(After::Success, &["c", "d"]),
-            pipeline(After::Failure, &["e"]),
-            pipeline(After::Anything, &["g"]),
+            pipeline(PipelineCondition::Anything, &["a"]),
+            pipeline(PipelineCondition::Anything, &["b x;y"]),
+            pipeline(PipelineCondition::Success, &["c", "d"]),
+            pipeline(PipelineCondition::Failure, &["e"]),
+            pipeline(PipelineCondition::Anything, &["g"]),
         ]
     );
     let targets: Vec<_> = line.commands().map(|command| (command.stdout, command.stderr)).collect();
-    assert_eq!(targets[3], (Target::Own, Target::Other));
-    assert_eq!(targets[4], (Target::Nowhere, Target::Nowhere));
+    assert_eq!(targets[3], (StreamTarget::Own, StreamTarget::Other));
+    assert_eq!(targets[4], (StreamTarget::Nowhere, StreamTarget::Nowhere));
     assert_eq!(words("a |\n\n b &&\n c"), [["a"], ["b"], ["c"]]);
 }
 
@@ -135,7 +135,7 @@ fn what_a_shell_would_do_by_itself_is_refused_by_name() {
     ] {
         assert!(matches!(parse(broken), Err(Refusal::Broken { .. })), "{broken:?}");
     }
-    assert_eq!(parse(" \n# nothing\n"), Ok(Line::default()));
+    assert_eq!(parse(" \n# nothing\n"), Ok(CommandLine::default()));
 }
 
 /// What bash's `printf` prints for `text`, without any program to be found or file to be left.
@@ -153,7 +153,7 @@ fn bash(text: &str) -> Vec<u8> {
 }
 
 /// What the line would print, all of its commands being `printf '%s\0'`; `None` if they are not.
-fn printed(line: &Line) -> Option<Vec<u8>> {
+fn printed(line: &CommandLine) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     let mut succeeded = true;
     for pipeline in &line.pipelines {
@@ -163,12 +163,12 @@ fn printed(line: &Line) -> Option<Vec<u8>> {
             return None;
         }
         let has_its_turn = match pipeline.after {
-            After::Anything => true,
-            After::Success => succeeded,
-            After::Failure => !succeeded,
+            PipelineCondition::Anything => true,
+            PipelineCondition::Success => succeeded,
+            PipelineCondition::Failure => !succeeded,
         };
         let last = pipeline.commands.last()?;
-        if has_its_turn && last.stdout == Target::Own {
+        if has_its_turn && last.stdout == StreamTarget::Own {
             let words = &last.words[2..];
             // Without an argument the format is used once.
             let arguments = if words.is_empty() { &[String::new()][..] } else { words };

@@ -56,12 +56,12 @@ pub(super) fn expansion(mut after: impl Iterator<Item = char>) -> Option<String>
 
 /// The characters of a line that are still to be read.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct WordReader {
     characters: Vec<char>,
     at: usize,
 }
 
-impl Reader {
+impl WordReader {
     pub(super) fn new(text: &str) -> Self {
         Self { characters: text.chars().collect(), at: 0 }
     }

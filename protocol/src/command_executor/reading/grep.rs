@@ -5,8 +5,8 @@ use std::io::BufRead as _;
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
-use super::options::{self, Options};
-use super::{Failed, MOST, Ran, Reading};
+use super::options::{self, ProgramOptions};
+use super::{ProgramFailure, MOST, ProgramOutput, ResultReader};
 
 /// What a compiled expression may take.
 const MOST_COMPILED: usize = 10 << 20;
@@ -26,22 +26,22 @@ const LONG: [(&str, char); 12] = [
     ("regexp", 'e'),
 ];
 
-pub(super) fn grep(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn grep(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let known = "-i, -n, -c, -v, -E, -F, -o, -q, -w, -l, -h, -m N, -e PATTERN";
     let mut options = options::read("grep", known, "incvEFoqwlhH", "me", &LONG, arguments)?;
     let pattern = match options.value('e') {
         Some(pattern) => pattern.to_owned(),
-        None if options.operands.is_empty() => return Err(Failed(2, "there is no pattern".to_owned())),
+        None if options.operands.is_empty() => return Err(ProgramFailure(2, "there is no pattern".to_owned())),
         None => options.operands.remove(0),
     };
     let matcher = matcher(&pattern, &options)?;
     let files = options.files();
     let most = match options.value('m') {
-        Some(number) => number.parse().map_err(|_| Failed(2, format!("`{number}` is no number")))?,
+        Some(number) => number.parse().map_err(|_| ProgramFailure(2, format!("`{number}` is no number")))?,
         None => u64::MAX,
     };
     let names_files = options.has('H') || (files.len() > 1 && !options.has('h'));
-    let mut found = Found { options: &options, matcher: &matcher, most, stdout: Vec::new() };
+    let mut found = GrepMatch { options: &options, matcher: &matcher, most, stdout: Vec::new() };
     let mut lines = 0;
     for file in &files {
         let prefix = if names_files { format!("{file}:") } else { String::new() };
@@ -51,20 +51,20 @@ pub(super) fn grep(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ra
         }
     }
     let stdout = if options.has('q') { Vec::new() } else { found.stdout };
-    Ok(Ran { status: u8::from(lines == 0), stdout, stderr: String::new() })
+    Ok(ProgramOutput { status: u8::from(lines == 0), stdout, stderr: String::new() })
 }
 
-struct Found<'a> {
-    options: &'a Options,
+struct GrepMatch<'a> {
+    options: &'a ProgramOptions,
     matcher: &'a RegexMatcher,
     most: u64,
     stdout: Vec<u8>,
 }
 
-impl Found<'_> {
+impl GrepMatch<'_> {
     /// How many lines of `file` were selected.
-    fn search(&mut self, reading: &mut Reading<'_>, file: &str, prefix: &str) -> Result<u64, Failed> {
-        let broken = |error: std::io::Error| Failed(2, format!("{file}: it cannot be read: {error}"));
+    fn search(&mut self, reading: &mut ResultReader<'_>, file: &str, prefix: &str) -> Result<u64, ProgramFailure> {
+        let broken = |error: std::io::Error| ProgramFailure(2, format!("{file}: it cannot be read: {error}"));
         let mut source = reading.open(file)?;
         let (mut selected, mut number) = (0, 0_u64);
         let mut line = Vec::new();
@@ -86,7 +86,7 @@ impl Found<'_> {
             let prefix = if self.options.has('n') { format!("{prefix}{number}:") } else { prefix.to_owned() };
             self.print(&prefix, text);
             if self.stdout.len() as u64 > MOST {
-                return Err(Failed(2, format!("more than {MOST} bytes match; look for less")));
+                return Err(ProgramFailure(2, format!("more than {MOST} bytes match; look for less")));
             }
         }
         if self.options.has('l') && selected > 0 {
@@ -117,7 +117,7 @@ impl Found<'_> {
     }
 }
 
-fn matcher(pattern: &str, options: &Options) -> Result<RegexMatcher, Failed> {
+fn matcher(pattern: &str, options: &ProgramOptions) -> Result<RegexMatcher, ProgramFailure> {
     let is_fixed = options.has('F');
     let expression = if is_fixed { pattern.to_owned() } else { translated(pattern, options.has('E')) };
     RegexMatcherBuilder::new()
@@ -126,7 +126,7 @@ fn matcher(pattern: &str, options: &Options) -> Result<RegexMatcher, Failed> {
         .fixed_strings(is_fixed)
         .size_limit(MOST_COMPILED)
         .build(&expression)
-        .map_err(|error| Failed(2, format!("`{pattern}` is no pattern: {error}")))
+        .map_err(|error| ProgramFailure(2, format!("`{pattern}` is no pattern: {error}")))
 }
 
 /// A basic or extended expression of POSIX in the syntax of our engine: in a basic one it is the

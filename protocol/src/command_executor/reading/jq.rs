@@ -3,8 +3,8 @@
 //! What an expression takes in time and memory nobody can tell beforehand, so it is evaluated in a
 //! process of its own, by the hidden command `jq`; here its files are read.
 
-use super::options::{self, Options};
-use super::{Failed, Ran, Reading};
+use super::options::{self, ProgramOptions};
+use super::{ProgramFailure, ProgramOutput, ResultReader};
 use crate::code::Exit;
 
 /// An expression takes some ten times as much memory as its data.
@@ -30,10 +30,10 @@ impl JqCall {
     pub fn read(arguments: &[String]) -> Result<Self, String> {
         options(arguments)
             .map(|(options, expression)| Self::of(&options, expression))
-            .map_err(|Failed(_, message)| message)
+            .map_err(|ProgramFailure(_, message)| message)
     }
 
-    fn of(options: &Options, expression: String) -> Self {
+    fn of(options: &ProgramOptions, expression: String) -> Self {
         Self {
             expression,
             raw: options.has('r'),
@@ -44,13 +44,13 @@ impl JqCall {
     }
 }
 
-fn options(arguments: &[String]) -> Result<(Options, String), Failed> {
+fn options(arguments: &[String]) -> Result<(ProgramOptions, String), ProgramFailure> {
     let mut options = options::read("jq", "-r, -c, -s, -n", "rcsnM", "", &LONG, arguments)?;
     let expression = if options.operands.is_empty() { ".".to_owned() } else { options.operands.remove(0) };
     Ok((options, expression))
 }
 
-pub(super) fn jq(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let (options, expression) = options(arguments)?;
     let mut text = Vec::new();
     if !options.has('n') {
@@ -60,14 +60,14 @@ pub(super) fn jq(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran,
         }
     }
     if text.len() > MOST_BYTES {
-        return Err(Failed(2, format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR")));
+        return Err(ProgramFailure(2, format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR")));
     }
     let flags = "rcsn".chars().filter(|letter| options.has(*letter)).map(|letter| format!("-{letter}"));
     let words: Vec<_> =
         std::iter::once("jq".to_owned()).chain(flags).chain(["--".to_owned(), expression.clone()]).collect();
     let printed = reading.shell.call(&words, &String::from_utf8_lossy(&text), reading.caller);
     if printed.status == Exit::Bug as u8 {
-        return Err(Failed(5, format!("`{expression}` takes too much time or memory; ask for less")));
+        return Err(ProgramFailure(5, format!("`{expression}` takes too much time or memory; ask for less")));
     }
-    Ok(Ran { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr })
+    Ok(ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr })
 }

@@ -2,12 +2,12 @@
 
 /// What stood on the line.
 #[derive(Debug, Default)]
-pub(super) struct Options {
+pub(super) struct ProgramOptions {
     letters: Vec<(char, String)>,
     pub(super) operands: Vec<String>,
 }
 
-impl Options {
+impl ProgramOptions {
     pub(super) fn has(&self, letter: char) -> bool {
         self.letters.iter().any(|(found, _)| *found == letter)
     }
@@ -32,10 +32,10 @@ pub(super) fn read(
     values: &str,
     long: &[(&str, char)],
     arguments: &[String],
-) -> Result<Options, String> {
+) -> Result<ProgramOptions, String> {
     let unknown = |option: &str| format!("there is no option `{option}` here; `{program}` has {known}");
     let missing = |option: &str| format!("the option `{option}` needs a value");
-    let mut options = Options::default();
+    let mut options = ProgramOptions::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         if argument == "--" {

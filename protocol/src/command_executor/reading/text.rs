@@ -2,18 +2,18 @@
 
 use std::io::{BufRead as _, Read as _};
 
-use super::options::{self, Options};
-use super::{Failed, MOST, Ran, Reading};
+use super::options::{self, ProgramOptions};
+use super::{ProgramFailure, MOST, ProgramOutput, ResultReader};
 
-pub(super) fn echo(arguments: &[String]) -> Ran {
+pub(super) fn echo(arguments: &[String]) -> ProgramOutput {
     let (end, words) = match arguments.split_first() {
         Some((first, rest)) if first == "-n" => ("", rest),
         _ => ("\n", arguments),
     };
-    Ran { stdout: format!("{}{end}", words.join(" ")).into_bytes(), ..Ran::default() }
+    ProgramOutput { stdout: format!("{}{end}", words.join(" ")).into_bytes(), ..ProgramOutput::default() }
 }
 
-pub(super) fn cat(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn cat(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("cat", "-n", "n", "", &[("number", 'n')], arguments)?;
     let mut stdout = Vec::new();
     for file in options.files() {
@@ -23,44 +23,44 @@ pub(super) fn cat(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran
         let lines = stdout.split_inclusive(|byte| *byte == b'\n').enumerate();
         stdout = lines.flat_map(|(index, line)| [format!("{:6}\t", index + 1).as_bytes(), line].concat()).collect();
     }
-    Ok(Ran { stdout, ..Ran::default() })
+    Ok(ProgramOutput { stdout, ..ProgramOutput::default() })
 }
 
 /// How much of a text: so many from its beginning or its end, or all from the n-th on.
-enum Amount {
-    Lines(Count),
-    Bytes(Count),
+enum Extent {
+    Lines(ExtentUnit),
+    Bytes(ExtentUnit),
 }
 
-enum Count {
+enum ExtentUnit {
     Many(u64),
     /// Head: all but so many. Tail: from this one on.
     Rest(u64),
 }
 
-fn amount(options: &Options, rest: char) -> Result<Amount, Failed> {
+fn amount(options: &ProgramOptions, rest: char) -> Result<Extent, ProgramFailure> {
     let count = |text: &str| {
         let (is_rest, digits) = text.strip_prefix(rest).map_or((false, text), |digits| (true, digits));
         let number = digits.trim_start_matches(['+', '-']).parse::<u64>();
-        let number = number.map_err(|_| Failed(1, format!("`{text}` is no number")))?;
-        Ok::<_, Failed>(if is_rest { Count::Rest(number) } else { Count::Many(number) })
+        let number = number.map_err(|_| ProgramFailure(1, format!("`{text}` is no number")))?;
+        Ok::<_, ProgramFailure>(if is_rest { ExtentUnit::Rest(number) } else { ExtentUnit::Many(number) })
     };
     match (options.value('c'), options.value('n')) {
-        (Some(bytes), _) => count(bytes).map(Amount::Bytes),
-        (None, lines) => count(lines.unwrap_or("10")).map(Amount::Lines),
+        (Some(bytes), _) => count(bytes).map(Extent::Bytes),
+        (None, lines) => count(lines.unwrap_or("10")).map(Extent::Lines),
     }
 }
 
 const LONG: [(&str, char); 4] = [("lines", 'n'), ("bytes", 'c'), ("quiet", 'q'), ("silent", 'q')];
 
-pub(super) fn head(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("head", "-n N, -c N, -q", "q", "nc", &LONG, arguments)?;
     let amount = amount(&options, '-')?;
     each(&options, reading, |reading, file| {
         let mut taken = Vec::new();
-        let broken = |error: std::io::Error| Failed(1, format!("{file}: it cannot be read: {error}"));
+        let broken = |error: std::io::Error| ProgramFailure(1, format!("{file}: it cannot be read: {error}"));
         match &amount {
-            Amount::Lines(Count::Many(most)) => {
+            Extent::Lines(ExtentUnit::Many(most)) => {
                 let mut source = reading.open(file)?.take(MOST);
                 for _ in 0..*most {
                     if source.read_until(b'\n', &mut taken).map_err(broken)? == 0 {
@@ -68,16 +68,16 @@ pub(super) fn head(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ra
                     }
                 }
             }
-            Amount::Bytes(Count::Many(most)) => {
+            Extent::Bytes(ExtentUnit::Many(most)) => {
                 reading.open(file)?.take((*most).min(MOST)).read_to_end(&mut taken).map_err(broken)?;
             }
-            Amount::Lines(Count::Rest(least)) => {
+            Extent::Lines(ExtentUnit::Rest(least)) => {
                 let all = reading.read(file)?;
                 let lines: Vec<_> = all.split_inclusive(|byte| *byte == b'\n').collect();
                 let kept = lines.len().saturating_sub(index(*least));
                 taken = lines[..kept].concat();
             }
-            Amount::Bytes(Count::Rest(least)) => {
+            Extent::Bytes(ExtentUnit::Rest(least)) => {
                 taken = reading.read(file)?;
                 taken.truncate(taken.len().saturating_sub(index(*least)));
             }
@@ -86,9 +86,9 @@ pub(super) fn head(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ra
     })
 }
 
-pub(super) fn tail(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn tail(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     if arguments.iter().any(|argument| argument == "-f" || argument == "-F" || argument == "--follow") {
-        return Err(Failed(
+        return Err(ProgramFailure(
             1,
             "nothing is followed here; `agent-magic-tool wait ID` blocks until the result is there".to_owned(),
         ));
@@ -98,13 +98,13 @@ pub(super) fn tail(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ra
     each(&options, reading, |reading, file| {
         let all = reading.read(file)?;
         let from = match &amount {
-            Amount::Bytes(Count::Many(most)) => all.len().saturating_sub(index(*most)),
-            Amount::Bytes(Count::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
-            Amount::Lines(count) => {
+            Extent::Bytes(ExtentUnit::Many(most)) => all.len().saturating_sub(index(*most)),
+            Extent::Bytes(ExtentUnit::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
+            Extent::Lines(count) => {
                 let starts: Vec<_> = line_starts(&all).collect();
                 let line = match count {
-                    Count::Many(most) => starts.len().saturating_sub(index(*most)),
-                    Count::Rest(first) => index(first.saturating_sub(1)),
+                    ExtentUnit::Many(most) => starts.len().saturating_sub(index(*most)),
+                    ExtentUnit::Rest(first) => index(first.saturating_sub(1)),
                 };
                 starts.get(line).copied().unwrap_or(all.len())
             }
@@ -127,10 +127,10 @@ fn index(number: u64) -> usize {
 
 /// A part of each file, under its name where there are several.
 fn each(
-    options: &Options,
-    reading: &mut Reading<'_>,
-    part: impl Fn(&mut Reading<'_>, &str) -> Result<Vec<u8>, Failed>,
-) -> Result<Ran, Failed> {
+    options: &ProgramOptions,
+    reading: &mut ResultReader<'_>,
+    part: impl Fn(&mut ResultReader<'_>, &str) -> Result<Vec<u8>, ProgramFailure>,
+) -> Result<ProgramOutput, ProgramFailure> {
     let files = options.files();
     let mut stdout = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -140,10 +140,10 @@ fn each(
         }
         stdout.extend(part(reading, file)?);
     }
-    Ok(Ran { stdout, ..Ran::default() })
+    Ok(ProgramOutput { stdout, ..ProgramOutput::default() })
 }
 
-pub(super) fn wc(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran, Failed> {
+pub(super) fn wc(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let long = [("lines", 'l'), ("words", 'w'), ("bytes", 'c'), ("chars", 'm')];
     let options = options::read("wc", "-l, -w, -c, -m", "lwcm", "", &long, arguments)?;
     let wanted: Vec<_> = "lwmc".chars().filter(|letter| options.has(*letter)).collect();
@@ -167,7 +167,7 @@ pub(super) fn wc(arguments: &[String], reading: &mut Reading<'_>) -> Result<Ran,
     if files.len() > 1 {
         line(&totals, "total");
     }
-    Ok(Ran { stdout: stdout.into_bytes(), ..Ran::default() })
+    Ok(ProgramOutput { stdout: stdout.into_bytes(), ..ProgramOutput::default() })
 }
 
 fn count(letter: char, bytes: &[u8]) -> usize {

@@ -17,7 +17,7 @@ const SNIFFED: usize = 1024;
 
 /// What a server sent.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct WebPage {
     /// Where it came from in the end.
     pub(super) url: Url,
     pub(super) status: u16,
@@ -27,43 +27,43 @@ pub(super) struct Page {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Content {
+pub(super) enum PageContent {
     Text { title: Option<String>, text: String },
     Json { value: Value, text: String },
 }
 
-enum Kind {
+enum ContentKind {
     Html,
     Json,
     Text,
 }
 
-impl Page {
-    pub(super) fn content(&self) -> Result<Content, Failure> {
+impl WebPage {
+    pub(super) fn content(&self) -> Result<PageContent, Failure> {
         let kind = self.kind()?;
         let text = self.decoded();
         Ok(match kind {
-            Kind::Html => Content::Text { title: title(&text), text: self.readable(&text)? },
-            Kind::Json => match serde_json::from_str(&text) {
-                Ok(value) => Content::Json { value, text },
-                Err(_) => Content::Text { title: None, text },
+            ContentKind::Html => PageContent::Text { title: title(&text), text: self.readable(&text)? },
+            ContentKind::Json => match serde_json::from_str(&text) {
+                Ok(value) => PageContent::Json { value, text },
+                Err(_) => PageContent::Text { title: None, text },
             },
-            Kind::Text => Content::Text { title: None, text },
+            ContentKind::Text => PageContent::Text { title: None, text },
         })
     }
 
-    fn kind(&self) -> Result<Kind, Failure> {
+    fn kind(&self) -> Result<ContentKind, Failure> {
         let essence = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
-            "text/html" | "application/xhtml+xml" => Ok(Kind::Html),
-            "application/json" | "text/json" => Ok(Kind::Json),
-            "application/xml" | "application/javascript" | "application/yaml" | "application/toml" => Ok(Kind::Text),
-            essence if essence.ends_with("+json") => Ok(Kind::Json),
-            essence if essence.ends_with("+xml") || essence.starts_with("text/") => Ok(Kind::Text),
+            "text/html" | "application/xhtml+xml" => Ok(ContentKind::Html),
+            "application/json" | "text/json" => Ok(ContentKind::Json),
+            "application/xml" | "application/javascript" | "application/yaml" | "application/toml" => Ok(ContentKind::Text),
+            essence if essence.ends_with("+json") => Ok(ContentKind::Json),
+            essence if essence.ends_with("+xml") || essence.starts_with("text/") => Ok(ContentKind::Text),
             // A server that says nothing, or that it does not know: the bytes themselves must say.
             "" | "application/octet-stream" if !self.body.contains(&0) && str::from_utf8(&self.body).is_ok() => {
                 let start = self.body.trim_ascii_start();
-                Ok(if start.first() == Some(&b'<') { Kind::Html } else { Kind::Text })
+                Ok(if start.first() == Some(&b'<') { ContentKind::Html } else { ContentKind::Text })
             }
             _ => Err(Failure::new(Code::BadResponse, format!("`{}` is no text", self.url))
                 .detail("content_type", self.content_type.as_str())
@@ -80,7 +80,7 @@ impl Page {
     }
 
     fn readable(&self, html: &str) -> Result<String, Failure> {
-        let decorator = Links { base: self.url.clone(), open: Vec::new() };
+        let decorator = LinkDecorator { base: self.url.clone(), open: Vec::new() };
         let text = config::with_decorator(decorator)
             .no_table_borders()
             .unicode_strikeout(false)
@@ -114,13 +114,13 @@ fn title(html: &str) -> Option<String> {
 
 /// Links as `[text](address)`, with the address made absolute; otherwise the text alone.
 #[derive(Debug, Clone)]
-struct Links {
+struct LinkDecorator {
     base: Url,
     /// The addresses of the links that have begun; `None` for one that leads nowhere else.
     open: Vec<Option<String>>,
 }
 
-impl TextDecorator for Links {
+impl TextDecorator for LinkDecorator {
     type Annotation = ();
 
     fn decorate_link_start(&mut self, url: &str) -> (String, ()) {
@@ -204,9 +204,9 @@ impl TextDecorator for Links {
 mod tests {
     use super::*;
 
-    fn page(content_type: &str, body: &[u8]) -> Page {
+    fn page(content_type: &str, body: &[u8]) -> WebPage {
         let url = "https://example.org/docs/page".parse().expect("a URL");
-        Page { url, status: 200, content_type: content_type.to_owned(), body: body.to_vec() }
+        WebPage { url, status: 200, content_type: content_type.to_owned(), body: body.to_vec() }
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             <ul><li>one</li><li>two</li></ul><pre>a  b
   c</pre></body></html>"##;
         let content = page("text/html; charset=utf-8", html).content().expect("it is HTML");
-        let Content::Text { title, text } = content else { panic!("{content:?}") };
+        let PageContent::Text { title, text } = content else { panic!("{content:?}") };
         assert_eq!(title.as_deref(), Some("Café prices"));
         assert!(text.starts_with("# Menu\n\nTea & [more here](https://example.org/more?x=1), up, no."), "{text}");
         assert!(text.contains("* one\n* two"), "{text}");
@@ -234,7 +234,7 @@ mod tests {
         own.extend(gbk);
         for (content_type, body) in [("text/plain; charset=GBK", gbk.as_slice()), ("text/html", &own)] {
             let content = page(content_type, body).content().expect("it is text");
-            assert!(matches!(&content, Content::Text { text, .. } if text == "年度"), "{content:?}");
+            assert!(matches!(&content, PageContent::Text { text, .. } if text == "年度"), "{content:?}");
         }
     }
 

@@ -1,0 +1,262 @@
+//! Each rule of asking a human, on the in-memory store.
+
+use std::sync::Arc;
+
+use protocol::mailbox::request::Answer;
+use serde_json::json;
+
+use super::super::tests::{Bench, Turn, asking, definition, error_of, limits};
+use super::super::{Event, DispatcherLimits};
+use super::*;
+use crate::catalog::definition::Definition;
+use crate::store::Store as _;
+use crate::task::grant::{FieldCoverage, Grant, GrantScope};
+
+fn plain() -> Arc<Definition> {
+    definition(json!({}))
+}
+
+fn digest(bench: &Bench, id: TaskId) -> Digest {
+    bench.stored(id).confirmation.expect("a question").digest
+}
+
+fn said(bench: &mut Bench, of: &[(TaskId, Digest)], said: HumanVerdict) -> Turn {
+    decided(bench, of, said, None)
+}
+
+fn decided(bench: &mut Bench, of: &[(TaskId, Digest)], said: HumanVerdict, grant: Option<Grant>) -> Turn {
+    let (ticket, by) = (TaskId::new(), "page".to_owned());
+    let grant = grant.map(Box::new);
+    bench.handle(Event::Decided(Box::new(HumanDecision { ticket, of: of.to_vec(), said, by, grant })))
+}
+
+/// A task that waits for a yes.
+fn asked(bench: &mut Bench, input: Value) -> TaskId {
+    let task = asking(bench.now, input);
+    let turn = bench.admit(&task, &plain());
+    assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)]);
+    assert!(turn.performed.is_empty());
+    task.id
+}
+
+fn refusal(turn: &Turn) -> Code {
+    match turn.answers.as_slice() {
+        [Answer::Refused(error)] => error.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_yes_starts_the_task_and_a_second_answer_changes_nothing() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({}));
+    let of = [(id, digest(&bench, id))];
+    let turn = said(&mut bench, &of, HumanVerdict::Yes);
+    assert_eq!((turn.performed, turn.told), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
+    let turn = said(&mut bench, &of, HumanVerdict::No { reason: None });
+    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotWaiting(id))]));
+    let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("kept");
+    assert_eq!((decision.verdict, decision.by), (Verdict::Approved, DecidedBy::Page("page".to_owned())));
+}
+
+#[test]
+fn a_denied_task_never_runs_and_its_caller_reads_why() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({}));
+    let of = [(id, digest(&bench, id))];
+    let turn = said(&mut bench, &of, HumanVerdict::No { reason: Some("not today".to_owned()) });
+    assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Denied)]));
+    let task = bench.stored(id);
+    let error = error_of(&task);
+    assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human was asked, and said no: not today"));
+    // The same at once is not even asked about; later it is.
+    let again = asking(bench.now, json!({}));
+    assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied);
+    asked(&mut bench, json!({"other": 1}));
+    bench.pass(Duration::from_mins(10));
+    asked(&mut bench, json!({}));
+}
+
+#[test]
+fn an_answer_to_something_else_than_what_was_shown_is_stale_and_a_batch_is_all_or_nothing() {
+    let mut bench = Bench::new(limits(5));
+    let (first, second) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+    let (one, two) = (digest(&bench, first), digest(&bench, second));
+    let turn = said(&mut bench, &[(first, one), (second, one)], HumanVerdict::Yes);
+    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::Stale(second))]));
+    assert_eq!(bench.state(first), State::AwaitingConfirmation);
+    let turn = said(&mut bench, &[(first, one), (second, two)], HumanVerdict::Yes);
+    assert_eq!(turn.performed, [first, second]);
+}
+
+#[test]
+fn an_edited_task_runs_as_edited_and_keeps_what_was_asked() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({"to": "eve"}));
+    let of = [(id, digest(&bench, id))];
+    let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
+    let new = Digest::of(&[b"new"]);
+    let edit = HumanVerdict::Edited { input: input.clone(), digest: new, reason: Some("wrong one".to_owned()) };
+    assert_eq!(said(&mut bench, &of, edit).performed, [id]);
+    let task = bench.stored(id);
+    assert_eq!((&task.input, task.asked_input()), (&input, json!({"to": "eve"}).as_object().expect("an object")));
+    let asked = task.confirmation.expect("kept");
+    assert_eq!((asked.digest, asked.decision.expect("kept").verdict), (new, Verdict::Edited));
+}
+
+#[test]
+fn nobody_answers_for_ever_and_a_late_yes_is_none() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({}));
+    let of = [(id, digest(&bench, id))];
+    let deadline = bench.stored(id).confirmation.expect("a question").expires_at;
+    assert_eq!(bench.dispatcher.next_deadline(), Some(deadline));
+    bench.now = deadline - SignedDuration::from_millis(1);
+    bench.handle(Event::Tick);
+    assert_eq!(bench.state(id), State::AwaitingConfirmation);
+    bench.now = deadline;
+    let turn = said(&mut bench, &of, HumanVerdict::Yes);
+    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotWaiting(id))]));
+    assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Expired, Code::Expired));
+    assert_eq!(bench.dispatcher.next_deadline(), None);
+}
+
+#[test]
+fn what_was_approved_and_could_not_start_in_time_does_not() {
+    let mut bench = Bench::new(limits(1));
+    let first = asked(&mut bench, json!({"n": 1}));
+    let second = asked(&mut bench, json!({"n": 2}));
+    let of = [(first, digest(&bench, first)), (second, digest(&bench, second))];
+    assert_eq!(said(&mut bench, &of, HumanVerdict::Yes).performed, [first]);
+    bench.pass(Duration::from_hours(1));
+    assert_eq!(bench.succeed(first).performed, []);
+    assert_eq!(bench.state(second), State::Expired);
+}
+
+#[test]
+fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({}));
+    let of = [(id, digest(&bench, id))];
+    // A clock that was set back a year extends nothing by more than the longest wait.
+    bench.now -= SignedDuration::from_hours(365 * 24);
+    bench.crash(Some(&plain()));
+    assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + HOUR));
+    bench.now += SignedDuration::from_hours(365 * 24);
+    bench.crash(Some(&plain()));
+    assert_eq!(said(&mut bench, &of, HumanVerdict::Yes).performed, [id]);
+}
+
+#[test]
+fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
+    let mut bench = Bench::new(limits(1));
+    let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
+    let (waits, approved) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+    let of = [(approved, digest(&bench, approved))];
+    said(&mut bench, &of, HumanVerdict::Yes);
+    let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
+    assert_eq!(confirmable, BTreeSet::from([waits, approved]));
+    bench.handle(Event::Drifted(vec![waits, approved]));
+    for id in [waits, approved] {
+        assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::Drifted));
+    }
+    assert_eq!(bench.succeed(running).performed, []);
+    // Or while no executor ran.
+    let left = asked(&mut bench, json!({"n": 3}));
+    bench.crash(None);
+    assert_eq!(error_of(&bench.stored(left)).code, Code::Drifted);
+}
+
+#[test]
+fn the_same_question_is_asked_once_and_so_many_may_wait() {
+    let most = limits(1);
+    let mut bench = Bench::new(DispatcherLimits { asks: ConfirmationLimits { waiting_per_session: 2, waiting: 3, ..most.asks }, ..most });
+    let first = asked(&mut bench, json!({"n": 1}));
+    let same = bench.admit(&asking(bench.now, json!({"n": 1})), &plain());
+    assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");
+    let second = asked(&mut bench, json!({"n": 2}));
+    let third = asking(bench.now, json!({"n": 3}));
+    assert_eq!(refusal(&bench.admit(&third, &plain())), Code::Throttled, "of one session");
+    let mut of_other = asking(bench.now, json!({"n": 3}));
+    of_other.caller.session = Some("other".to_owned());
+    bench.admit(&of_other, &plain());
+    let mut of_third = asking(bench.now, json!({"n": 4}));
+    of_third.caller.session = Some("third".to_owned());
+    assert_eq!(refusal(&bench.admit(&of_third, &plain())), Code::Throttled, "of all");
+    assert_eq!(bench.dispatcher.place_in_queue(second), Some(2));
+    bench.cancel(first, 1);
+    assert_eq!(bench.dispatcher.place_in_queue(second), Some(1));
+    assert_eq!(bench.admit(&third, &plain()).published, [(third.id, State::AwaitingConfirmation)]);
+}
+
+#[test]
+fn a_human_is_asked_so_often_in_an_hour() {
+    let most = limits(1);
+    let mut bench = Bench::new(DispatcherLimits { asks: ConfirmationLimits { per_hour: 2, ..most.asks }, ..most });
+    for n in 0..2 {
+        let id = asked(&mut bench, json!({"n": n}));
+        bench.cancel(id, 1);
+        bench.pass(Duration::from_mins(10));
+    }
+    assert_eq!(refusal(&bench.admit(&asking(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
+    bench.pass(Duration::from_mins(40));
+    asked(&mut bench, json!({"n": 2}));
+}
+
+fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, most_uses: Option<u32>) -> Grant {
+    let task = bench.stored(id);
+    let exact = task.input.iter().map(|(name, value)| (name.clone(), FieldCoverage::Exactly(value.clone())));
+    let mut fields: BTreeMap<_, _> = exact.collect();
+    fields.extend(field.map(|(name, covers)| (name.to_owned(), covers)));
+    Grant {
+        id: TaskId::new(),
+        tool: task.tool,
+        definition_hash: task.definition_hash,
+        scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+        fields,
+        made_at: bench.now,
+        made_from: id,
+        made_by: "page".to_owned(),
+        expires_at: bench.now + HOUR,
+        most_uses,
+        uses: 0,
+        last_use: None,
+        revoked_at: None,
+    }
+}
+
+#[test]
+fn a_remembered_yes_lets_like_calls_through_so_often_and_over_a_crash() {
+    let mut bench = Bench::new(limits(5));
+    let id = asked(&mut bench, json!({"n": 1}));
+    let of = [(id, digest(&bench, id))];
+    let grant = grant_of(&bench, id, Some(("n", FieldCoverage::AtMost(5.into()))), Some(2));
+    assert_eq!(decided(&mut bench, &of, HumanVerdict::Yes, Some(grant.clone())).performed, [id]);
+    let through = asking(bench.now, json!({"n": 5}));
+    assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
+    let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("kept");
+    assert_eq!(decision.by, DecidedBy::Grant(grant.id));
+    asked(&mut bench, json!({"n": 6}));
+    bench.crash(Some(&plain()));
+    let last = asking(bench.now, json!({"n": 2}));
+    assert_eq!(bench.admit(&last, &plain()).performed, [last.id]);
+    assert_eq!(bench.store.grants().expect("read")[0].uses, 2);
+    asked(&mut bench, json!({"n": 3}));
+}
+
+#[test]
+fn a_revoked_grant_lets_nothing_start_that_has_not() {
+    let mut bench = Bench::new(limits(1));
+    let id = asked(&mut bench, json!({}));
+    let of = [(id, digest(&bench, id))];
+    let grant = grant_of(&bench, id, None, None);
+    decided(&mut bench, &of, HumanVerdict::Yes, Some(grant.clone()));
+    let queued = asking(bench.now, json!({}));
+    assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
+    let turn = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: grant.id });
+    assert_eq!(turn.told, [Ok(vec![])]);
+    assert_eq!(bench.succeed(id).performed, []);
+    assert_eq!(bench.state(queued.id), State::Denied);
+    let none = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: id });
+    assert_eq!(none.told, [Err(DecisionError::NotWaiting(id))]);
+}

@@ -1,0 +1,122 @@
+//! Settling: somebody says what had happened to a task that ended as unknown.
+//!
+//! The task is in memory no more, so that it comes with the event, as the store has it.
+
+use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::Answer;
+use protocol::resolution::Resolution;
+use protocol::task::TaskId;
+
+use super::{Action, Dispatcher, Effects};
+use crate::store::Change;
+use crate::task::resolution::ResolutionClaim;
+use crate::task::{Task, resolution as settlement};
+
+/// The caller of `request` says what had happened to a task.
+#[derive(Debug)]
+pub struct ResolveRequest {
+    pub request: TaskId,
+    pub id: TaskId,
+    pub uid: u32,
+    /// As the store has it.
+    pub task: Option<Task>,
+    pub verdict: ResolutionClaim,
+}
+
+impl Dispatcher {
+    pub(super) fn resolve_asked(&mut self, asked: ResolveRequest, now: Timestamp, effects: &mut Effects) {
+        let ResolveRequest { request, id, uid, task, verdict } = asked;
+        let settled = match task.filter(|task| task.caller.uid == uid) {
+            Some(task) => self.settle(task, verdict, now, effects),
+            None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
+                .hint("the tasks that are there: agent-magic-tool tasks")),
+        };
+        let answer = match settled {
+            Ok(settlement) => Answer::Settled { id, settlement },
+            Err(error) => Answer::Refused(error),
+        };
+        effects.actions.push(Action::Answer(request, Box::new(answer)));
+    }
+
+    /// Has it recorded and told, whoever says it; what was said first stands. `task` is as the store
+    /// has it.
+    pub fn settle(
+        &mut self,
+        mut task: Task,
+        verdict: ResolutionClaim,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<Resolution, ErrorBody> {
+        let id = task.id;
+        if task.settlement.is_some() {
+            self.settling.remove(&id);
+        } else {
+            // Said in this very turn, or while there was no room to record it.
+            task.settlement = self.settling.get(&id).cloned();
+        }
+        let is_new = task.settlement.is_none();
+        let settlement = settlement::settle(&task, verdict, now)?;
+        if is_new {
+            self.settling.insert(id, settlement.clone());
+            effects.changes.push(Change::Settle(id, Box::new(settlement.clone())));
+        }
+        task.settlement = Some(settlement.clone());
+        // Again if it was said before: who said it may have been killed before it was published.
+        effects.actions.push(Action::Publish(Box::new(task)));
+        Ok(settlement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::resolution::ResolvedBy;
+    use protocol::task::State;
+    use serde_json::json;
+
+    use super::super::Event;
+    use super::super::tests::{Bench, definition, limits};
+    use super::*;
+    use crate::task::effect::EffectClass;
+
+    fn asked(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
+        use crate::store::Store as _;
+        let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
+        let task = bench.store.task(id).expect("read");
+        Event::ResolveAsked(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict }))
+    }
+
+    fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {
+        let code = |answer: &Answer| match answer {
+            Answer::Settled { settlement, .. } => Ok(settlement.happened),
+            Answer::Refused(error) => Err(error.code),
+            other => panic!("{other:?}"),
+        };
+        answers.iter().map(code).collect()
+    }
+
+    #[test]
+    fn of_two_that_speak_at_once_the_first_is_recorded_and_the_other_told() {
+        let mut bench = Bench::new(limits(1));
+        let id = bench.start(EffectClass::Once, &definition(json!({})));
+        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, true)).answers), [Err(Code::NotUnknown)]);
+        bench.crash(None);
+        assert_eq!(bench.state(id), State::Unknown);
+        assert_eq!(codes(&bench.handle(asked(&bench, id, 2, true)).answers), [Err(Code::UnknownTask)], "not its own");
+
+        // Both read the record before either was committed.
+        let (first, second, same) =
+            (asked(&bench, id, 1, true), asked(&bench, id, 1, false), asked(&bench, id, 1, true));
+        let mut effects = Effects::default();
+        for event in [first, second, same] {
+            bench.dispatcher.handle(event, bench.now, &mut effects);
+        }
+        let turn = bench.carry_out(effects);
+        assert_eq!(codes(&turn.answers), [Ok(true), Err(Code::AlreadySettled), Ok(true)]);
+        assert_eq!(turn.published, [(id, State::Unknown); 2], "it stays as it ended");
+        assert!(bench.stored(id).settlement.expect("recorded").happened);
+        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, false)).answers), [Err(Code::AlreadySettled)]);
+        assert!(bench.dispatcher.settling.is_empty(), "the record has it");
+    }
+}

@@ -1,0 +1,347 @@
+//! Showing: a text from outside, made so that a human sees all of it.
+//!
+//! Nothing is left out and nothing is changed: what a browser would hide, reorder or mistake for
+//! something else stands there as a named chip, and the text can be read back from what is shown.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde_json::Value;
+use unicode_security::MixedScript as _;
+
+/// Control, format, separator, private and unassigned characters, and what is shown as nothing.
+static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
+        .expect("a class of characters")
+});
+
+/// More blanks than this in a row are counted for the reader.
+const MOST_BLANKS: usize = 2;
+/// What a text that is JSON itself must at least be to be shown as such.
+const LEAST_ENCODED: usize = 2;
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TextSpan {
+    Text(String),
+    /// So many of one character that cannot be seen, or not well.
+    Chip {
+        character: char,
+        count: usize,
+    },
+}
+
+impl Serialize for TextSpan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Text(text) => map.serialize_entry("t", text)?,
+            Self::Chip { character, count } => {
+                let code = format!("U+{:04X}", u32::from(*character));
+                let name = name_of(*character);
+                if *count == 1 {
+                    map.serialize_entry("c", &code)?;
+                    map.serialize_entry("n", name)?;
+                } else {
+                    map.serialize_entry("c", &format!("{code} ×{count}"))?;
+                    map.serialize_entry("n", &format!("{count} times {name}"))?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+pub(super) type VisibleLine = Vec<TextSpan>;
+
+/// A value as a human sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct VisibleText {
+    lines: Vec<VisibleLine>,
+    bytes: usize,
+    kind: &'static str,
+    notes: Vec<String>,
+    /// What a text says that is JSON itself.
+    decoded: Option<Box<Self>>,
+}
+
+impl VisibleText {
+    pub(super) fn of(value: &Value) -> Self {
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) | Value::Object(_) => "json",
+        };
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => serde_json::to_string_pretty(other).expect("JSON can be written"),
+        };
+        let encoded = match value {
+            Value::String(text) if text.len() >= LEAST_ENCODED => serde_json::from_str::<Value>(text).ok(),
+            _ => None,
+        };
+        let decoded = encoded.filter(|value| value.is_object() || value.is_array());
+        let mut notes = notes(&text);
+        if decoded.is_some() {
+            notes.push("contains encoded JSON".to_owned());
+        }
+        let decoded = decoded.map(|value| Box::new(Self::of(&value)));
+        let lines = if kind == "json" { text.split('\n').map(indented).collect() } else { lines(&text) };
+        Self { lines, bytes: text.len(), kind, notes, decoded }
+    }
+
+    pub(super) fn text(text: &str) -> Self {
+        Self::of(&Value::String(text.to_owned()))
+    }
+
+    /// Whether it must be scrolled to be read.
+    pub(super) fn is_long(&self) -> bool {
+        const MOST_LINES: usize = 12;
+        const MOST_BYTES: usize = 1_500;
+        self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES
+    }
+}
+
+/// `text` by lines.
+pub(super) fn lines(text: &str) -> Vec<VisibleLine> {
+    text.split('\n').map(line).collect()
+}
+
+/// A line of JSON as we wrote it: the blanks before it are ours, and no part of any value.
+fn indented(text: &str) -> VisibleLine {
+    let rest = text.trim_start_matches(' ');
+    let mut spans = line(rest);
+    let blanks = &text[..text.len() - rest.len()];
+    match spans.first_mut() {
+        Some(TextSpan::Text(first)) => first.insert_str(0, blanks),
+        _ if blanks.is_empty() => {}
+        _ => spans.insert(0, TextSpan::Text(blanks.to_owned())),
+    }
+    spans
+}
+
+/// `text` on one line, its line ends shown as chips.
+pub(super) fn line(text: &str) -> VisibleLine {
+    let mut spans = Vec::new();
+    let mut rest = text;
+    while let Some(found) = next_hidden(rest) {
+        push_text(&mut spans, &rest[..found.start]);
+        push_chips(&mut spans, &rest[found.clone()]);
+        rest = &rest[found.end..];
+    }
+    push_text(&mut spans, rest);
+    spans
+}
+
+fn next_hidden(text: &str) -> Option<std::ops::Range<usize>> {
+    HIDDEN.find(text).map(|found| found.range())
+}
+
+fn push_chips(spans: &mut VisibleLine, hidden: &str) {
+    for character in hidden.chars() {
+        match spans.last_mut() {
+            Some(TextSpan::Chip { character: last, count }) if *last == character => *count += 1,
+            _ => spans.push(TextSpan::Chip { character, count: 1 }),
+        }
+    }
+}
+
+/// A text without anything hidden but blanks: those that cannot be counted at a glance become a chip.
+fn push_text(spans: &mut VisibleLine, text: &str) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let blanks = rest.len() - rest.trim_start_matches(' ').len();
+        let is_edge = spans.is_empty() || blanks == rest.len();
+        if blanks > MOST_BLANKS || blanks > 0 && is_edge {
+            spans.push(TextSpan::Chip { character: ' ', count: blanks });
+            rest = &rest[blanks..];
+            continue;
+        }
+        // Up to the next run of blanks that is a chip.
+        let mut end = rest.len();
+        let mut from = blanks;
+        while let Some(start) = rest[from..].find(' ').map(|at| from + at) {
+            let run = rest[start..].len() - rest[start..].trim_start_matches(' ').len();
+            if run > MOST_BLANKS || start + run == rest.len() {
+                end = start;
+                break;
+            }
+            from = start + run;
+        }
+        match spans.last_mut() {
+            Some(TextSpan::Text(last)) => last.push_str(&rest[..end]),
+            _ => spans.push(TextSpan::Text(rest[..end].to_owned())),
+        }
+        rest = &rest[end..];
+    }
+}
+
+/// What a reader should know of a text that looks like something else.
+fn notes(text: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    let words = text.split(|character: char| character.is_whitespace() || "/@:,;<>()\"'".contains(character));
+    for word in words.filter(|word| !word.is_empty()) {
+        if !word.is_ascii() && word.chars().any(char::is_alphabetic) && !word.is_single_script() {
+            push_note(&mut notes, "mixes letters of several scripts", word);
+        }
+        if word.split('.').any(|label| label.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--"))) {
+            push_note(&mut notes, "a host name in punycode", word);
+        }
+    }
+    notes
+}
+
+fn push_note(notes: &mut Vec<String>, what: &str, word: &str) {
+    const MOST: usize = 5;
+    const LONGEST: usize = 60;
+    if notes.len() < MOST {
+        let word: String = word.chars().take(LONGEST).filter(|character| !character.is_control()).collect();
+        let note = format!("{what}: {word}");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+}
+
+fn name_of(character: char) -> &'static str {
+    match character {
+        ' ' => "space",
+        '\t' => "tab",
+        '\n' => "line feed",
+        '\r' => "carriage return",
+        '\u{0}' => "null",
+        '\u{7}' => "bell",
+        '\u{8}' => "backspace",
+        '\u{1b}' => "escape",
+        '\u{7f}' => "delete",
+        '\u{85}' => "next line",
+        '\u{a0}' => "no-break space",
+        '\u{ad}' => "soft hyphen",
+        '\u{34f}' => "combining grapheme joiner",
+        '\u{61c}' => "arabic letter mark",
+        '\u{180e}' => "mongolian vowel separator",
+        '\u{200b}' => "zero width space",
+        '\u{200c}' => "zero width non-joiner",
+        '\u{200d}' => "zero width joiner",
+        '\u{200e}' => "left-to-right mark",
+        '\u{200f}' => "right-to-left mark",
+        '\u{2028}' => "line separator",
+        '\u{2029}' => "paragraph separator",
+        '\u{202a}' => "left-to-right embedding",
+        '\u{202b}' => "right-to-left embedding",
+        '\u{202c}' => "pop directional formatting",
+        '\u{202d}' => "left-to-right override",
+        '\u{202e}' => "right-to-left override",
+        '\u{202f}' => "narrow no-break space",
+        '\u{2060}' => "word joiner",
+        '\u{2066}' => "left-to-right isolate",
+        '\u{2067}' => "right-to-left isolate",
+        '\u{2068}' => "first strong isolate",
+        '\u{2069}' => "pop directional isolate",
+        '\u{3000}' => "ideographic space",
+        '\u{3164}' => "hangul filler",
+        '\u{feff}' => "zero width no-break space",
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => "variation selector",
+        '\u{e0000}'..='\u{e007f}' => "tag character",
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => "private character",
+        _ if character.is_control() => "control character",
+        _ if character.is_whitespace() => "blank of another width",
+        _ => "character that is not shown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// The text that was shown.
+    fn read_back(lines: &[VisibleLine]) -> String {
+        let line = |line: &VisibleLine| -> String {
+            line.iter()
+                .map(|span| match span {
+                    TextSpan::Text(text) => text.clone(),
+                    TextSpan::Chip { character, count } => character.to_string().repeat(*count),
+                })
+                .collect()
+        };
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn texts(lines: &[VisibleLine]) -> impl Iterator<Item = &str> {
+        lines.iter().flatten().filter_map(|span| match span {
+            TextSpan::Text(text) => Some(text.as_str()),
+            TextSpan::Chip { .. } => None,
+        })
+    }
+
+    #[test]
+    fn every_character_that_hides_is_a_chip_with_its_number() {
+        let hides =
+            Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Default_Ignorable_Code_Point}]$").expect("it");
+        for character in '\0'..=char::MAX {
+            let text = format!("a{character}b");
+            let shown = lines(&text);
+            assert_eq!(read_back(&shown), text);
+            let is_seen = texts(&shown).any(|text| text.contains(character));
+            let may_be_seen = !hides.is_match(&character.to_string()) || character == ' ';
+            assert!(may_be_seen || !is_seen, "{:04X} is not hidden", u32::from(character));
+            if !is_seen && character != '\n' {
+                let json = serde_json::to_string(&shown).expect("JSON");
+                assert!(json.contains(&format!("U+{:04X}", u32::from(character))), "{json}");
+            }
+        }
+    }
+
+    #[test]
+    fn blanks_that_cannot_be_counted_are_counted() {
+        let shown = |text: &str| serde_json::to_value(line(text)).expect("JSON");
+        assert_eq!(shown("a b  c"), json!([{"t": "a b  c"}]));
+        assert_eq!(shown("a    b"), json!([{"t": "a"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "b"}]));
+        assert_eq!(shown(" a "), json!([{"c": "U+0020", "n": "space"}, {"t": "a"}, {"c": "U+0020", "n": "space"}]));
+        assert_eq!(shown("\u{202e}x"), json!([{"c": "U+202E", "n": "right-to-left override"}, {"t": "x"}]));
+        assert_eq!(shown(""), json!([]));
+    }
+
+    #[test]
+    fn the_blanks_that_we_wrote_ourselves_are_no_chips() {
+        let value = json!({"to": [" a", "b    c", "\u{202e}"]});
+        let shown = VisibleText::of(&value);
+        assert_eq!(read_back(&shown.lines), serde_json::to_string_pretty(&value).expect("JSON"));
+        let lines = serde_json::to_value(&shown.lines).expect("JSON");
+        assert_eq!(lines[1], json!([{"t": "  \"to\": ["}]));
+        assert_eq!(lines[2], json!([{"t": "    \" a\","}]), "a blank behind a quote is seen");
+        assert_eq!(lines[3], json!([{"t": "    \"b"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "c\","}]));
+        assert_eq!(lines[4][1], json!({"c": "U+202E", "n": "right-to-left override"}));
+    }
+
+    #[test]
+    fn what_looks_like_something_else_is_noted() {
+        let notes_of = |text: &str| VisibleText::text(text).notes;
+        assert_eq!(notes_of("to paypal.com, 年度报告, Привет"), [] as [&str; 0]);
+        assert_eq!(notes_of("to pаypal.com"), ["mixes letters of several scripts: pаypal.com"]);
+        assert_eq!(notes_of("https://xn--pypal-4ve.com/x"), ["a host name in punycode: xn--pypal-4ve.com"]);
+        assert_eq!(notes_of(r#"{"to": "eve"}"#), ["contains encoded JSON"]);
+        assert!(VisibleText::text("[1]").decoded.is_some() && VisibleText::text("7").decoded.is_none());
+    }
+
+    #[test]
+    fn numbers_are_shown_as_they_are_sent() {
+        let shown = VisibleText::of(&json!(9_007_199_254_740_993_i64));
+        assert_eq!((shown.kind, read_back(&shown.lines).as_str()), ("number", "9007199254740993"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back_to_the_text(text in r"(\PC|\p{C}|[ \t\n]| {3,5}){0,40}") {
+            prop_assert_eq!(read_back(&lines(&text)), text.clone());
+            let one_line = [line(&text)];
+            prop_assert_eq!(read_back(&one_line), text);
+        }
+    }
+}

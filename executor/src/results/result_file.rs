@@ -1,0 +1,359 @@
+//! The result file: the placeholder that becomes final.
+
+use jiff::Timestamp;
+use protocol::layout::{compact_bytes, laid_out};
+use protocol::mailbox::result::{LARGE, WOKEN};
+use protocol::task::{State, TaskId};
+use serde_json::{Map, Value, json};
+
+use crate::task::confirmation::{DecidedBy, Confirmation, Decision};
+use crate::task::{Outcome, Task};
+
+mod shape;
+
+use shape::shape;
+
+/// How much of data that lies beside the file is shown in it.
+const PREVIEW_CHARS: usize = 2_000;
+
+/// The text of a result file, and the data that must lie beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenderedResult {
+    pub text: String,
+    pub beside: Option<DataFile>,
+}
+
+/// Data that a result file refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DataFile {
+    Text {
+        text: String,
+        extension: &'static str,
+    },
+    /// A file of the executor's data folder, to be copied.
+    File {
+        path: std::path::PathBuf,
+        extension: &'static str,
+    },
+}
+
+/// What the caller of a task that waits for a human is told of that human.
+#[derive(Debug, Clone, Copy)]
+pub struct ApproverStatus {
+    /// How many are asked about before it, and itself.
+    pub place: Option<usize>,
+    /// Whether somebody has the page open.
+    pub is_there: bool,
+    pub last_seen: Option<Timestamp>,
+}
+
+/// What the result file of `task` says now. `name` is the path of the data beside it, by extension.
+pub fn render(task: &Task, inline_bytes: usize, approver: ApproverStatus, name: impl Fn(&str) -> String) -> RenderedResult {
+    let mut file = Map::new();
+    file.insert("id".into(), task.id.to_string().into());
+    file.insert("tool".into(), task.tool.as_str().into());
+    file.insert("input".into(), Value::Object(task.input.clone()));
+    let Some(end) = &task.end else {
+        file.insert("status".into(), "pending".into());
+        file.insert("state".into(), task.state.as_str().into());
+        let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
+        match scheduled {
+            Some(at) => {
+                file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
+                file.insert("run_at".into(), at.to_string().into());
+            }
+            None => {
+                file.insert("message".into(), message(task, approver).into());
+            }
+        }
+        if !task.caller.wakes {
+            file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
+        }
+        if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
+            file.insert("confirmation".into(), waiting(asked, approver));
+        }
+        file.insert("created_at".into(), task.created_at.to_string().into());
+        return RenderedResult { text: text(file), beside: None };
+    };
+    file.insert("status".into(), task.state.as_str().into());
+    file.insert("success".into(), (task.state == State::Succeeded).into());
+    let mut meta = end.meta.clone();
+    let mut beside = None;
+    match &end.outcome {
+        Outcome::Error(error) => {
+            file.insert("error".into(), serde_json::to_value(error).expect("an error body is plain JSON"));
+        }
+        Outcome::Data(data) => {
+            let compact = compact_bytes(data);
+            if compact >= LARGE as u64 {
+                meta.insert("bytes".into(), compact.into());
+                meta.insert("shape".into(), shape(data));
+            }
+            if compact > inline_bytes as u64 {
+                // A text lies there as itself: what is read by lines must have lines.
+                let (text, extension) = match data {
+                    Value::String(text) => (text.clone(), "txt"),
+                    data => (laid_out(data), "json"),
+                };
+                meta.insert("bytes".into(), text.len().into());
+                meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
+                refer(&mut meta, task, name(extension), read_lines(task.id, extension, Some(data)));
+                beside = Some(DataFile::Text { text, extension });
+            } else {
+                file.insert("data".into(), data.clone());
+            }
+        }
+        Outcome::File { path, content_type, bytes } => {
+            let extension = if content_type.starts_with("text/") { "txt" } else { "bin" };
+            meta.insert("bytes".into(), (*bytes).into());
+            meta.insert("content_type".into(), content_type.as_str().into());
+            refer(&mut meta, task, name(extension), read_lines(task.id, extension, None));
+            beside = Some(DataFile::File { path: path.clone(), extension });
+        }
+    }
+    file.insert("created_at".into(), task.created_at.to_string().into());
+    file.insert("finished_at".into(), end.at.to_string().into());
+    meta.insert("attempts".into(), task.attempt.into());
+    if let Some(decision) = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref()) {
+        meta.insert("confirmation".into(), decided(decision, task));
+    }
+    if let Some(at) = task.run_at {
+        meta.insert("run_at".into(), at.to_string().into());
+    }
+    if let Some(settlement) = &task.settlement {
+        meta.insert("settled".into(), serde_json::to_value(settlement).expect("a settlement is plain JSON"));
+    }
+    file.insert("_meta".into(), Value::Object(meta));
+    RenderedResult { text: text(file), beside }
+}
+
+/// What a model reads while the task is open.
+fn message(task: &Task, approver: ApproverStatus) -> String {
+    let what = match task.state {
+        State::AwaitingConfirmation if approver.is_there => {
+            "The tool execution waits for a human to confirm it; they have the page open."
+        }
+        State::AwaitingConfirmation => {
+            "The tool execution waits for a human to confirm it. Nobody has the page open: tell the user to run \
+             `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again."
+        }
+        _ => "The tool execution has been delegated to the agent.",
+    };
+    if task.caller.wakes {
+        return format!("{what} {WOKEN}");
+    }
+    match task.state {
+        State::AwaitingConfirmation => what.to_owned(),
+        _ => format!("{what} Run `agent-magic-tool wait {}` for its result.", task.id),
+    }
+}
+
+fn scheduled_message(task: &Task, at: &str) -> String {
+    let what = format!("The tool execution is scheduled: it does not start before {at}.");
+    if task.caller.wakes { format!("{what} {WOKEN}") } else { what }
+}
+
+fn waiting(asked: &Confirmation, approver: ApproverStatus) -> Value {
+    json!({
+        "why": asked.why,
+        "expires_at": asked.expires_at.to_string(),
+        "approver": {
+            "online": approver.is_there,
+            "last_seen": approver.last_seen.map(|at| at.to_string()),
+            "queue_position": approver.place,
+        },
+    })
+}
+
+/// What a human decided, for the one who asked; who they are is not its business.
+fn decided(decision: &Decision, task: &Task) -> Value {
+    let by = match decision.by {
+        DecidedBy::Page(_) => "human",
+        DecidedBy::Grant(_) => "a remembered yes",
+    };
+    let mut told = json!({"decision": decision.verdict, "by": by, "at": decision.at.to_string()});
+    if let Some(reason) = &decision.reason {
+        told["reason"] = reason.as_str().into();
+    }
+    if let Some(asked) = &decision.asked_input {
+        told["changes"] = changes(asked, &task.input);
+    }
+    told
+}
+
+/// From one input to the other, as a JSON Patch (RFC 6902) of top-level fields.
+fn changes(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
+    let path = |key: &str| format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+    let gone = from.keys().filter(|key| !to.contains_key(*key));
+    let removed = gone.map(|key| json!({"op": "remove", "path": path(key)}));
+    let set = to.iter().filter_map(|(key, value)| match from.get(key) {
+        None => Some(json!({"op": "add", "path": path(key), "value": value})),
+        Some(before) if before != value => Some(json!({"op": "replace", "path": path(key), "value": value})),
+        Some(_) => None,
+    });
+    removed.chain(set).collect()
+}
+
+fn text(file: Map<String, Value>) -> String {
+    let mut text = serde_json::to_string_pretty(&Value::Object(file)).expect("JSON can be written");
+    text.push('\n');
+    text
+}
+
+/// Says where data lies that is not in the file, what it answers, and how to get at it.
+fn refer(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
+    meta.insert("data_file".into(), path.into());
+    meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
+    meta.insert("read".into(), read.into());
+}
+
+/// Commands that print a part of the data, ready to be used.
+fn read_lines(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> {
+    let mut parts = match data {
+        Some(Value::Array(_)) => vec!["--page 1".to_owned(), "--jq '.[0]'".to_owned()],
+        Some(Value::Object(fields)) => {
+            let longest = fields
+                .iter()
+                .filter_map(|(key, field)| Some((field.as_array()?.len(), key)))
+                .filter(|(_, key)| is_plain(key))
+                .max_by_key(|(length, _)| *length);
+            let list = longest.map(|(_, key)| format!("--jq '.{key}' --page 1"));
+            list.into_iter().chain(["--jq 'keys'".to_owned()]).collect()
+        }
+        _ => Vec::new(),
+    };
+    if extension != "bin" {
+        parts.push("--lines 1-100".to_owned());
+    }
+    parts.push("--bytes 0-9999".to_owned());
+    parts.into_iter().map(|part| format!("agent-magic-tool read {id} {part}")).collect()
+}
+
+/// Whether `key` can stand behind a dot in jq.
+fn is_plain(key: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !key.is_empty() && key.bytes().all(is_word) && !key.as_bytes()[0].is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::End;
+    use crate::task::Outcome::File;
+    use protocol::error::ErrorBody;
+
+    use protocol::mailbox::result::is_final;
+
+    const NOBODY: ApproverStatus = ApproverStatus { place: None, is_there: false, last_seen: None };
+
+    #[test]
+    fn changes_are_told_as_a_patch() {
+        let object = |value: Value| value.as_object().expect("an object").clone();
+        let patch = changes(&object(json!({"a": 1, "b/c": 2, "d": 3})), &object(json!({"a": 1, "b/c": 3, "e": 4})));
+        let expected = json!([
+            {"op": "remove", "path": "/d"}, {"op": "replace", "path": "/b~1c", "value": 3},
+            {"op": "add", "path": "/e", "value": 4}
+        ]);
+        assert_eq!(patch, expected);
+    }
+
+    fn task() -> Task {
+        let Value::Object(input) = json!({"status": "pending", "text": "\n  \"status\": \"pending\""}) else {
+            unreachable!()
+        };
+        Task { input, ..crate::store::contract::task(None) }
+    }
+
+    fn rendered(task: &Task) -> RenderedResult {
+        render(task, 100_000, NOBODY, |extension| format!("/results/x.data.{extension}"))
+    }
+
+    fn ended(state: State, outcome: Outcome) -> Task {
+        let task = task();
+        let end = End { at: task.created_at, outcome, meta: Map::new() };
+        Task { state, end: Some(end), ..task }
+    }
+
+    #[test]
+    fn only_the_end_of_a_task_makes_its_file_final() {
+        let done = rendered(&ended(State::Succeeded, Outcome::Data(json!({"status": "pending"})))).text;
+        assert!(is_final(done.as_bytes()), "{done}");
+        let failed = ended(State::Failed, Outcome::Error(ErrorBody::new(protocol::code::Code::Io, "no")));
+        assert!(is_final(rendered(&failed).text.as_bytes()));
+        for state in [State::AwaitingConfirmation, State::Queued, State::Running] {
+            assert!(!is_final(rendered(&Task { state, ..task() }).text.as_bytes()), "{state}");
+        }
+        assert!(!is_final(b"") && !is_final(&done.as_bytes()[..done.len() - 2]), "half a file is none");
+    }
+
+    #[test]
+    fn a_wake_is_promised_to_who_is_woken_and_waiting_is_advised_to_the_others() {
+        for (state, run_at) in [
+            (State::Running, None),
+            (State::AwaitingConfirmation, None),
+            (State::Queued, Some("2099-01-01T00:00:00Z".parse().expect("a time"))),
+        ] {
+            let mut task = Task { state, run_at, ..task() };
+            for wakes in [false, true] {
+                task.caller.wakes = wakes;
+                let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
+                let message = text["message"].as_str().expect("words");
+                assert_eq!((message.ends_with(WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
+            }
+        }
+        let old: protocol::caller::Caller = serde_json::from_str("{\"uid\": 1}").expect("a record of before");
+        assert!(!old.wakes);
+    }
+
+    #[test]
+    fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
+        let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
+        let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));
+        let beside = laid_out(&data);
+        let text: Value = serde_json::from_str(&file.text).expect("JSON");
+        assert_eq!(text.get("data"), None);
+        let meta = &text["_meta"];
+        assert_eq!(meta["bytes"], beside.len(), "as many as `--bytes` counts");
+        assert_eq!(meta["shape"]["items"]["array"], 2_000);
+        assert_eq!(meta["data_file"], "/results/x.data.json");
+        assert_eq!(meta["query"], json!({"tool": text["tool"], "input": text["input"]}));
+        assert!(file.text.len() < 10_000);
+        assert_eq!(file.beside, Some(DataFile::Text { text: beside, extension: "json" }));
+    }
+
+    #[test]
+    fn the_lines_to_read_on_fit_the_data() {
+        let read = |data: Value| {
+            let task = ended(State::Succeeded, Outcome::Data(data));
+            let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
+            let lines = text["_meta"]["read"].as_array().expect("lines").clone();
+            let start = format!("agent-magic-tool read {} ", task.id);
+            lines
+                .iter()
+                .map(|line| line.as_str().and_then(|line| line.strip_prefix(&start)).expect("it").to_owned())
+                .collect::<Vec<_>>()
+        };
+        let items = vec![json!({"name": "x".repeat(100)}); 2_000];
+        let rest = ["--lines 1-100", "--bytes 0-9999"];
+        assert_eq!(read(json!(items)), [&["--page 1", "--jq '.[0]'"], &rest[..]].concat());
+        assert_eq!(
+            read(json!({"a": [1], "of'x": items, "b": items})),
+            [&["--jq '.b' --page 1", "--jq 'keys'"], &rest[..]].concat()
+        );
+        assert_eq!(read(json!({"a b": items})), [&["--jq 'keys'"], &rest[..]].concat());
+        assert_eq!(read(json!("line\n".repeat(30_000))), rest);
+    }
+
+    #[test]
+    fn a_large_text_lies_beside_the_file_as_itself() {
+        let data = "line\n".repeat(30_000);
+        let file = rendered(&ended(State::Succeeded, Outcome::Data(data.as_str().into())));
+        assert_eq!(file.beside, Some(DataFile::Text { text: data, extension: "txt" }));
+        let file = File { path: "/x".into(), content_type: "image/png".to_owned(), bytes: 7 };
+        let text: Value = serde_json::from_str(&rendered(&ended(State::Succeeded, file)).text).expect("JSON");
+        assert_eq!(
+            (&text["_meta"]["data_file"], text["_meta"]["read"].as_array().map(Vec::len)),
+            (&json!("/results/x.data.bin"), Some(1))
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! Switches: subtools that are off for a session, because it asked for them too often.
+//!
+//! They lie as files in the executor's own folder, which is the human's side: what comes through the
+//! mailbox switches nothing on.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::digest;
+use protocol::error::ErrorBody;
+use protocol::task::TaskId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::task::name::SubtoolName;
+
+/// One subtool that is off for one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchedOffTool {
+    pub tool: SubtoolName,
+    pub uid: u32,
+    pub session: Option<String>,
+    pub since: Timestamp,
+}
+
+/// All that is off, in a folder.
+#[derive(Debug, Clone)]
+pub struct SwitchedOffTools {
+    folder: PathBuf,
+}
+
+impl SwitchedOffTools {
+    /// In the executor's folder; nothing is made yet.
+    pub fn below(executor: &Path) -> Self {
+        Self { folder: executor.join("switched-off") }
+    }
+
+    /// Why `caller` may not call `tool`, if it is off for it.
+    pub fn refuse(&self, tool: &SubtoolName, caller: &Caller) -> io::Result<Option<ErrorBody>> {
+        let path = self.path(tool, caller.uid, caller.session.as_deref());
+        Ok(path.try_exists()?.then(|| {
+            let session = caller.session.as_ref().map(|session| format!(" --session {session}")).unwrap_or_default();
+            ErrorBody::new(Code::SwitchedOff, format!("`{tool}` is off for this session, which called it too often"))
+                .hint(format!("only a human switches it on again: agent-magic-tool executor switch-on {tool}{session}"))
+        }))
+    }
+
+    /// Switches it off. Durable when it returns; once more changes nothing.
+    pub fn switch_off(&self, off: &SwitchedOffTool) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.path(&off.tool, off.uid, off.session.as_deref());
+        if path.try_exists()? {
+            return Ok(());
+        }
+        let temporary = self.folder.join(format!(".{}", TaskId::new()));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(&serde_json::to_vec(off)?)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        fs::File::open(&self.folder)?.sync_all()
+    }
+
+    /// Switches `tool` on again, for one session or for all of them; what was off.
+    pub fn switch_on(&self, tool: &SubtoolName, session: Option<&str>) -> io::Result<Vec<SwitchedOffTool>> {
+        let mut switched = self.all()?;
+        switched
+            .retain(|off| off.tool == *tool && session.is_none_or(|session| off.session.as_deref() == Some(session)));
+        for off in &switched {
+            fs::remove_file(self.path(&off.tool, off.uid, off.session.as_deref()))?;
+        }
+        Ok(switched)
+    }
+
+    /// All that is off, by name.
+    pub fn all(&self) -> io::Result<Vec<SwitchedOffTool>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                let off: SwitchedOffTool = serde_json::from_slice(&fs::read(entry.path())?)?;
+                all.push(off);
+            }
+        }
+        all.sort_by(|one, other| (&one.tool, &one.session).cmp(&(&other.tool, &other.session)));
+        Ok(all)
+    }
+
+    fn path(&self, tool: &SubtoolName, uid: u32, session: Option<&str>) -> PathBuf {
+        let key = serde_json::to_vec(&(tool.as_str(), uid, session)).expect("texts and a number are plain JSON");
+        self.folder.join(&digest::hex(&Sha256::digest(key))[..32])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_off_for_one_session_until_it_is_switched_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let switches = SwitchedOffTools::below(folder.path());
+        let caller =
+            |session: Option<&str>| Caller { uid: 1, session: session.map(str::to_owned), ..Caller::default() };
+        let tool: SubtoolName = "send".parse().expect("a name");
+        let off = |session: Option<&str>| SwitchedOffTool {
+            tool: tool.clone(),
+            uid: 1,
+            session: session.map(str::to_owned),
+            since: Timestamp::UNIX_EPOCH,
+        };
+        for session in [Some("a"), None, Some("")] {
+            switches.switch_off(&off(session)).expect("written");
+            switches.switch_off(&SwitchedOffTool { since: Timestamp::MAX, ..off(session) }).expect("written");
+        }
+        assert_eq!(switches.all().expect("read"), [off(None), off(Some("")), off(Some("a"))]);
+        let is_off = |session| switches.refuse(&tool, &caller(session)).expect("read").is_some();
+        assert!(is_off(Some("a")) && is_off(None) && is_off(Some("")) && !is_off(Some("b")));
+        assert_eq!(switches.switch_on(&tool, Some("a")).expect("removed"), [off(Some("a"))]);
+        assert!(!is_off(Some("a")) && is_off(None));
+        assert_eq!(switches.switch_on(&tool, None).expect("removed").len(), 2);
+        assert_eq!(switches.switch_on(&tool, None).expect("nothing there"), []);
+        assert!(!is_off(None));
+    }
+}
