@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use nix::unistd::Pid;
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
@@ -76,7 +77,7 @@ fn queue(world: &World, tasks: usize) {
             words: serde_json::Map::new(),
             ..RunRequest::default()
         };
-        let request = Request { folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
+        let request = Request::new(Operation::run(run), Caller { folder: Some(world.folder()), ..Caller::default() });
         mailbox.post(TaskId::new(), &request).expect("posted");
     }
     until("all are queued", || {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
@@ -45,9 +46,9 @@ fn measure_at(place: &Path, note: &str, world: &World, effort: Effort, table: &m
     for _ in 0..ROUNDS {
         bare.push(rate(tasks, || measure::run(&mut measure::bare())));
         processes.push(rate(tasks, || measure::run(&mut command(&["run", "files_read", "path=note.txt"]))));
-        settle(&command);
+        resolve(&command);
         threads.push(rate(effort.tasks, || hand_over(world, &mailbox)));
-        settle(&command);
+        resolve(&command);
     }
     measure::run(&mut command(&["executor", "stop"]));
     let [processes, bare, threads] = [processes, bare, threads].map(median);
@@ -71,7 +72,7 @@ fn measure_at(place: &Path, note: &str, world: &World, effort: Effort, table: &m
 }
 
 /// Until nothing is open: what one measurement left to do is not the next one's load.
-fn settle(command: &impl Fn(&[&str]) -> Command) {
+fn resolve(command: &impl Fn(&[&str]) -> Command) {
     until("nothing is open", || {
         let status: Value =
             serde_json::from_slice(&measure::output(&mut command(&["executor", "status"]))).expect("JSON");
@@ -101,8 +102,9 @@ fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
 /// What `run` does, without a process of its own.
 fn hand_over(world: &World, mailbox: &Mailbox) {
     let Value::Object(input) = json!({"path": "note.txt"}) else { unreachable!("it is an object") };
-    let run = RunRequest { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..RunRequest::default() };
-    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
+    let run =
+        RunRequest { tool: "files_read".to_owned(), input, words: serde_json::Map::new(), ..RunRequest::default() };
+    let request = Request::new(Operation::run(run), Caller { folder: Some(world.folder()), ..Caller::default() });
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     let result = mailbox.result_file(id);

@@ -2,9 +2,9 @@
 
 use std::io::{self, Read as _};
 
+use protocol::caller::Caller;
 use protocol::code::Exit;
 use protocol::paths::Paths;
-use protocol::shell::Caller;
 
 use crate::output::Output;
 
@@ -45,10 +45,16 @@ impl Stdin {
 impl Context {
     /// Of a command that somebody called as a process.
     pub(crate) fn of_process(places: Paths, output: Output, dispatch: Dispatch) -> Self {
-        let folder = std::env::current_dir().ok();
-        let (session, depth, wakes) = (places.session(), places.depth(), places.loop_wakes());
-        let (read_only, reach) = (places.read_only(), places.reach());
-        let caller = Caller { session, folder, depth, read_only, alone: false, wakes, reach };
+        let caller = Caller {
+            uid: nix::unistd::geteuid().as_raw(),
+            session: places.session(),
+            folder: std::env::current_dir().ok(),
+            depth: places.depth(),
+            wakes: places.loop_wakes(),
+            read_only: places.read_only(),
+            unattended: false,
+            tool_scope: places.tool_scope(),
+        };
         Self { places, output, stdin: Stdin::Process, caller, dispatch }
     }
 

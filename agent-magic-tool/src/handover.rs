@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Operation, Request, VERSION};
+use protocol::mailbox::request::{Answer, Operation, Request};
 use protocol::paths::Paths;
-use protocol::shell::Caller;
 use protocol::task::TaskId;
 
+use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
-use crate::backoff::Backoff;
 use crate::wake_promise::WakePromise;
 
 /// An executor that has not taken a request by then is none.
@@ -46,8 +46,8 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Operation) -> Resul
         | Operation::Forget { .. }
         | Operation::Status => WakePromise::Nobody,
     };
-    let Caller { session, folder, depth, reach, .. } = context.caller.clone();
-    let request = Request { v: VERSION, ask, session, folder, depth, reach, wakes: waking.is_promised() };
+    let caller = Caller { wakes: waking.is_promised(), ..context.caller.clone() };
+    let request = Request::new(ask, caller);
     waking.owe(mailbox, id);
     mailbox.post(id, &request).map_err(|error| {
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))

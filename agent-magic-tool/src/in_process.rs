@@ -3,8 +3,9 @@
 //! The same words and the same commands as for everybody; only what is for humans, and what would
 //! call itself, is refused. What a model's expression might take all memory for has a process of its own.
 
+use protocol::caller::Caller;
 use protocol::paths::Paths;
-use protocol::shell::{Caller, PrintedOutput, ProgramShell, Shell};
+use protocol::shell::{PrintedOutput, ProgramShell, Shell};
 
 use crate::context::{Context, Dispatch, Stdin};
 use crate::launch;

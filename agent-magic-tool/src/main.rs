@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+mod backoff;
 mod cli;
 mod commands;
 mod context;
@@ -12,7 +13,6 @@ mod handover;
 mod in_process;
 mod launch;
 mod output;
-mod backoff;
 mod result;
 mod sandbox;
 mod wake_promise;

@@ -9,9 +9,9 @@ use protocol::mailbox::Mailbox;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
+use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
-use crate::backoff::Backoff;
 use crate::wake_promise::WakePromise;
 
 /// What ends soon is awaited without a file watch.

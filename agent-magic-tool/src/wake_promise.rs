@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::wakeups::WakeTarget;
 use protocol::mailbox::request::Answer;
+use protocol::mailbox::wakeups::WakeTarget;
 use protocol::task::TaskId;
 
 use crate::context::Context;

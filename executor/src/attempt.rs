@@ -13,14 +13,14 @@ use protocol::mailbox::result::LARGE;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::report::{FailedAttempt, AttemptReport, AttemptPurpose, FailureKind};
+use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::base::select;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
-use crate::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
+use crate::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect, Failure};
+use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::fingerprint::Fingerprint;
 use crate::task::{End, Outcome, Task};
 
@@ -227,7 +227,8 @@ fn failed(
     equipment: &RunnerContext,
 ) -> FailedAttempt {
     let (again, effect) = (failure.again, failure.effect);
-    let why = if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(FailureKind::Failure);
+    let why =
+        if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(FailureKind::Failure);
     let mut error = error_body(failure);
     if why == FailureKind::Timeout {
         error.code = Code::TimedOut;
@@ -286,10 +287,7 @@ pub fn order(task: &Task, input: Map<String, Value>) -> Invocation {
         id: task.id.to_string(),
         attempt: task.attempt,
         input,
-        caller_folder: task.caller.folder.clone(),
-        caller_depth: task.caller.depth,
-        caller_session: task.caller.session.clone(),
-        caller_reach: task.caller.reach.clone(),
+        caller: task.caller.clone(),
         answer: decision.and_then(|decision| decision.answer.clone()),
     }
 }

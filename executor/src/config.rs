@@ -27,8 +27,8 @@ mod hook;
 pub mod log;
 pub mod secret;
 
-pub use agent::{AgentSettings, ModelSettings, ModelPrice, ProviderKind};
-pub use hook::{HookSettings, NamePatterns, HookReceiver};
+pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind};
+pub use hook::{HookReceiver, HookSettings, NamePatterns};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

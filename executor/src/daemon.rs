@@ -34,12 +34,14 @@ use crate::attempt::{StopCause, perform};
 use crate::catalog::Sources;
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::dispatcher::{Action, Admission, Dispatcher, Effects, Event, DecisionResult, DispatcherLimits, ResolveRequest, Ticket};
+use crate::dispatcher::{
+    Action, Admission, DecisionResult, Dispatcher, DispatcherLimits, Effects, Event, ResolveRequest, Ticket,
+};
 use crate::intake::approver::ApproverPresence;
 use crate::intake::{Intake, ReadRequest};
 use crate::net::clients::HttpClients;
 use crate::notify::hook::Hooks;
-use crate::page::{TaskChange, PageSite, PageMessage};
+use crate::page::{PageMessage, PageSite, TaskChange};
 use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
 use crate::runner::http::OAuthTokens;
@@ -67,7 +69,7 @@ mod sweep;
 mod watch;
 
 use commit::Backlog;
-use hooks::{HookDispatcher, DeliveryReport};
+use hooks::{DeliveryReport, HookDispatcher};
 use human::{QueuePositions, heard};
 use notices::DesktopNotifier;
 use program::InstalledProgram;
@@ -222,8 +224,14 @@ pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, Daemo
     let desk = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
     let delegation = Delegation::new(places, mailbox.clone(), Box::new(desk.catalog()))?;
     let secrets = Secrets::of(places, &config);
-    let equipment =
-        Arc::new(RunnerContext { secrets, tokens: OAuthTokens::default(), http, spool, config, delegation: Some(delegation) });
+    let equipment = Arc::new(RunnerContext {
+        secrets,
+        tokens: OAuthTokens::default(),
+        http,
+        spool,
+        config,
+        delegation: Some(delegation),
+    });
     let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
     let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
     let daemon = Daemon {

@@ -15,7 +15,7 @@ use protocol::mailbox::request::Answer;
 use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
-use crate::attempt::report::{FailedAttempt, AttemptReport, AttemptPurpose, FailureKind};
+use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::catalog::definition::{Definition, RateLimit};
 use crate::config::Config;
 use crate::store::switched_off::SwitchedOffTool;
@@ -30,13 +30,13 @@ use crate::task::{End, Outcome, Task};
 mod admission;
 mod confirmations;
 mod fair_queue;
-mod quotas;
 mod lookup;
-mod slots;
+mod quotas;
+mod rate_limits;
 mod recovery;
 mod resolving;
+mod slots;
 mod stopping;
-mod rate_limits;
 
 #[cfg(test)]
 mod properties;
@@ -44,15 +44,15 @@ mod properties;
 mod tests;
 
 use confirmations::PendingConfirmations;
-pub use confirmations::{ConfirmationLimits, HumanDecision, HOUR, DecisionResult, DecisionError, HumanVerdict, Ticket};
+pub use confirmations::{ConfirmationLimits, DecisionError, DecisionResult, HOUR, HumanDecision, HumanVerdict, Ticket};
 use fair_queue::FairQueue;
-use quotas::Quotas;
 use lookup::LookupPhase;
-use slots::{SlotKind, Slots};
+use quotas::Quotas;
+use rate_limits::RateLimits;
 pub use recovery::RecoveredTask;
 use recovery::lost;
 pub use resolving::ResolveRequest;
-use rate_limits::RateLimits;
+use slots::{SlotKind, Slots};
 
 /// A pause never grows beyond this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -158,7 +158,10 @@ impl DispatcherLimits {
         Self {
             concurrency: executor.concurrency,
             open: OpenTaskLimit { tasks: executor.open_tasks, bytes: executor.open_bytes },
-            open_per_session: OpenTaskLimit { tasks: executor.open_tasks_per_session, bytes: executor.open_bytes_per_session },
+            open_per_session: OpenTaskLimit {
+                tasks: executor.open_tasks_per_session,
+                bytes: executor.open_bytes_per_session,
+            },
             asks: ConfirmationLimits {
                 waiting: confirm.waiting,
                 waiting_per_session: confirm.waiting_per_session,
@@ -219,7 +222,7 @@ pub struct Dispatcher {
     windows: RateLimits,
     keys: HashMap<(u32, String), TaskId>,
     /// What was said of tasks, and may not stand in the record yet.
-    settling: HashMap<TaskId, Resolution>,
+    resolving: HashMap<TaskId, Resolution>,
     draining: bool,
 }
 
@@ -237,7 +240,7 @@ impl Dispatcher {
             most_of: HashMap::new(),
             windows: RateLimits::default(),
             keys: HashMap::new(),
-            settling: HashMap::new(),
+            resolving: HashMap::new(),
             draining: false,
         }
     }

@@ -11,11 +11,11 @@ use protocol::clock::MonotonicTime;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
-use protocol::mailbox::request::{Answer, Operation, IfNoApprover, Request, RunRequest, VERSION};
+use protocol::mailbox::request::{Answer, IfNoApprover, InvalidRequest, Operation, Request, RunRequest};
 use protocol::resolution::ResolvedBy;
+use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
 use protocol::tool_scope::ToolScope;
-use protocol::{json, schedule};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -25,12 +25,12 @@ use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool};
 use crate::config::Config;
 use crate::dispatcher::RecoveredTask;
 use crate::intake::approver::ApproverPresence;
-use crate::intake::policy::{PolicyCase, PolicyDecision, Policy, PolicyRuling};
+use crate::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use crate::runner::delegation::too_deep;
 use crate::runner::{self, Invocation};
 use crate::store::Store;
 use crate::task::Task;
-use crate::task::confirmation::{self, ConfirmationRequest, Confirmation};
+use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::Fingerprint;
 use crate::task::name::SubtoolName;
@@ -154,9 +154,8 @@ impl Intake {
             Ok(request) => request,
             Err(error) => return ReadRequest::Answered(Answer::Refused(error)),
         };
-        let Request { session, folder, depth, wakes, reach, .. } = request;
-        let caller = Caller { uid: taken.uid, session, folder, depth, wakes, reach };
-        match request.ask {
+        let caller = Caller { uid: taken.uid, ..request.caller };
+        match request.operation {
             Operation::Run(run) => self.run(taken.id, caller, *run, now),
             Operation::Cancel { id } => ReadRequest::Cancel { task: id, uid: taken.uid },
             Operation::Resolve { id, happened, note } => {
@@ -173,8 +172,8 @@ impl Intake {
     fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> ReadRequest {
         let refused = |error| ReadRequest::Answered(Answer::Refused(error));
         let catalog = Arc::clone(&self.catalog.borrow());
-        let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.reach.covers(&run.tool)) else {
-            return refused(unknown(&catalog, &run.tool, &caller.reach));
+        let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.tool_scope.covers(&run.tool)) else {
+            return refused(unknown(&catalog, &run.tool, &caller.tool_scope));
         };
         if subtool.definition.run.delegates()
             && let Some(error) = too_deep(&run.tool, caller.depth, &self.config)
@@ -193,7 +192,7 @@ impl Intake {
         }
         let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
         let mut ruling = self.policy.decide(case);
-        if run.read_only {
+        if caller.read_only {
             ruling = ruling.where_only_read(&subtool.definition);
         }
         let PolicyRuling { decision, why, .. } = ruling;
@@ -202,16 +201,7 @@ impl Intake {
             Err(error) => return refused(error),
         };
         if run.dry_run {
-            let order = Invocation {
-                id: id.to_string(),
-                attempt: 1,
-                input,
-                caller_folder: caller.folder,
-                caller_depth: caller.depth,
-                caller_session: caller.session,
-                caller_reach: caller.reach,
-                answer: None,
-            };
+            let order = Invocation { id: id.to_string(), attempt: 1, input, caller, answer: None };
             return match subtool.definition.run.plan(&order, &self.config) {
                 Ok(plan) => {
                     let mut plan = json!({
@@ -229,7 +219,7 @@ impl Intake {
                 Err(failure) => refused(perform::error_body(failure)),
             };
         }
-        if let Some(error) = self.unaskable(&run, decision, &why) {
+        if let Some(error) = self.unaskable(&run, &caller, decision, &why) {
             return refused(error);
         }
         if let runner::Run::AskUser(ask) = &subtool.definition.run
@@ -251,7 +241,7 @@ impl Intake {
             not_before: None,
             confirmation: None,
             end: None,
-            settlement: None,
+            resolution: None,
             run_at,
         };
         if decision == PolicyDecision::Ask {
@@ -271,7 +261,7 @@ impl Intake {
     }
 
     /// Why a run that policy does not simply let through is not even asked about.
-    fn unaskable(&self, run: &RunRequest, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
+    fn unaskable(&self, run: &RunRequest, caller: &Caller, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
         let tool = &run.tool;
         match decision {
             PolicyDecision::Run => None,
@@ -287,7 +277,7 @@ impl Intake {
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
                     .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
             ),
-            PolicyDecision::Ask if run.if_no_approver == IfNoApprover::Fail && !self.audience.is_there() => Some(
+            PolicyDecision::Ask if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.audience.is_there() => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
                     .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
             ),
@@ -306,13 +296,15 @@ fn unknown(catalog: &Catalog, name: &str, reach: &ToolScope) -> ErrorBody {
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
-    let bad = |reason: String| ErrorBody::new(Code::BadRequest, format!("the request cannot be understood: {reason}"));
-    let value = json::parse(bytes).map_err(|error| bad(error.to_string()))?;
-    if value["v"] != VERSION {
-        return Err(bad(format!("it is of version {}, and this executor knows {VERSION}", value["v"]))
-            .hint("the command and the executor differ: agent-magic-tool executor stop"));
-    }
-    serde_json::from_value(value).map_err(|error| bad(error.to_string()))
+    Request::parse(bytes).map_err(|error| {
+        let body = ErrorBody::new(Code::BadRequest, error.to_string());
+        match error {
+            InvalidRequest::Version(_) => {
+                body.hint("the command and the executor are of different versions: agent-magic-tool executor stop")
+            }
+            InvalidRequest::Malformed(_) => body,
+        }
+    })
 }
 
 /// What is wrong with an input, for whoever has to mend it.
@@ -333,6 +325,8 @@ pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> 
 mod tests {
     use std::path::Path;
     use std::{fs, io};
+
+    use protocol::mailbox::request::VERSION;
 
     use super::*;
 
@@ -361,7 +355,10 @@ mod tests {
     }
 
     fn asked(ask: &Value) -> TakenRequest {
-        taken(json!({"v": VERSION, "ask": ask, "session": "s", "folder": "/home/a"}).to_string())
+        taken(
+            json!({"v": VERSION, "operation": ask, "caller": {"uid": 7, "session": "s", "folder": "/home/a"}})
+                .to_string(),
+        )
     }
 
     fn now() -> Timestamp {
@@ -400,7 +397,7 @@ mod tests {
             not_before: None,
             confirmation: None,
             end: None,
-            settlement: None,
+            resolution: None,
             run_at: None,
         };
         assert_eq!(*task, expected);
@@ -471,8 +468,8 @@ mod tests {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             assert_eq!(refusal(desk.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
         }
-        let newer = refusal(desk.read(&taken(json!({"v": 2, "ask": run}).to_string()), now()));
-        assert!(newer.message.contains("version 2") && newer.hint.is_some(), "{newer:?}");
+        let newer = refusal(desk.read(&taken(json!({"v": 3, "operation": run}).to_string()), now()));
+        assert!(newer.message.contains("version 3") && newer.hint.is_some(), "{newer:?}");
         for (kind, code) in
             [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
         {
@@ -498,7 +495,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let desk = desk(folder.path());
         let run = |tool: &str| {
-            desk.read(&asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "read_only": true}})), now())
+            let operation = json!({"run": {"tool": tool, "input": {"name": "x"}}});
+            let request = json!({"v": VERSION, "operation": operation, "caller": {"read_only": true}});
+            desk.read(&taken(request.to_string()), now())
         };
         assert!(matches!(run("greet"), ReadRequest::Run { .. }));
         let error = refusal(run("send"));

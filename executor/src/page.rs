@@ -27,11 +27,11 @@ use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::Policy;
 use crate::runner::RunnerContext;
 use crate::store::StoreError;
-use crate::store::sqlite::records::{TaskCounts, RecordReader};
+use crate::store::sqlite::records::{RecordReader, TaskCounts};
 
 mod actions;
 mod card;
-pub mod terminal;
+mod command;
 mod events;
 mod form;
 mod gate;
@@ -39,16 +39,16 @@ mod gate;
 mod samples;
 mod server;
 mod session;
-mod visible;
 mod site;
+pub mod terminal;
 mod views;
-mod command;
+mod visible;
 mod wording;
 
+pub use command::{PageCommand, PageMessage, TaskChange};
 use session::PageSessions;
 pub use session::{LINK_WORKS, links, make_link};
 pub use site::PageSite;
-pub use command::{TaskChange, PageMessage, PageCommand};
 
 /// What stands on every page of how sure its yes is.
 const LEVEL: &str = "A yes here is as sure as your user account: it keeps out web sites and other users, not a program that \

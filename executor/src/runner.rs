@@ -6,8 +6,8 @@
 
 use std::path::PathBuf;
 
+use protocol::caller::Caller;
 use protocol::code::Code;
-use protocol::tool_scope::ToolScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ use crate::base::template::TemplateError;
 use crate::config::Config;
 use crate::config::secret::Secrets;
 use crate::net::clients::HttpClients;
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 
 pub mod agent;
 pub mod ask_user;
@@ -53,14 +53,8 @@ pub struct Invocation {
     /// 1 for the first.
     pub attempt: u32,
     pub input: Map<String, Value>,
-    /// The folder from which the caller asked.
-    pub caller_folder: Option<PathBuf>,
-    /// How deep the caller is nested in agents that were called by agents.
-    pub caller_depth: u8,
-    /// The caller's session: what it delegates is of the same.
-    pub caller_session: Option<String>,
-    /// Which subtools the caller may use.
-    pub caller_reach: ToolScope,
+    /// What it delegates is of the same session, and one deeper.
+    pub caller: Caller,
     /// What a human answered, if it is a question to one.
     pub answer: Option<Value>,
 }

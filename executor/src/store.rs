@@ -11,7 +11,7 @@ use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
 use crate::store::retention::RetainedTask;
-use crate::task::confirmation::{DecidedBy, Confirmation, Digest};
+use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
 use crate::task::grant::{Grant, GrantId};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Task};
@@ -22,7 +22,7 @@ pub mod retention;
 pub mod sqlite;
 pub mod switched_off;
 
-use outbox::{HookDelivery, Outbox, DeliveryState};
+use outbox::{DeliveryState, HookDelivery, Outbox};
 
 /// One change of the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +41,8 @@ pub enum Change {
         grant: Box<Grant>,
         uses: Option<u32>,
     },
-    /// Of a task that is [`State::Unknown`] and not settled yet.
-    Settle(TaskId, Box<Resolution>),
+    /// Of a task that is [`State::Unknown`] and not resolved yet.
+    Resolve(TaskId, Box<Resolution>),
     Tell(Box<HookDelivery>, DeliveryState),
 }
 
@@ -88,7 +88,7 @@ pub struct EndedRecord {
     pub caller: Caller,
     pub created_at: Timestamp,
     pub state: State,
-    pub is_settled: bool,
+    pub is_resolved: bool,
 }
 
 /// A question that a human was asked: of whose caller, and when.
@@ -101,7 +101,8 @@ pub struct AskedQuestion {
 impl AskedQuestion {
     /// The question about a task, if a human was asked it: what a grant let through was not.
     fn of(uid: u32, confirmation: &Confirmation) -> Option<Self> {
-        let by_grant = confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
+        let by_grant =
+            confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
         (!by_grant).then_some(Self { uid, at: confirmation.asked_at })
     }
 }
@@ -122,8 +123,8 @@ pub enum StoreError {
     Known(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
     Malformed(String),
-    #[error("task {0} is settled already, or did not end as unknown")]
-    Settled(TaskId),
+    #[error("task {0} is resolved already, or did not end as unknown")]
+    Resolved(TaskId),
     /// What was written is not what is read. Nothing was changed, and a copy is kept.
     #[error("the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`")]
     Damaged { path: String, copy: String, reason: String },
@@ -142,7 +143,7 @@ impl StoreError {
             )),
             Self::Newer { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
             Self::Engine(_) | Self::Folder(_) | Self::Fenced { .. } | Self::Known(_) => None,
-            Self::GrantChanged(_) | Self::Settled(_) | Self::Malformed(_) => None,
+            Self::GrantChanged(_) | Self::Resolved(_) | Self::Malformed(_) => None,
         }
     }
 
@@ -171,7 +172,7 @@ pub trait Store: Outbox + Send {
     /// The task that a caller asked for under this key.
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
-    /// The tasks that ended, or were settled, at or after `since`, oldest end first.
+    /// The tasks that ended, or were resolved, at or after `since`, oldest end first.
     fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError>;
 
     /// The questions that were asked at or after `since`, oldest first.
@@ -238,7 +239,7 @@ pub(crate) mod contract {
             not_before: None,
             confirmation: None,
             end: None,
-            settlement: None,
+            resolution: None,
             run_at: None,
         }
     }
@@ -266,8 +267,14 @@ pub(crate) mod contract {
     fn answers_are_fenced_by_what_was_asked(store: &mut dyn Store) {
         let mut waiting = task(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
-        let asking =
-            ConfirmationRequest { why, reason: Some("r".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
+        let asking = ConfirmationRequest {
+            why,
+            reason: Some("r".to_owned()),
+            instance,
+            wait,
+            files: Vec::new(),
+            has_preview: false,
+        };
         let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
         waiting.confirmation = Some(Box::new(confirmation.clone()));
         let (ask, asked) = step(&waiting, Step::Ask, None);
@@ -346,39 +353,43 @@ pub(crate) mod contract {
     }
 
     pub(crate) fn holds(store: &mut dyn Store) {
-        settles(store);
+        resolves(store);
         moves(store);
         outbox::contract::holds(store);
         answers_are_fenced_by_what_was_asked(store);
         grants_are_fenced_by_their_uses(store);
     }
 
-    fn settles(store: &mut dyn Store) {
+    fn resolves(store: &mut dyn Store) {
         let accepted = task(None);
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
         let at = Timestamp::from_second(1_700_000_005).expect("a time");
-        let settlement =
-            |happened| Resolution { happened, by: protocol::resolution::ResolvedBy::Human, note: Some("ü".to_owned()), at };
-        let settle = |happened| [Change::Settle(accepted.id, Box::new(settlement(happened)))];
-        assert!(matches!(store.commit(&settle(true)), Err(StoreError::Settled(_))), "it has not ended");
+        let resolution = |happened| Resolution {
+            happened,
+            by: protocol::resolution::ResolvedBy::Human,
+            note: Some("ü".to_owned()),
+            at,
+        };
+        let resolve = |happened| [Change::Resolve(accepted.id, Box::new(resolution(happened)))];
+        assert!(matches!(store.commit(&resolve(true)), Err(StoreError::Resolved(_))), "it has not ended");
         let error = ErrorBody::new(Code::UnknownOutcome, "lost");
         let end = End { at: accepted.created_at, outcome: Outcome::Error(error), meta: Map::new() };
         let (lose, unknown) = step(&running, Step::Lose, Some(end));
         store.commit(&[lose]).expect("committed");
         assert_eq!(store.ended_since(at).expect("read"), []);
 
-        store.commit(&settle(true)).expect("settled");
-        let settled = Task { settlement: Some(settlement(true)), ..unknown };
+        store.commit(&resolve(true)).expect("resolved");
+        let resolved = Task { resolution: Some(resolution(true)), ..unknown };
         for happened in [true, false] {
-            assert!(matches!(store.commit(&settle(happened)), Err(StoreError::Settled(_))), "the first stands");
-            assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&settled), "all else stays");
+            assert!(matches!(store.commit(&resolve(happened)), Err(StoreError::Resolved(_))), "the first stands");
+            assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&resolved), "all else stays");
         }
         let steps = store.story(accepted.id).expect("read");
-        assert_eq!(steps.last(), Some(&RecordedStep { at, step: Step::Settle, attempt: 1 }));
+        assert_eq!(steps.last(), Some(&RecordedStep { at, step: Step::Resolve, attempt: 1 }));
         let ended = store.ended_since(at).expect("read");
-        assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_settled)).collect::<Vec<_>>(), [(accepted.id, true)]);
+        assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_resolved)).collect::<Vec<_>>(), [(accepted.id, true)]);
         store.forget(&[accepted.id]).expect("forgotten");
     }
 
@@ -414,7 +425,7 @@ pub(crate) mod contract {
             caller: failed.caller.clone(),
             created_at: failed.created_at,
             state: State::Failed,
-            is_settled: false,
+            is_resolved: false,
         };
         assert_eq!(store.ended_since(failed.created_at).expect("read"), [ended]);
         let later = Timestamp::from_second(1_700_000_001).expect("a time");

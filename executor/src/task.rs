@@ -44,7 +44,7 @@ pub struct Task {
     pub confirmation: Option<Box<Confirmation>>,
     pub end: Option<End>,
     /// What somebody said had happened, if it ended as unknown.
-    pub settlement: Option<Resolution>,
+    pub resolution: Option<Resolution>,
     /// It does not start before the clock shows this; it was asked for ahead of its time.
     pub run_at: Option<Timestamp>,
 }

@@ -152,7 +152,7 @@ impl Telemetry {
                         ended.spans.into_iter().for_each(|span| spans.push(span));
                     }
                 }
-                Change::Grant { .. } | Change::Reask { .. } | Change::Settle(..) | Change::Tell(..) => {}
+                Change::Grant { .. } | Change::Reask { .. } | Change::Resolve(..) | Change::Tell(..) => {}
             }
         }
         drop(known);

@@ -8,8 +8,9 @@ use executor::catalog::definition::Definition;
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::Secrets;
-use executor::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
+use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
 use executor::task::failure::Failure;
+use protocol::caller::Caller;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +75,7 @@ impl World {
             id: "task".to_owned(),
             attempt: 1,
             input: object(input),
-            caller_folder: Some(self.home()),
+            caller: Caller { folder: Some(self.home()), ..Caller::default() },
             ..Invocation::default()
         }
     }
@@ -83,7 +84,12 @@ impl World {
         self.perform_until(run, input, &CancellationToken::new()).await
     }
 
-    async fn perform_until(&self, run: &Value, input: Value, cancel: &CancellationToken) -> Result<RunnerOutput, Failure> {
+    async fn perform_until(
+        &self,
+        run: &Value,
+        input: Value,
+        cancel: &CancellationToken,
+    ) -> Result<RunnerOutput, Failure> {
         let run = runner(run);
         run.check().expect("a definition without mistakes");
         let order = self.order(input);

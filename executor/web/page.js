@@ -10,7 +10,7 @@ import { batch } from "./page/batch.js";
 import { live } from "./page/live.js";
 import { tick } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
-import { act, search, settleIt, tryIt } from "./page/tasks.js";
+import { act, search, resolveTask, tryIt } from "./page/tasks.js";
 import { login } from "./page/login.js";
 
 const actions = {
@@ -116,7 +116,7 @@ function onSubmit(event) {
     if (!kind) return;
     event.preventDefault();
     if (kind === "try") tryIt(form);
-    else if (kind === "settle") settleIt(form, event.submitter?.value === "true");
+    else if (kind === "resolve") resolveTask(form, event.submitter?.value === "true");
     else forms[kind](cardOf(form));
 }
 

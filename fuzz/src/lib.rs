@@ -12,8 +12,8 @@ use executor::base::template::{self, TemplateValues};
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::SecretName;
-use executor::results::result_file::{ApproverStatus, DataFile, render};
 use executor::intake::{Intake, ReadRequest};
+use executor::results::result_file::{ApproverStatus, DataFile, render};
 use executor::runner::Invocation;
 use executor::task::effect::EffectClass;
 use executor::task::name::SubtoolName;
@@ -103,7 +103,7 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
         id: TaskId::new().to_string(),
         attempt: 1,
         input,
-        caller_folder: Some("/nowhere".into()),
+        caller: Caller { folder: Some("/nowhere".into()), ..Caller::default() },
         ..Invocation::default()
     };
     CONFIG.with(|config| drop(run.plan(&order, config)));
@@ -181,7 +181,7 @@ fn ended(data: Value) -> Task {
         attempt: 1,
         not_before: None,
         confirmation: None,
-        settlement: None,
+        resolution: None,
         run_at: None,
         end: Some(End { at: at(), outcome: Outcome::Data(data), meta: Map::new() }),
     }

@@ -7,10 +7,11 @@ use std::env;
 use std::error::Error;
 use std::sync::Arc;
 
-use protocol::command_executor::{CommandOutput, CommandExecutor, Dialect};
+use protocol::caller::Caller;
+use protocol::command_executor::{CommandExecutor, CommandOutput, Dialect};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
-use protocol::shell::{Caller, ProgramShell};
+use protocol::shell::ProgramShell;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 

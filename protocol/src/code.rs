@@ -92,10 +92,10 @@ codes! {
     Denied = "denied", Exit::Refused;
     /// Nobody answered in time.
     Expired = "expired", Exit::Refused;
-    /// It cannot be settled: what happened is known, or it has not ended.
+    /// It cannot be resolved: what happened is known, or it has not ended.
     NotUnknown = "not-unknown", Exit::Refused;
     /// Somebody said something else of it before.
-    AlreadySettled = "already-settled", Exit::Refused;
+    AlreadyResolved = "already-resolved", Exit::Refused;
     /// More calls than the subtool's rate limit allows.
     RateLimited = "rate-limited", Exit::Refused;
     /// The subtool is off for a session that called it too often.

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::caller::Caller;
 use crate::code::Code;
 use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
-use crate::shell::{Caller, PrintedOutput, Shell};
+use crate::shell::{PrintedOutput, Shell};
 use crate::task::{State, TaskId};
 use answering::OutputBuilder;
-use line::{PipelineCondition, SimpleCommand, CommandLine, Refusal, StreamTarget};
+use line::{CommandLine, PipelineCondition, Refusal, SimpleCommand, StreamTarget};
 use reading::{ProgramOutput, ResultReader};
 
 mod allowed;

@@ -38,7 +38,8 @@ impl FromStr for PositiveDuration {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
-        let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| DurationError::Malformed(text.to_owned()))?;
+        let signed: jiff::SignedDuration =
+            text.trim().parse().map_err(|_| DurationError::Malformed(text.to_owned()))?;
         match Duration::try_from(signed) {
             Ok(duration) if !duration.is_zero() => Ok(Self(duration)),
             _ => Err(DurationError::NotPositive),

@@ -25,12 +25,12 @@ use serde::Serialize;
 use crate::fault;
 use crate::task::TaskId;
 
-pub mod wakeups;
 pub mod presence;
 mod reading;
 pub mod request;
 pub mod result;
 pub mod sweep;
+pub mod wakeups;
 
 /// The largest request.
 pub const LARGEST_REQUEST: u64 = 1 << 20;

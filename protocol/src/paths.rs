@@ -23,7 +23,7 @@ pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 
 /// The variable that says which subtools the caller may use, as lists of names and globs.
-pub const REACH: &str = "AGENT_MAGIC_TOOL_REACH";
+pub const TOOL_SCOPE: &str = "AGENT_MAGIC_TOOL_SCOPE";
 
 /// Where a human can be shown something.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
@@ -133,10 +133,10 @@ impl Paths {
         word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
     }
 
-    /// Which subtools the caller may use, from `AGENT_MAGIC_TOOL_REACH`; what cannot be understood leaves nothing.
-    pub fn reach(&self) -> ToolScope {
-        match std::env::var_os(REACH) {
-            Some(reach) if !reach.is_empty() => ToolScope::read(reach.to_str().unwrap_or_default()),
+    /// Which subtools the caller may use, from `AGENT_MAGIC_TOOL_SCOPE`; what cannot be understood leaves nothing.
+    pub fn tool_scope(&self) -> ToolScope {
+        match std::env::var_os(TOOL_SCOPE) {
+            Some(scope) if !scope.is_empty() => ToolScope::read(scope.to_str().unwrap_or_default()),
             _ => ToolScope::default(),
         }
     }

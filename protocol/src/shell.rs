@@ -10,33 +10,15 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
-use crate::paths::{DEPTH, REACH, READ_ONLY, SESSION, WAKES};
-use crate::tool_scope::ToolScope;
+use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, WAKES};
 
 /// Carries out one `agent-magic-tool` call, in words, for an agent.
 pub trait Shell: Send + Sync + Debug {
     /// `words` are the arguments without the program's name. Blocks until the call is done.
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput;
-}
-
-/// Who calls: it goes into each request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Caller {
-    pub session: Option<String>,
-    pub folder: Option<PathBuf>,
-    /// How deep the caller is nested in agents that were called by agents.
-    pub depth: u8,
-    /// What it runs may only read.
-    pub read_only: bool,
-    /// Nobody waits for an answer: what needs a yes is refused where no human is there to give it, whatever the
-    /// words say.
-    pub alone: bool,
-    /// Whether somebody wakes the caller when a task is final.
-    pub wakes: bool,
-    /// Which subtools it may use.
-    pub reach: ToolScope,
 }
 
 /// What a call printed, and its exit status.
@@ -79,7 +61,7 @@ impl ProgramShell {
         let mut command = Command::new(&self.path);
         let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
         command.args(verb);
-        if caller.alone && verb == ["run"] {
+        if caller.unattended && verb == ["run"] {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -91,14 +73,11 @@ impl ProgramShell {
         if caller.read_only {
             command.env(READ_ONLY, "1");
         }
-        if !caller.reach.is_everything() {
-            command.env(REACH, caller.reach.written());
+        if !caller.tool_scope.is_everything() {
+            command.env(TOOL_SCOPE, caller.tool_scope.written());
         }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
-        }
-        if caller.alone && words.first().is_some_and(|word| word == "run") {
-            command.arg("--if-no-approver=fail");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pipe = child.stdin.take();
@@ -120,7 +99,9 @@ impl Shell for ProgramShell {
             },
             Err(error) => {
                 let message = format!("`{}` could not be started: {error}", self.path.display());
-                PrintedOutput::refused(&ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"))
+                PrintedOutput::refused(
+                    &ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"),
+                )
             }
         }
     }

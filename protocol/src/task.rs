@@ -98,7 +98,7 @@ pub enum Step {
     /// Its attempt was lost, and repeating it could do it twice.
     Lose,
     /// Somebody said what had happened.
-    Settle,
+    Resolve,
 }
 
 /// A step that the life cycle does not have.
@@ -146,7 +146,7 @@ impl State {
             (Self::Running, Step::Cancel) => Ok(Self::Cancelled),
             (Self::Running, Step::TimeOut) => Ok(Self::TimedOut),
             (Self::Running, Step::Lose) => Ok(Self::Unknown),
-            (Self::Unknown, Step::Settle) => Ok(Self::Unknown),
+            (Self::Unknown, Step::Resolve) => Ok(Self::Unknown),
             (from, step) => Err(Unexpected { from, step }),
         }
     }
@@ -216,7 +216,7 @@ mod tests {
         Step::Cancel,
         Step::TimeOut,
         Step::Lose,
-        Step::Settle,
+        Step::Resolve,
     ];
 
     #[test]

@@ -231,7 +231,7 @@ fn a_sub_agent_reaches_its_own_catalog_only() {
     }
     // By the desk, and not by the list: whatever a caller makes of it, it only takes away.
     for reach in ["[[\"count_*\"]]", "[[\"*\"],[\"count_*\"]]", "no list"] {
-        let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_REACH", reach)], &["run", "write_note", "text=x"]);
+        let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", reach)], &["run", "write_note", "text=x"]);
         assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{reach}: {ran}");
     }
     assert!(!world.folder().join("note").exists());
@@ -270,7 +270,7 @@ fn a_program_that_is_run_for_a_sub_agent_stands_where_that_stands() {
     world.define(
         "own.json",
         &json!({"where_am_i": {"description": "Says where it stands.", "input": {}, "annotations": {"readOnlyHint": true},
-            "run": {"process": {"argv": ["sh", "-c", "echo $AGENT_MAGIC_TOOL_DEPTH $AGENT_MAGIC_TOOL_REACH"]}}}}),
+            "run": {"process": {"argv": ["sh", "-c", "echo $AGENT_MAGIC_TOOL_DEPTH $AGENT_MAGIC_TOOL_SCOPE"]}}}}),
     );
     let rules = json!([{"last": "^Where", "runs": ["agent-magic-tool run where_am_i --wait"]}, {"says": "There."}]);
     let Some(model) = Model::start(&world, &rules, "") else { return };

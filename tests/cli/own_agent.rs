@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, thread};
 
+use protocol::caller::Caller;
 use protocol::command_executor::CommandExecutor;
 use protocol::mailbox::Mailbox;
-use protocol::shell::{Caller, ProgramShell};
+use protocol::shell::ProgramShell;
 use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, World};

@@ -34,24 +34,24 @@ fn what_was_said_first_is_recorded_and_told_and_the_task_stays_unknown() {
     assert_snapshot!(said, @r#"
     exit: 0
     --- stdout
-    {"id":"ID","settled":{"happened":true,"by":"caller","note":"the line is there","at":"TIME"},"result_file":"MAILBOX/results/result-ID.json"}
+    {"id":"ID","resolution":{"happened":true,"by":"caller","note":"the line is there","at":"TIME"},"result_file":"MAILBOX/results/result-ID.json"}
     "#);
-    let settled = said.json()["settled"].clone();
+    let resolved = said.json()["resolution"].clone();
     let holds = |world: &World| {
         let file = world.result_file(&id);
         assert_eq!(
-            (&file["status"], &file["success"], &file["_meta"]["settled"]),
-            (&json!("unknown"), &json!(false), &settled)
+            (&file["status"], &file["success"], &file["_meta"]["resolution"]),
+            (&json!("unknown"), &json!(false), &resolved)
         );
         let tasks = world.run(&["tasks"]).json();
-        assert_eq!((&tasks[0]["status"], &tasks[0]["settled"]), (&json!("unknown"), &settled), "{tasks}");
+        assert_eq!((&tasks[0]["status"], &tasks[0]["resolution"]), (&json!("unknown"), &resolved), "{tasks}");
     };
     holds(&world);
-    assert_eq!(world.run(&["resolve", &id, "--happened"]).json()["settled"], settled, "the same is no quarrel");
+    assert_eq!(world.run(&["resolve", &id, "--happened"]).json()["resolution"], resolved, "the same is no quarrel");
     let other = world.run(&["resolve", &id, "--did-not"]);
     assert_eq!(
-        (other.exit, &other.error()["code"], &other.error()["details"]["settled"]),
-        (5, &json!("already-settled"), &settled)
+        (other.exit, &other.error()["code"], &other.error()["details"]["resolution"]),
+        (5, &json!("already-resolved"), &resolved)
     );
     assert!(
         other.error()["message"].as_str().expect("words").ends_with("that it happened: the line is there"),
@@ -67,7 +67,7 @@ fn what_was_said_first_is_recorded_and_told_and_the_task_stays_unknown() {
 }
 
 #[test]
-fn only_what_ended_as_unknown_can_be_settled() {
+fn only_what_ended_as_unknown_can_be_resolved() {
     let world = World::new();
     let done = world.result_of("files_list", &json!({}))["id"].as_str().expect("an id").to_owned();
     let refused = |words: &[&str]| -> (i32, Value) {
@@ -80,7 +80,7 @@ fn only_what_ended_as_unknown_can_be_settled() {
     for words in [&["resolve", &done][..], &["resolve", &done, "--happened", "--did-not"]] {
         assert_eq!(refused(words), (2, json!("usage")), "one of the two must be said");
     }
-    assert!(world.result_file(&done)["_meta"].get("settled").is_none());
+    assert!(world.result_file(&done)["_meta"].get("resolution").is_none());
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn killed_after_it_was_recorded_it_is_told_all_the_same() {
             mailbox.executor().expect("asked") == Some(executor.id()) || executor.try_wait().expect("asked").is_some()
         });
         let said = world.run(&["resolve", &id, "--happened"]);
-        assert_eq!((said.exit, &said.json()["settled"]["happened"]), (0, &json!(true)), "{point}: {said}");
+        assert_eq!((said.exit, &said.json()["resolution"]["happened"]), (0, &json!(true)), "{point}: {said}");
         assert_eq!(executor.wait().expect("it ended").signal(), Some(9), "{point} was passed");
-        until("the file says so", || world.result_file(&id)["_meta"]["settled"]["happened"] == true);
+        until("the file says so", || world.result_file(&id)["_meta"]["resolution"]["happened"] == true);
     }
 }

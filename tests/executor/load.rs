@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use executor::store::Store as _;
 use executor::store::sqlite::SqliteStore;
 use jiff::Timestamp;
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::{State, TaskId};
@@ -147,7 +148,7 @@ fn requests_that_threads_write_themselves_are_all_answered_and_done() {
     let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     let input: Map<String, Value> = [("path".to_owned(), json!("note.txt"))].into_iter().collect();
     let run = RunRequest { tool: "files_read".to_owned(), input, ..RunRequest::default() };
-    let request = Request { session: None, folder: Some(world.folder()), ..Request::new(Operation::run(run)) };
+    let request = Request::new(Operation::run(run), Caller { folder: Some(world.folder()), ..Caller::default() });
     let (ids, rate) = call(runs, || {
         let id = TaskId::new();
         mailbox.post(id, &request).expect("posted");

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
@@ -45,7 +46,7 @@ fn the_page_answers_at_once_however_many_wait() {
         let input = json!({"name": format!("number {number}"), "text": "a text of some length ".repeat(20)});
         let input: Map<_, _> = input.as_object().cloned().expect("an object");
         let ask = Operation::run(RunRequest { tool: "mark".to_owned(), input, ..RunRequest::default() });
-        let request = Request { session: Some("crowd".to_owned()), ..Request::new(ask) };
+        let request = Request::new(ask, Caller { session: Some("crowd".to_owned()), ..Caller::default() });
         mailbox.post(TaskId::new(), &request).expect("written");
     }
     let results = mailbox.results();

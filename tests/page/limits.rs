@@ -165,7 +165,7 @@ fn a_name_is_no_path() {
         for (path, body) in [
             ("/try", json!({"tool": name, "input": {}})),
             ("/cancel", json!({"id": name})),
-            ("/settle", json!({"id": name, "happened": true})),
+            ("/resolve", json!({"id": name, "happened": true})),
             ("/grants/revoke", json!({"id": name})),
             ("/decide", json!({"decisions": [{"id": name, "digest": digest}], "verdict": "approve"})),
             ("/answer", json!({"id": name, "digest": digest, "action": "decline"})),

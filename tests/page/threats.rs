@@ -23,7 +23,7 @@ const ACTIONS: [&str; 11] = [
     "/grants/revoke",
     "/try",
     "/logout",
-    "/settle",
+    "/resolve",
 ];
 /// Everything that shows something.
 const VIEWS: [&str; 8] = ["/", "/tasks", "/history", "/grants", "/subtools", "/events", "/card/x", "/question/x"];

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
@@ -73,7 +74,7 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             continue;
         };
         if expected == "cancelled" {
-            let cancel = Request { session: None, folder: None, ..Request::new(Operation::Cancel { id }) };
+            let cancel = Request::new(Operation::Cancel { id }, Caller::default());
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
         let status = end_of(mailbox, id);
@@ -98,7 +99,8 @@ fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Val
     let input = input.as_object().expect("an object").clone();
     let run = RunRequest { tool: tool.to_owned(), input, ..RunRequest::default() };
     let session = Some(format!("caller {caller}"));
-    let request = Request { session, folder: Some(place.work()), ..Request::new(Operation::run(run)) };
+    let request =
+        Request::new(Operation::run(run), Caller { session, folder: Some(place.work()), ..Caller::default() });
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::agent::journal::{self, SessionStore};
-use executor::agent::session::{SessionOptions, ModelFactory, Session};
+use executor::agent::session::{ModelFactory, Session, SessionOptions};
 use executor::config::Config;
 use executor::config::log::{self, LogTarget};
 use executor::model::view;
+use protocol::caller::Caller;
 use protocol::code::Exit;
 use protocol::command_executor::definition;
 use protocol::error::chain;
-use protocol::shell::Caller;
 use serde_json::{Value, json};
 
 use super::tasks;
@@ -22,11 +22,11 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
 
-mod observer;
+mod chat;
 mod delegated;
+mod observer;
 mod one_shot;
 mod report;
-mod chat;
 
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
@@ -140,7 +140,11 @@ fn open(
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
         brief: None,
-        caller: Caller { alone, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
+        caller: Caller {
+            unattended: alone,
+            read_only: context.caller.read_only || args.read_only,
+            ..context.caller.clone()
+        },
     };
     let shell = Arc::new(InProcess::of(context));
     Ok(Session::open(opening, &context.places, config, shell, audience)?)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use executor::config::Config;
 use protocol::code::{Code, Exit};
-use protocol::command_executor::{CommandOutput, CommandExecutor, Dialect};
+use protocol::command_executor::{CommandExecutor, CommandOutput, Dialect};
 use protocol::json;
 use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
 use protocol::shell::Shell;

@@ -15,11 +15,11 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use serde_json::{Value, json};
 
+use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
 use crate::handover::{self, HandoverReply};
 use crate::launch::{self, Launch};
-use crate::backoff::Backoff;
 
 /// A new executor is in office by then, or something is wrong.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
@@ -161,8 +161,11 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", places.state.display()), &error))?;
     let config = Config::read(places)?;
     let log_file = places.log();
-    let to =
-        if detached { log::LogTarget::File(&log_file) } else { log::LogTarget::Stderr { is_journal: places.stderr_is_journal() } };
+    let to = if detached {
+        log::LogTarget::File(&log_file)
+    } else {
+        log::LogTarget::Stderr { is_journal: places.stderr_is_journal() }
+    };
     log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
     let in_office = || {

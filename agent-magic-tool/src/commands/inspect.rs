@@ -3,10 +3,8 @@
 use executor::catalog::{Catalog, Sources, Subtool};
 use executor::config::Config;
 use executor::intake::invalid;
-use executor::intake::policy::{PolicyCase, PolicyDecision, Policy, PolicyRuling};
-use protocol::caller::Caller;
+use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use protocol::code::{Code, Exit};
-use protocol::shell;
 use serde_json::{Map, Value, json};
 
 use super::run;
@@ -26,7 +24,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.places)?;
     let catalog = Catalog::load(&Sources::of(&context.places, &config));
     let Some(name) = &args.name else { return overview(&catalog, context) };
-    let reach = &context.caller.reach;
+    let reach = &context.caller.tool_scope;
     let Some(subtool) = catalog.get(name).filter(|_| reach.covers(name)) else {
         let nearest = catalog.nearest(name, reach);
         let hint = nearest.first().map_or_else(
@@ -76,11 +74,11 @@ fn confirmation(
         return Err(invalid(subtool, &problems).into());
     }
     let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
-    let shell::Caller { session, folder, depth, wakes, read_only, reach, .. } = context.caller.clone();
-    let caller = Caller { uid: nix::unistd::geteuid().as_raw(), session, folder, depth, wakes, reach };
+    let caller = &context.caller;
     let definition = &*subtool.definition;
-    let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller: &caller });
-    let PolicyRuling { decision, why, rule } = if read_only { ruling.where_only_read(definition) } else { ruling };
+    let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller });
+    let PolicyRuling { decision, why, rule } =
+        if caller.read_only { ruling.where_only_read(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {
             PolicyDecision::Run => "runs",
@@ -97,7 +95,7 @@ fn confirmation(
 fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
     let lines: Vec<_> = catalog
         .subtools()
-        .filter(|subtool| context.caller.reach.covers(subtool.name.as_str()))
+        .filter(|subtool| context.caller.tool_scope.covers(subtool.name.as_str()))
         .map(|subtool| {
             let definition = &subtool.definition;
             json!({

@@ -1,7 +1,7 @@
 //! `list`: which subtools there are, best first, as a model needs them to call one.
 
 use clap::ValueEnum;
-use executor::catalog::listing::{ListingEntry, Listing};
+use executor::catalog::listing::{Listing, ListingEntry};
 use executor::catalog::{Sources, search};
 use executor::config::Config;
 use protocol::code::Exit;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
         None => listing.entries.iter().collect(),
     };
-    let reach = &context.caller.reach;
+    let reach = &context.caller.tool_scope;
     found.retain(|entry| reach.covers(&entry.name));
     let limit = args.limit.unwrap_or(if args.query.is_some() { LIMIT_WITH_QUERY } else { LIMIT });
     let (shown, rest) = found.split_at(limit.min(found.len()));
@@ -103,7 +103,8 @@ fn print(shown: &[&ListingEntry], format: Format, context: &Context) -> Result<(
         }
         Format::Table => {
             let widest = shown.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-            let line = |entry: &&ListingEntry| format!("{:widest$}  {}\n", entry.name, first_sentence(&entry.description));
+            let line =
+                |entry: &&ListingEntry| format!("{:widest$}  {}\n", entry.name, first_sentence(&entry.description));
             context.output.text(&shown.iter().map(line).collect::<String>())
         }
     }

@@ -11,7 +11,7 @@ use executor::base::select;
 use protocol::code::{Code, Exit};
 use protocol::layout::laid_out;
 use protocol::mailbox::Mailbox;
-use protocol::part::{self, PartContent, DataPart};
+use protocol::part::{self, DataPart, PartContent};
 use protocol::task::TaskId;
 use serde_json::{Map, Value, json};
 

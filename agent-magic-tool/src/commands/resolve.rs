@@ -31,8 +31,10 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let id = result::task_of(&args.task, &mailbox)?;
     let ask = Operation::Resolve { id, happened: args.happened, note: args.note };
     match handover::ask(context, &mailbox, ask)? {
-        HandoverReply::Answer(Answer::Settled { id, settlement }) => {
-            context.output.json(&json!({"id": id, "settled": settlement, "result_file": mailbox.result_file(id)}))?;
+        HandoverReply::Answer(Answer::Resolved { id, resolution }) => {
+            context
+                .output
+                .json(&json!({"id": id, "resolution": resolution, "result_file": mailbox.result_file(id)}))?;
             Ok(Exit::Ok)
         }
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),

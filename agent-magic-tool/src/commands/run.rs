@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
-use protocol::mailbox::request::{Answer, Operation, IfNoApprover, RunRequest};
+use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
 use protocol::mailbox::result::WOKEN;
 use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
 use protocol::task::{State, TaskId};
@@ -88,9 +88,8 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         idempotency_key: args.idempotency_key,
         dry_run: args.dry_run,
         reason: args.reason,
-        if_no_approver: if context.caller.alone { IfNoApprover::Fail } else { args.if_no_approver.into() },
+        if_no_approver: args.if_no_approver.into(),
         at,
-        read_only: context.caller.read_only,
     };
     for field in &args.fields {
         read_field(field, &mut request)?;
@@ -115,7 +114,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
         HandoverReply::Answer(
             Answer::Cancelling { .. }
-            | Answer::Settled { .. }
+            | Answer::Resolved { .. }
             | Answer::Abandoned(_)
             | Answer::Forgotten { .. }
             | Answer::Status(_),

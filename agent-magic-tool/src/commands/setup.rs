@@ -187,7 +187,13 @@ fn apply(changes: &[Change], record: &mut SetupRecord) -> Result<(), Error> {
 }
 
 /// For `--undo`: the oldest text that is known, as long as nobody else wrote to the file in between.
-fn remember(plan: &SetupPlan, changes: &[Change], mut record: SetupRecord, file: &Path, context: &Context) -> Result<(), Error> {
+fn remember(
+    plan: &SetupPlan,
+    changes: &[Change],
+    mut record: SetupRecord,
+    file: &Path,
+    context: &Context,
+) -> Result<(), Error> {
     for change in changes {
         let mut change = change.clone();
         let known = record.changes.iter().position(|known| known.path == change.path);

@@ -115,9 +115,9 @@ fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
             }
         }
     }
-    let settled = &file.field("_meta")["settled"];
-    if !settled.is_null() {
-        line.insert("settled".to_owned(), settled.clone());
+    let resolution = &file.field("_meta")["resolution"];
+    if !resolution.is_null() {
+        line.insert("resolution".to_owned(), resolution.clone());
     }
     line.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     Value::Object(line)

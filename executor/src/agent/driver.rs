@@ -10,11 +10,11 @@ use protocol::command_executor::OpenedTask;
 use tokio::sync::{Notify, mpsc};
 
 use super::journal::Journal;
-use super::machine::{MachineEffect, MachineEvent, Machine, LoopPhase, LoopSettings, Spending};
+use super::machine::{LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
+use crate::model::conversation::{EndedTask, JournalEntry, StopReason, ToolCall, ToolResult};
+use crate::model::provider::{ModelFailure, ModelRequest, Provider, ToolDefinition};
+use crate::model::view::{self, CallStyle, ContextBounds};
 use crate::results::trigger::Trigger;
-use crate::model::conversation::{ToolCall, ToolResult, EndedTask, JournalEntry, StopReason};
-use crate::model::provider::{ModelFailure, Provider, ModelRequest, ToolDefinition};
-use crate::model::view::{self, ContextBounds, CallStyle};
 
 /// Carries out what a model calls.
 pub trait Tools: Send + Sync {

@@ -154,7 +154,13 @@ impl SessionStore {
                 JournalEntry::Asked { text } => Some(text.clone()),
                 _ => None,
             });
-            listed.push(SessionSummary { number, id: head.id, began_at: head.began_at, question, entries: entries.len() });
+            listed.push(SessionSummary {
+                number,
+                id: head.id,
+                began_at: head.began_at,
+                question,
+                entries: entries.len(),
+            });
         }
         Ok(listed)
     }

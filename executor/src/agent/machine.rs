@@ -15,9 +15,9 @@ use std::time::Duration;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State as TaskState, TaskId};
 
-use crate::model::conversation::{ToolCall, ToolResult, EndedTask, JournalEntry, StopReason, Turn, TokenUsage};
+use crate::model::conversation::{EndedTask, JournalEntry, StopReason, TokenUsage, ToolCall, ToolResult, Turn};
 use crate::model::fallback;
-use crate::model::provider::{ModelFailure, FailureClass};
+use crate::model::provider::{FailureClass, ModelFailure};
 
 #[cfg(test)]
 mod tests;
@@ -207,7 +207,13 @@ impl Machine {
             ) => {
                 machine.step(&mut effects);
             }
-            Some(JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } | JournalEntry::Undone | JournalEntry::Cleared) | None => {
+            Some(
+                JournalEntry::Stopped { .. }
+                | JournalEntry::UsesModel { .. }
+                | JournalEntry::Undone
+                | JournalEntry::Cleared,
+            )
+            | None => {
                 if !machine.open.is_empty() {
                     machine.phase = LoopPhase::Asleep;
                     effects.push(MachineEffect::Sleep);
@@ -243,7 +249,9 @@ impl Machine {
     /// What the model said last.
     pub fn answer(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|entry| match entry {
-            JournalEntry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => Some(turn.text.as_str()),
+            JournalEntry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => {
+                Some(turn.text.as_str())
+            }
             _ => None,
         })
     }

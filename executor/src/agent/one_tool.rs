@@ -5,7 +5,7 @@
 use std::pin::Pin;
 
 use protocol::code::Code;
-use protocol::command_executor::{self, CommandOutput, CommandExecutor, NAME};
+use protocol::command_executor::{self, CommandExecutor, CommandOutput, NAME};
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
@@ -75,7 +75,11 @@ impl Tools for OneTool {
 pub fn tool() -> ToolDefinition {
     let definition = command_executor::definition();
     let text = |key: &str| definition[key].as_str().expect("the definition has words").to_owned();
-    ToolDefinition { name: text("name"), description: text("description"), parameters: definition["parameters"].clone() }
+    ToolDefinition {
+        name: text("name"),
+        description: text("description"),
+        parameters: definition["parameters"].clone(),
+    }
 }
 
 fn command(call: &ToolCall) -> Result<&str, ErrorBody> {

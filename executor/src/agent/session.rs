@@ -8,23 +8,23 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::command_executor::CommandExecutor;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
-use protocol::shell::{Caller, Shell};
+use protocol::shell::Shell;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
-use super::driver::{LoopObserver, Driver, DriverParts, ActiveModel, LoopCommand};
+use super::driver::{ActiveModel, Driver, DriverParts, LoopCommand, LoopObserver};
 use super::journal::{JournalError, SessionStore};
-use super::machine::{Budget, MachineEffect, Machine, LoopSettings, Spending};
+use super::machine::{Budget, LoopSettings, Machine, MachineEffect, Spending};
 use super::one_tool::{self, OneTool};
 use crate::config::secret::Secrets;
 use crate::config::{Config, ModelSettings};
-use crate::results::trigger::Trigger;
 use crate::model::conversation::{JournalEntry, StopReason};
 use crate::model::prompt::{self, PromptSection};
 use crate::model::provider::ModelFailure;
@@ -32,6 +32,7 @@ use crate::model::provider::client::ModelClient;
 use crate::model::registry::ModelRegistry;
 use crate::model::view::ContextBounds;
 use crate::net::clients::HttpClients;
+use crate::results::trigger::Trigger;
 use crate::runner::agent::AgentBrief;
 
 /// How many wishes may wait; whoever has more waits himself.
@@ -121,7 +122,8 @@ impl Session {
         let settings = settings(&config, opening.steps, opening.brief.as_ref());
         let others = config.shell.others;
         let own_part = opening.brief.as_ref().and_then(|brief| brief.system.clone());
-        let seats = Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, places, opening.focus, opening.stream)? });
+        let seats =
+            Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, places, opening.focus, opening.stream)? });
         let used_before = entries.iter().rev().find_map(|entry| match entry {
             JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
@@ -137,7 +139,15 @@ impl Session {
         let (driver, effects) = Driver::new(DriverParts { settings, journal, entries, seat, tools, trigger, audience });
         let (sender, wishes) = mpsc::channel(WISHES);
         let interrupted = Arc::new(Notify::new());
-        Ok(Self { runtime: SessionRuntime(Some(runtime)), driver, effects, wishes, sender: Some(sender), interrupted, seats })
+        Ok(Self {
+            runtime: SessionRuntime(Some(runtime)),
+            driver,
+            effects,
+            wishes,
+            sender: Some(sender),
+            interrupted,
+            seats,
+        })
     }
 
     /// The way to speak to it. The last one that is dropped makes it end when nothing is open any more.
@@ -217,12 +227,7 @@ impl Drop for Session {
 }
 
 impl ModelFactory {
-    pub fn new(
-        config: Config,
-        places: &Paths,
-        focus: Option<String>,
-        stream: Option<bool>,
-    ) -> Result<Self, ErrorBody> {
+    pub fn new(config: Config, places: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
         let clients = HttpClients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
             models: ModelRegistry::new(&config),

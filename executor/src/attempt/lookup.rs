@@ -15,7 +15,7 @@ use crate::base::select;
 use crate::base::template::TemplateValues;
 use crate::catalog::definition::{Definition, Lookup, Verify};
 use crate::task::confirmation::ReplacedValues;
-use crate::task::failure::{Retry, SideEffect, Failure};
+use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome};
 
@@ -53,7 +53,9 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
             effect: SideEffect::None,
             ..Failure::new(Code::UnknownOutcome, format!("`{}` found that it did not happen", verify.subtool))
         },
-        Ok(LookupResult { happened: Err(failure), .. }) | Err(failure) => Failure { effect: SideEffect::Possible, ..failure },
+        Ok(LookupResult { happened: Err(failure), .. }) | Err(failure) => {
+            Failure { effect: SideEffect::Possible, ..failure }
+        }
     };
     let failure = failure.detail("check", said);
     let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.equipment);
@@ -128,7 +130,9 @@ async fn data_of(
 /// told. `None` where its definition has no preview.
 pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<ReplacedValues> {
     let preview = definition.preview.as_ref()?;
-    let Some(lookup) = &preview.lookup else { return Some(ReplacedValues::Unknown("its preview is not there".to_owned())) };
+    let Some(lookup) = &preview.lookup else {
+        return Some(ReplacedValues::Unknown("its preview is not there".to_owned()));
+    };
     let found = match input(attempt, &preview.subtool, &preview.input, lookup) {
         Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
         Err(failure) => Err(failure),

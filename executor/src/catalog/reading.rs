@@ -154,7 +154,8 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
                 items.end().map(|()| value)
             }
             Value::Object(fields) => {
-                let mut fields = MapDeserializer::new(fields.iter().map(|(key, value)| (key.as_str(), ValueReader(value))));
+                let mut fields =
+                    MapDeserializer::new(fields.iter().map(|(key, value)| (key.as_str(), ValueReader(value))));
                 let value = visitor.visit_map(&mut fields)?;
                 fields.end().map(|()| value)
             }
@@ -263,7 +264,11 @@ impl<'de> VariantAccess<'de> for EnumReader<'de> {
         self.content()?.deserialize_any(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, ReadError> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
         self.content()?.deserialize_struct("", fields, visitor)
     }
 }

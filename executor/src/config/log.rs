@@ -60,7 +60,8 @@ pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(),
     match format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Journald => {
-            log.event_format(JournaldFormat(Format::default().with_target(false).with_level(false).without_time())).init();
+            log.event_format(JournaldFormat(Format::default().with_target(false).with_level(false).without_time()))
+                .init();
         }
         LogFormat::Plain | LogFormat::Auto => log.init(),
     }

@@ -14,7 +14,7 @@ use protocol::mailbox::request::Answer;
 use protocol::task::{Step, TaskId};
 
 use super::{Daemon, DaemonError};
-use crate::attempt::report::{FailedAttempt, AttemptReport, FailureKind};
+use crate::attempt::report::{AttemptReport, FailedAttempt, FailureKind};
 use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::store::Change;
 use crate::task::failure::{Retry, SideEffect};
@@ -131,7 +131,7 @@ pub(super) fn no_room() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) | Change::Grant { .. } | Change::Settle(..) | Change::Tell(..) | Change::Reask { .. } => None,
+        Change::Move(_) | Change::Grant { .. } | Change::Resolve(..) | Change::Tell(..) | Change::Reask { .. } => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -153,7 +153,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         Change::Move(step) => !ids.contains(&step.id),
         // A grant that was used for one of them has one use less.
         Change::Grant { .. } => true,
-        Change::Settle(id, _) | Change::Reask { id, .. } => !ids.contains(id),
+        Change::Resolve(id, _) | Change::Reask { id, .. } => !ids.contains(id),
         Change::Tell(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
@@ -177,7 +177,7 @@ fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Move(step) if step.step == Step::Start => Some(step.id),
         Change::Move(_) | Change::Accept(_) | Change::Grant { .. } => None,
-        Change::Settle(..) | Change::Tell(..) | Change::Reask { .. } => None,
+        Change::Resolve(..) | Change::Tell(..) | Change::Reask { .. } => None,
     }
 }
 
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn what_is_refused_for_want_of_room_is_as_if_it_had_never_been_and_older_tasks_go_on() {
         let now = jiff::Timestamp::from_second(1_700_000_100).expect("a time");
-        let mut dispatcher = Dispatcher::new(DispatcherLimits { concurrency: 2, ..DispatcherLimits::of(&Config::default()) });
+        let mut dispatcher =
+            Dispatcher::new(DispatcherLimits { concurrency: 2, ..DispatcherLimits::of(&Config::default()) });
         let mut store = MemoryStore::default();
         let mut effects = Effects::default();
         let older: Vec<_> = (0..3).map(|_| admitted(None)).collect();

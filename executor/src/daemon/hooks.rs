@@ -17,7 +17,7 @@ use super::{Daemon, DaemonError, DaemonEvent, clock};
 use crate::dispatcher::{Action, Effects};
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
-use crate::store::outbox::{HookDelivery, DeliveryState};
+use crate::store::outbox::{DeliveryState, HookDelivery};
 use crate::store::{Change, Store, StoreError};
 
 /// How many attempts of one hook are under way at once.
@@ -53,7 +53,8 @@ impl HookDispatcher {
             }
             done => done?,
         }
-        let line = |hook: &str| HookQueue { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
+        let line =
+            |hook: &str| HookQueue { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
         let lines = hooks.names().map(line).collect();
         Ok(Self { hooks: Arc::new(hooks), lines })
     }
@@ -71,7 +72,7 @@ impl HookDispatcher {
             Change::Move(step) if step.to.is_final() && !step.from.is_final() => Some(step.id),
             Change::Move(_)
             | Change::Accept(_)
-            | Change::Settle(..)
+            | Change::Resolve(..)
             | Change::Tell(..)
             | Change::Grant { .. }
             | Change::Reask { .. } => None,

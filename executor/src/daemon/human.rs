@@ -10,8 +10,8 @@ use protocol::task::{State, TaskId};
 use super::{Daemon, DaemonError, DaemonEvent};
 use crate::attempt as perform;
 use crate::catalog::definition::Definition;
-use crate::dispatcher::{HumanDecision, Event, DecisionResult, DecisionError, ResolveRequest, Ticket};
-use crate::page::{self, PageMessage, PageCommand};
+use crate::dispatcher::{DecisionError, DecisionResult, Event, HumanDecision, ResolveRequest, Ticket};
+use crate::page::{self, PageCommand, PageMessage};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
@@ -83,10 +83,12 @@ impl Daemon {
         let ticket = TaskId::new();
         self.speakers.insert(ticket, reply);
         Some(match word {
-            PageCommand::Decide { of, said, grant } => Event::Decided(Box::new(HumanDecision { ticket, of, said, by, grant })),
+            PageCommand::Decide { of, said, grant } => {
+                Event::Decided(Box::new(HumanDecision { ticket, of, said, by, grant }))
+            }
             PageCommand::Revoke(grant) => Event::Revoked { ticket, grant },
             PageCommand::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
-            PageCommand::Settle { task, happened, note } => {
+            PageCommand::Resolve { task, happened, note } => {
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
                 let (id, uid) = (task.id, task.caller.uid);
                 let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
@@ -159,7 +161,7 @@ impl Daemon {
 pub(super) fn heard(answer: &Answer) -> DecisionResult {
     match answer {
         Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
-        Answer::Settled { id, .. } => Ok(vec![(*id, State::Unknown)]),
+        Answer::Resolved { id, .. } => Ok(vec![(*id, State::Unknown)]),
         Answer::SameAs(id) => Err(DecisionError::NotWaiting(*id)),
         Answer::Refused(error) => Err(DecisionError::Refused(Box::new(error.clone()))),
         Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),

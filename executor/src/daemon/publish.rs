@@ -14,9 +14,9 @@ use protocol::mailbox::request::Answer;
 use protocol::task::TaskId;
 
 use super::Daemon;
-use crate::results::result_file::{ApproverStatus, DataFile, render};
 use crate::intake::approver::ApproverPresence;
 use crate::page::TaskChange;
+use crate::results::result_file::{ApproverStatus, DataFile, render};
 use crate::store::{Store, StoreError};
 use crate::task::{Outcome, Task};
 
@@ -144,8 +144,8 @@ impl Publisher {
 
 impl Daemon {
     pub(super) fn publish(&mut self, task: &Task) {
-        if let Some(settlement) = &task.settlement {
-            tracing::info!(id = %task.id, tool = %task.tool, happened = settlement.happened, by = ?settlement.by, "task settled");
+        if let Some(resolution) = &task.resolution {
+            tracing::info!(id = %task.id, tool = %task.tool, happened = resolution.happened, by = ?resolution.by, "task resolved");
         } else if task.state.is_final() {
             let code = match task.end.as_ref().map(|end| &end.outcome) {
                 Some(Outcome::Error(error)) => error.code.as_str(),

@@ -70,8 +70,8 @@ fn advance(then: Timestamp, passed: Duration, told: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::confirmation::ConfirmationRequest;
     use crate::task::confirmation::Confirmation;
+    use crate::task::confirmation::ConfirmationRequest;
 
     #[test]
     fn a_new_executor_goes_on_from_when_a_human_was_asked() {

@@ -13,7 +13,7 @@ use protocol::task::TaskId;
 use super::commit::no_room;
 use super::{Daemon, DaemonError};
 use crate::config;
-use crate::store::retention::{self, RetentionLimits, RetainedTask};
+use crate::store::retention::{self, RetainedTask, RetentionLimits};
 use crate::task::Outcome;
 
 /// How often it is done where nothing is kept for a shorter time.
@@ -145,8 +145,8 @@ impl Daemon {
     pub(super) fn restore(&mut self) -> Result<(), DaemonError> {
         let since = if self.presence.is_restored() { RECENT } else { self.keep.age };
         for ended in self.store.ended_since(before_now(since))? {
-            // A final file does not tell whether it was written before its task was settled.
-            if (ended.is_settled || !self.mailbox.is_final(ended.id))
+            // A final file does not tell whether it was written before its task was resolved.
+            if (ended.is_resolved || !self.mailbox.is_final(ended.id))
                 && let Some(task) = self.store.task(ended.id)?
             {
                 self.publisher.publish(&task, None);

@@ -17,7 +17,9 @@ use super::fair_queue::{QueueKey, party};
 use super::{Action, Dispatcher, Effects, StepDetails, failed_end, move_on};
 use crate::store::{AnsweredConfirmation, Change};
 use crate::task::Task;
-use crate::task::confirmation::{DecidedBy, Confirmation, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired};
+use crate::task::confirmation::{
+    Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
+};
 use crate::task::grant::{Grant, GrantId};
 
 mod grants;
@@ -294,7 +296,9 @@ impl Dispatcher {
                 None => Some(DecisionError::NotWaiting(*id)),
                 Some(asked) if asked.digest != *digest => Some(DecisionError::Stale(*id)),
                 // Nobody has seen all that they agree to.
-                Some(asked) if said_yes && asked.preview == Some(ReplacedValues::Pending) => Some(DecisionError::Stale(*id)),
+                Some(asked) if said_yes && asked.preview == Some(ReplacedValues::Pending) => {
+                    Some(DecisionError::Stale(*id))
+                }
                 Some(_) => None,
             }
         })
@@ -330,7 +334,13 @@ impl Dispatcher {
         let answered = AnsweredConfirmation { digest: asked, confirmation: (*confirmation).clone(), input };
         open.task.confirmation = Some(confirmation);
         let not_before = open.task.not_before;
-        move_on(&mut open.task, step, now, StepDetails { not_before, end, answered: Some(Box::new(answered)) }, effects);
+        move_on(
+            &mut open.task,
+            step,
+            now,
+            StepDetails { not_before, end, answered: Some(Box::new(answered)) },
+            effects,
+        );
         let task = open.task.clone();
         self.load.add(&task);
         if task.state.is_final() {

@@ -8,7 +8,10 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step};
 
-use super::{Dispatcher, Effects, FailedAttempt, AttemptReport, OpenTask, AttemptPurpose, FailureKind, advance, failed_end, pause, told_lost};
+use super::{
+    AttemptPurpose, AttemptReport, Dispatcher, Effects, FailedAttempt, FailureKind, OpenTask, advance, failed_end,
+    pause, told_lost,
+};
 use crate::catalog::definition::Definition;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Retry, SideEffect};
@@ -76,8 +79,9 @@ impl Dispatcher {
         let wait = pause(&open.definition, &open.task, Retry::Later);
         let (step, end) = if is_absent {
             // What a repetition cannot mend is not repeated, though that would be harmless.
-            let is_over =
-                before.as_ref().is_some_and(|before| before.why == FailureKind::Failure && before.again == Retry::Never);
+            let is_over = before
+                .as_ref()
+                .is_some_and(|before| before.why == FailureKind::Failure && before.again == Retry::Never);
             match before {
                 _ if open.cancelling => {
                     let error = ErrorBody::new(Code::Cancelled, "cancelled while it was running")
@@ -142,7 +146,12 @@ mod tests {
     }
 
     /// A task whose one attempt ended like this, and whose lookup is under way.
-    fn in_doubt(bench: &mut Bench, definition: &Arc<Definition>, why: FailureKind, again: Retry) -> protocol::task::TaskId {
+    fn in_doubt(
+        bench: &mut Bench,
+        definition: &Arc<Definition>,
+        why: FailureKind,
+        again: Retry,
+    ) -> protocol::task::TaskId {
         let id = bench.start(EffectClass::Verifiable, definition);
         let turn = bench.fail(id, why, again, Possible);
         assert_eq!((turn.performed, bench.state(id), bench.stored(id).attempt), (vec![id], State::Running, 2));

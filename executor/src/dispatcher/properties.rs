@@ -14,7 +14,7 @@ use super::tests::{definition, failure, known, limits, task};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Confirmation, Digest};
+use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 #[derive(Debug, Clone)]
@@ -90,7 +90,12 @@ fn definitions() -> [Arc<Definition>; 4] {
 }
 
 fn how() -> impl Strategy<Value = AnswerKind> {
-    let why = prop_oneof![Just(FailureKind::Failure), Just(FailureKind::Timeout), Just(FailureKind::Cancelled), Just(FailureKind::Shutdown)];
+    let why = prop_oneof![
+        Just(FailureKind::Failure),
+        Just(FailureKind::Timeout),
+        Just(FailureKind::Cancelled),
+        Just(FailureKind::Shutdown)
+    ];
     let again = prop_oneof![Just(Retry::Never), Just(Retry::Later), Just(Retry::After(Duration::from_millis(700)))];
     let effect = prop_oneof![Just(SideEffect::None), Just(SideEffect::Possible)];
     prop_oneof![
@@ -209,7 +214,14 @@ impl PropertyModel {
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let asking = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+                    let asking = ConfirmationRequest {
+                        why,
+                        reason: None,
+                        instance,
+                        wait,
+                        files: Vec::new(),
+                        has_preview: false,
+                    };
                     task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
@@ -345,7 +357,7 @@ impl PropertyModel {
                 Change::Grant { grant, .. } => {
                     assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
                 }
-                Change::Settle(..) | Change::Tell(..) => panic!("nobody settles or is told"),
+                Change::Resolve(..) | Change::Tell(..) => panic!("nobody resolves or is told"),
                 Change::Move(step) => {
                     assert_eq!(
                         step.to.is_final(),

@@ -1,4 +1,4 @@
-//! Settling: somebody says what had happened to a task that ended as unknown.
+//! Resolving: somebody says what had happened to a task that ended as unknown.
 //!
 //! The task is in memory no more, so that it comes with the event, as the store has it.
 
@@ -12,7 +12,7 @@ use protocol::task::TaskId;
 use super::{Action, Dispatcher, Effects};
 use crate::store::Change;
 use crate::task::resolution::ResolutionClaim;
-use crate::task::{Task, resolution as settlement};
+use crate::task::{Task, resolution};
 
 /// The caller of `request` says what had happened to a task.
 #[derive(Debug)]
@@ -28,13 +28,13 @@ pub struct ResolveRequest {
 impl Dispatcher {
     pub(super) fn resolve_asked(&mut self, asked: ResolveRequest, now: Timestamp, effects: &mut Effects) {
         let ResolveRequest { request, id, uid, task, verdict } = asked;
-        let settled = match task.filter(|task| task.caller.uid == uid) {
-            Some(task) => self.settle(task, verdict, now, effects),
+        let resolved = match task.filter(|task| task.caller.uid == uid) {
+            Some(task) => self.resolve(task, verdict, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
                 .hint("the tasks that are there: agent-magic-tool tasks")),
         };
-        let answer = match settled {
-            Ok(settlement) => Answer::Settled { id, settlement },
+        let answer = match resolved {
+            Ok(resolution) => Answer::Resolved { id, resolution },
             Err(error) => Answer::Refused(error),
         };
         effects.actions.push(Action::Answer(request, Box::new(answer)));
@@ -42,7 +42,7 @@ impl Dispatcher {
 
     /// Has it recorded and told, whoever says it; what was said first stands. `task` is as the store
     /// has it.
-    pub fn settle(
+    pub fn resolve(
         &mut self,
         mut task: Task,
         verdict: ResolutionClaim,
@@ -50,22 +50,22 @@ impl Dispatcher {
         effects: &mut Effects,
     ) -> Result<Resolution, ErrorBody> {
         let id = task.id;
-        if task.settlement.is_some() {
-            self.settling.remove(&id);
+        if task.resolution.is_some() {
+            self.resolving.remove(&id);
         } else {
             // Said in this very turn, or while there was no room to record it.
-            task.settlement = self.settling.get(&id).cloned();
+            task.resolution = self.resolving.get(&id).cloned();
         }
-        let is_new = task.settlement.is_none();
-        let settlement = settlement::settle(&task, verdict, now)?;
+        let is_new = task.resolution.is_none();
+        let resolution = resolution::resolve(&task, verdict, now)?;
         if is_new {
-            self.settling.insert(id, settlement.clone());
-            effects.changes.push(Change::Settle(id, Box::new(settlement.clone())));
+            self.resolving.insert(id, resolution.clone());
+            effects.changes.push(Change::Resolve(id, Box::new(resolution.clone())));
         }
-        task.settlement = Some(settlement.clone());
+        task.resolution = Some(resolution.clone());
         // Again if it was said before: who said it may have been killed before it was published.
         effects.actions.push(Action::Publish(Box::new(task)));
-        Ok(settlement)
+        Ok(resolution)
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
 
     fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {
         let code = |answer: &Answer| match answer {
-            Answer::Settled { settlement, .. } => Ok(settlement.happened),
+            Answer::Resolved { resolution, .. } => Ok(resolution.happened),
             Answer::Refused(error) => Err(error.code),
             other => panic!("{other:?}"),
         };
@@ -113,10 +113,10 @@ mod tests {
             bench.dispatcher.handle(event, bench.now, &mut effects);
         }
         let turn = bench.carry_out(effects);
-        assert_eq!(codes(&turn.answers), [Ok(true), Err(Code::AlreadySettled), Ok(true)]);
+        assert_eq!(codes(&turn.answers), [Ok(true), Err(Code::AlreadyResolved), Ok(true)]);
         assert_eq!(turn.published, [(id, State::Unknown); 2], "it stays as it ended");
-        assert!(bench.stored(id).settlement.expect("recorded").happened);
-        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, false)).answers), [Err(Code::AlreadySettled)]);
-        assert!(bench.dispatcher.settling.is_empty(), "the record has it");
+        assert!(bench.stored(id).resolution.expect("recorded").happened);
+        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, false)).answers), [Err(Code::AlreadyResolved)]);
+        assert!(bench.dispatcher.resolving.is_empty(), "the record has it");
     }
 }

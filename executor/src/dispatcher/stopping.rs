@@ -7,7 +7,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step, TaskId};
 
-use super::{Action, Dispatcher, Effects, LookupPhase, FailureKind, advance, failed_end};
+use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, advance, failed_end};
 use crate::task::effect::EffectClass;
 
 impl Dispatcher {

@@ -11,7 +11,7 @@ use super::recovery::MOST_LOST;
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{ConfirmationRequest, Confirmation};
+use crate::task::confirmation::{Confirmation, ConfirmationRequest};
 
 /// A dispatcher over a store, with a clock that only moves when told.
 pub(super) struct Bench {
@@ -69,7 +69,7 @@ pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
         not_before: None,
         confirmation: None,
         end: None,
-        settlement: None,
+        resolution: None,
         run_at: None,
     }
 }
@@ -387,9 +387,9 @@ fn a_pause_is_as_long_as_the_far_side_asks_and_never_beyond_its_bound() {
 
 #[test]
 fn what_is_repeated_is_only_what_may_be() {
-    use Retry::{Later, Never};
     use EffectClass::{Idempotent, Once, Read};
     use FailureKind::{Cancelled, Failure, Shutdown, Timeout};
+    use Retry::{Later, Never};
     let retried = definition(json!({"retries": {"times": 1, "backoff": "1s"}}));
     let may_have = SideEffect::Possible;
     for (class, why, again, effect, expected) in [

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::base::template::{self, TemplateValues};
 use crate::catalog::definition::{Confirm, Definition};
-use crate::config::{self, RuleSample, RuleAction};
+use crate::config::{self, RuleAction, RuleSample};
 use crate::runner::Run;
 use crate::task::confirmation::ASSURANCE;
 use crate::task::effect::EffectClass;
@@ -101,7 +101,11 @@ impl Policy {
     pub fn decide(&self, case: PolicyCase<'_>) -> PolicyRuling {
         let ruling = self.ruling(case);
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
-            return PolicyRuling { decision: PolicyDecision::Ask, why: "it is a question to you".to_owned(), rule: None };
+            return PolicyRuling {
+                decision: PolicyDecision::Ask,
+                why: "it is a question to you".to_owned(),
+                rule: None,
+            };
         }
         match case.definition.min_assurance {
             Some(least) if ruling.decision == PolicyDecision::Ask && least > ASSURANCE => PolicyRuling {
@@ -298,7 +302,9 @@ mod tests {
             let ruling = ruled(&policy, "tool", json!({"confirm": {"when": condition}}), input.clone());
             match expected {
                 None => assert_eq!(ruling.decision, PolicyDecision::Run, "{condition} with {input}"),
-                Some(why) => assert!(ruling.decision == PolicyDecision::Ask && ruling.why.starts_with(why), "{ruling:?}"),
+                Some(why) => {
+                    assert!(ruling.decision == PolicyDecision::Ask && ruling.why.starts_with(why), "{ruling:?}")
+                }
             }
         }
     }
@@ -323,7 +329,9 @@ mod tests {
     #[test]
     fn a_rule_whose_condition_fails_lets_nothing_through() {
         let failing = "when = \"input.to | no_such_filter\"\n";
-        for (then, expected) in [("allow", PolicyDecision::Ask), ("ask", PolicyDecision::Ask), ("refuse", PolicyDecision::Refuse)] {
+        for (then, expected) in
+            [("allow", PolicyDecision::Ask), ("ask", PolicyDecision::Ask), ("refuse", PolicyDecision::Refuse)]
+        {
             let policy = policy(&format!("[[confirm.rules]]\n{failing}then = \"{then}\"\n")).expect("rules");
             assert_eq!(decided(&policy, json!({}), json!({"to": 1})), expected, "{then}");
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::conversation::{ToolCall, ToolResult, RawMessage, Turn};
+use super::conversation::{RawMessage, ToolCall, ToolResult, Turn};
 
 pub mod client;
 

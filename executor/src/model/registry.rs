@@ -7,7 +7,7 @@ use protocol::error::ErrorBody;
 use protocol::nearest::nearest;
 
 use super::conversation::TokenUsage;
-use crate::config::{Config, ModelSettings, ModelPrice};
+use crate::config::{Config, ModelPrice, ModelSettings};
 
 /// One enabled model, with the name that people give it.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 
 use protocol::task::State;
 
-use super::conversation::{ToolResult, EndedTask, JournalEntry, Turn};
+use super::conversation::{EndedTask, JournalEntry, ToolResult, Turn};
 use super::provider::Message;
 
 /// Below every request of a model that writes its calls as text.
@@ -214,8 +214,11 @@ mod tests {
     }
 
     fn called(number: u32) -> [JournalEntry; 2] {
-        let call =
-            ToolCall { id: format!("c{number}"), name: "command_executor".to_owned(), arguments: json!({"command": "x"}) };
+        let call = ToolCall {
+            id: format!("c{number}"),
+            name: "command_executor".to_owned(),
+            arguments: json!({"command": "x"}),
+        };
         let result = ToolResult {
             call: call.id.clone(),
             name: call.name.clone(),

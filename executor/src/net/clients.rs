@@ -12,10 +12,10 @@ use reqwest::{Client, ClientBuilder, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::guard::{ForbiddenAddress, AddressGuard, GuardedResolver, is_loopback};
+use super::guard::{AddressGuard, ForbiddenAddress, GuardedResolver, is_loopback};
 use super::text;
 use crate::config::Config;
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 
 /// Long enough for a slow network; shorter than any timeout of a task, so that a host that does not
 /// answer is reported as unreachable, which says that nothing was sent.

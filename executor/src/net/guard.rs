@@ -17,7 +17,7 @@ use protocol::code::Code;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 
 /// The environment variables that reqwest takes a proxy from.
 const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
@@ -96,7 +96,8 @@ impl AddressGuard {
             None => match tokio::net::lookup_host((host, 0)).await {
                 Ok(addresses) => {
                     let forbidden = addresses.map(|address| address.ip()).find(|address| !is_public(*address));
-                    forbidden.map_or(Ok(()), |address| Err((&ForbiddenAddress { host: host.to_owned(), address }).into()))
+                    forbidden
+                        .map_or(Ok(()), |address| Err((&ForbiddenAddress { host: host.to_owned(), address }).into()))
                 }
                 Err(error) => {
                     let failure = Failure::new(Code::Unreachable, format!("`{host}` could not be resolved: {error}"));
@@ -252,8 +253,8 @@ mod tests {
             let refused = guard.check(&Url::parse(url).expect("a URL")).await.expect_err("refused");
             assert_eq!(refused.code, Code::ForbiddenAddress, "{url}");
         }
-        let guard =
-            AddressGuard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()]).expect("hosts");
+        let guard = AddressGuard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()])
+            .expect("hosts");
         let lists = |url: &str| guard.lists(&Url::parse(url).expect("a URL"));
         assert!(lists("http://0x7f.1:8080/") && lists("http://[::1]:99/") && lists("https://intranet.EXAMPLE/"));
         assert!(!lists("http://127.0.0.1/") && !lists("http://127.0.0.1:8081/"));

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use protocol::caller::Caller;
 use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
 use protocol::task::{State as TaskState, TaskId};
 use protocol::{clock, json};
@@ -17,10 +18,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::card::question_of;
-use super::gate::{COOKIE, Visitor, refuse};
-use super::visible::VisibleText;
-use super::views::ViewError;
 use super::command::PageCommand;
+use super::gate::{COOKIE, Visitor, refuse};
+use super::views::ViewError;
+use super::visible::VisibleText;
 use super::wording::decided_words;
 use super::{Page, form};
 use crate::base::schema::Problem;
@@ -255,7 +256,11 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
     Ok(Json(json!({"digest": digest, "changes": changes})).into_response())
 }
 
-pub(super) async fn decide_edit(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+pub(super) async fn decide_edit(
+    State(page): PageState,
+    Extension(visitor): CurrentVisitor,
+    body: Bytes,
+) -> ActionResult {
     let of: EditBody = read(&body)?;
     let (task, input, asked, digest) = edited(&page, &of)?;
     // What was looked at must be what is decided about.
@@ -263,7 +268,11 @@ pub(super) async fn decide_edit(State(page): PageState, Extension(visitor): Curr
         return Err(not_decided(&page, DecisionError::Stale(of.id)));
     }
     is_typed(&page, of.id, of.typed.as_deref(), false)?;
-    let said = if input == task.input { HumanVerdict::Yes } else { HumanVerdict::Edited { input, digest, reason: note(of.reason) } };
+    let said = if input == task.input {
+        HumanVerdict::Yes
+    } else {
+        HumanVerdict::Edited { input, digest, reason: note(of.reason) }
+    };
     say_decision(&page, visitor, vec![(of.id, asked)], said, None).await
 }
 
@@ -339,10 +348,10 @@ struct ResolveBody {
 }
 
 /// What had happened to a task whose end was lost.
-pub(super) async fn settle(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+pub(super) async fn resolve(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
     let ResolveBody { id, happened, note: said } = read(&body)?;
     let task = known(&page, id)?;
-    match page.say(PageCommand::Settle { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
+    match page.say(PageCommand::Resolve { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(why)) => Err(not_decided(&page, why)),
@@ -415,7 +424,8 @@ fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Res
         // Nobody tells when a session is over: its name is what it is bound to, and a working day its end.
         "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
         text => {
-            let span = text.parse::<protocol::duration::PositiveDuration>().map_err(|error| wrong(&error.to_string()))?;
+            let span =
+                text.parse::<protocol::duration::PositiveDuration>().map_err(|error| wrong(&error.to_string()))?;
             (span.get(), (None, task.caller.folder.clone()))
         }
     };
@@ -462,7 +472,11 @@ pub(super) async fn grant(State(page): PageState, Extension(visitor): CurrentVis
     say_decision(&page, visitor, vec![bound], HumanVerdict::Yes, Some(Box::new(grant))).await
 }
 
-pub(super) async fn preview_grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+pub(super) async fn preview_grant(
+    State(page): PageState,
+    Extension(visitor): CurrentVisitor,
+    body: Bytes,
+) -> ActionResult {
     const LAST: u32 = 40;
     let asked: GrantBody = read(&body)?;
     let (task, grant) = wanted(&page, &asked, &visitor.0)?;
@@ -479,7 +493,11 @@ struct GrantTarget {
     id: GrantId,
 }
 
-pub(super) async fn revoke_grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
+pub(super) async fn revoke_grant(
+    State(page): PageState,
+    Extension(visitor): CurrentVisitor,
+    body: Bytes,
+) -> ActionResult {
     let GrantTarget { id } = read(&body)?;
     match page.say(PageCommand::Revoke(id), visitor.0).await {
         None => Err(gone()),
@@ -503,7 +521,7 @@ pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult 
     let TryBody { tool, input } = read(&body)?;
     let id = TaskId::new();
     let ask = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
-    let request = Request { session: Some("page".to_owned()), ..Request::new(ask) };
+    let request = Request::new(ask, Caller { session: Some("page".to_owned()), ..Caller::default() });
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };

@@ -126,7 +126,8 @@ impl Card {
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let asks = question.as_ref().map(|asked| VisibleText::text(&asked.text));
         // Of a question only its text is shown; the rest of its input is the form below it.
-        let is_long = asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
+        let is_long =
+            asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -183,7 +184,10 @@ pub(super) fn fields(
                 required: required.is_some_and(|required| required.iter().any(|other| other == name.as_str())),
                 default: property.get("default") == Some(value),
                 value: VisibleText::of(value),
-                replaces: replaced.and_then(|replaced| replaced.get(name)).filter(|old| *old != value).map(VisibleText::of),
+                replaces: replaced
+                    .and_then(|replaced| replaced.get(name))
+                    .filter(|old| *old != value)
+                    .map(VisibleText::of),
             }
         })
         .collect()

@@ -33,7 +33,7 @@ pub enum PageCommand {
         uid: u32,
     },
     /// What had happened to a task that ended as unknown; it comes as the record has it.
-    Settle {
+    Resolve {
         task: Box<Task>,
         happened: bool,
         note: Option<String>,

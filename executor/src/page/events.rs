@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::wording::state_words;
-use super::{TaskChange, Page};
+use super::{Page, TaskChange};
 
 /// A comment keeps what lies between from closing the connection.
 const STILL_THERE: Duration = Duration::from_secs(15);

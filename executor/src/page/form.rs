@@ -146,7 +146,9 @@ fn in_field(kind: FieldKind, value: &Value) -> Value {
         }
         FieldKind::Json => serde_json::to_string_pretty(value).expect("JSON can be written").into(),
         FieldKind::Secret => Value::Null,
-        FieldKind::Text | FieldKind::Multiline | FieldKind::Number | FieldKind::Choice | FieldKind::Choices => plain(value).into(),
+        FieldKind::Text | FieldKind::Multiline | FieldKind::Number | FieldKind::Choice | FieldKind::Choices => {
+            plain(value).into()
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::config::secret::Secrets;
 use crate::net::clients::HttpClients;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Move, Store as _, contract};
-use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Confirmation, Decision, ReplacedValues, Verdict};
+use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
@@ -200,8 +200,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
             ..contract::task(None)
         };
         let (why, instance, wait) = ("it writes".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
-        let asking =
-            ConfirmationRequest { why, reason: Some("asked for".to_owned()), instance, wait, files: Vec::new(), has_preview: false };
+        let asking = ConfirmationRequest {
+            why,
+            reason: Some("asked for".to_owned()),
+            instance,
+            wait,
+            files: Vec::new(),
+            has_preview: false,
+        };
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
         task
     };

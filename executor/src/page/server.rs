@@ -61,7 +61,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/decide-edit", post(actions::decide_edit))
         .route("/answer", post(actions::answer))
         .route("/cancel", post(actions::cancel))
-        .route("/settle", post(actions::settle))
+        .route("/resolve", post(actions::resolve))
         .route("/grants/preview", post(actions::preview_grant))
         .route("/grants/revoke", post(actions::revoke_grant))
         .route("/try", post(actions::try_it))

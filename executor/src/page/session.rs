@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn a_session_outlives_the_executor_and_ends_with_logout_or_idleness() {
         let folder = tempfile::tempdir().expect("a folder");
-        let log_in = |sessions: &PageSessions| sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
+        let log_in =
+            |sessions: &PageSessions| sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
         let sessions = PageSessions::of(folder.path(), HOUR);
         let keys = log_in(&sessions);
         let sessions = PageSessions::of(folder.path(), HOUR);

@@ -13,7 +13,7 @@ use protocol::task::{State as TaskState, Step, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::card::{CardCaller, Card, fields, question_of, touches};
+use super::card::{Card, CardCaller, fields, question_of, touches};
 use super::gate::refuse;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, by_words, decided_words, effect_words, span, state_words, step_words, user};
@@ -23,7 +23,7 @@ use crate::catalog::listing::ListingEntry;
 use crate::catalog::search::search;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
-use crate::store::sqlite::records::{RecordReader, HistoryFilter};
+use crate::store::sqlite::records::{HistoryFilter, RecordReader};
 use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
 
@@ -36,7 +36,7 @@ const LAST_RUNS: u32 = 10;
 const SUMMARY: usize = 160;
 
 /// What the record says of it, in the words of the task's own page.
-const SETTLED: &str = "settled";
+const SETTLED: &str = "resolved";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The parts of the page's script.
@@ -208,8 +208,12 @@ impl EndedRow {
 
 pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<HistoryQuery>) -> ViewResult {
     let now = clock::now();
-    let wanted =
-        HistoryFilter { text: &asked.q, state: asked.state.parse().ok(), before: asked.before.parse().ok(), tool: None };
+    let wanted = HistoryFilter {
+        text: &asked.q,
+        state: asked.state.parse().ok(),
+        before: asked.before.parse().ok(),
+        tool: None,
+    };
     let tasks = page.read(|records| records.ended(&wanted, MOST_ROWS + 1))?;
     let (rows, more) = tasks.split_at(tasks.len().min(MOST_ROWS as usize));
     let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
@@ -264,9 +268,9 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
     });
     let mut meta: Vec<_> =
         task.end.iter().flat_map(|end| &end.meta).map(|(name, value)| (name.as_str(), plain(value))).collect();
-    if let Some(settlement) = &task.settlement {
-        let what = if settlement.happened { "it happened" } else { "it did not happen" };
-        let note = settlement.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+    if let Some(resolution) = &task.resolution {
+        let what = if resolution.happened { "it happened" } else { "it did not happen" };
+        let note = resolution.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
         meta.push((SETTLED, format!("{what}{note}")));
     }
     let description = subtool.map(|subtool| subtool.definition.description.as_str());
@@ -280,7 +284,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
             "input_asked": asked_input.map(|input| fields(same, input, None)),
         },
         "story": story(&page, &task, now)?, "confirmation": told, "result": result, "error": error, "meta": meta,
-        "can_stop": !task.state.is_final(), "can_settle": task.state == TaskState::Unknown && task.settlement.is_none(),
+        "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
     });
     Ok(page.show("task.html", &view))
 }
@@ -289,8 +293,11 @@ fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Vie
     let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
     let by = decision.map(|decision| by_words(&decision.by));
     let asked_by = format!("{} (uid {})", user(task.caller.uid), task.caller.uid);
-    let mut steps =
-        vec![StoryStep { moment: DisplayTime::of(task.created_at, now), words: "Accepted".to_owned(), by: Some(asked_by) }];
+    let mut steps = vec![StoryStep {
+        moment: DisplayTime::of(task.created_at, now),
+        words: "Accepted".to_owned(),
+        by: Some(asked_by),
+    }];
     for recorded in page.read(|records| records.story(task.id))? {
         let is_decision = matches!(recorded.step, Step::Enqueue | Step::Deny) && task.confirmation.is_some();
         steps.push(StoryStep {

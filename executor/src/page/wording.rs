@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
-use crate::task::confirmation::{DecidedBy, Confirmation, Verdict};
+use crate::task::confirmation::{Confirmation, DecidedBy, Verdict};
 use crate::task::effect::EffectClass;
 
 /// A moment, and how long ago it was.
@@ -101,7 +101,7 @@ pub(super) fn step_words(step: Step, attempt: u32, was_asked: bool) -> String {
         Step::Cancel => "Cancelled".to_owned(),
         Step::TimeOut => "Timed out".to_owned(),
         Step::Lose => "Its end was lost".to_owned(),
-        Step::Settle => "Somebody said what had happened".to_owned(),
+        Step::Resolve => "Somebody said what had happened".to_owned(),
     }
 }
 

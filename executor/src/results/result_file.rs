@@ -6,7 +6,7 @@ use protocol::mailbox::result::{LARGE, WOKEN};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
-use crate::task::confirmation::{DecidedBy, Confirmation, Decision};
+use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
 use crate::task::{Outcome, Task};
 
 mod shape;
@@ -48,7 +48,12 @@ pub struct ApproverStatus {
 }
 
 /// What the result file of `task` says now. `name` is the path of the data beside it, by extension.
-pub fn render(task: &Task, inline_bytes: usize, approver: ApproverStatus, name: impl Fn(&str) -> String) -> RenderedResult {
+pub fn render(
+    task: &Task,
+    inline_bytes: usize,
+    approver: ApproverStatus,
+    name: impl Fn(&str) -> String,
+) -> RenderedResult {
     let mut file = Map::new();
     file.insert("id".into(), task.id.to_string().into());
     file.insert("tool".into(), task.tool.as_str().into());
@@ -120,8 +125,8 @@ pub fn render(task: &Task, inline_bytes: usize, approver: ApproverStatus, name: 
     if let Some(at) = task.run_at {
         meta.insert("run_at".into(), at.to_string().into());
     }
-    if let Some(settlement) = &task.settlement {
-        meta.insert("settled".into(), serde_json::to_value(settlement).expect("a settlement is plain JSON"));
+    if let Some(resolution) = &task.resolution {
+        meta.insert("resolution".into(), serde_json::to_value(resolution).expect("a resolution is plain JSON"));
     }
     file.insert("_meta".into(), Value::Object(meta));
     RenderedResult { text: text(file), beside }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use protocol::error::ErrorBody;
-use protocol::paths::{DEPTH, REACH, SESSION};
+use protocol::paths::{DEPTH, SESSION, TOOL_SCOPE};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, json};
 use tokio::process::Command;
@@ -17,8 +17,8 @@ use tokio::process::Command;
 use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, Ended, Stopped};
 use super::{
-    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
-    RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
+    RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::base::template::{self, TemplateValues};
 
@@ -99,11 +99,11 @@ impl Agent {
             value(template)?.map(|value| value.as_u64().ok_or_else(|| unfit(field, "whole number"))).transpose()
         };
         let reach = match value(&self.subtools)? {
-            None => order.caller_reach.clone(),
+            None => order.caller.tool_scope.clone(),
             Some(patterns) => {
                 let patterns =
                     serde_json::from_value(patterns).map_err(|_| unfit("subtools", "list of names and globs"))?;
-                let narrowed = order.caller_reach.narrowed(patterns);
+                let narrowed = order.caller.tool_scope.narrowed(patterns);
                 narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
             }
         };
@@ -167,7 +167,7 @@ impl Runner for Agent {
         equipment: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        if let Some(error) = too_deep("a sub-agent", order.caller_depth, &equipment.config) {
+        if let Some(error) = too_deep("a sub-agent", order.caller.depth, &equipment.config) {
             return Err(error.into());
         }
         let (brief, reach) = self.filled(order)?;
@@ -202,16 +202,16 @@ fn command(order: &Invocation, reach: &ToolScope, delegation: &Delegation) -> Co
     command
         .args(["agent", "--delegated"])
         .envs(delegation.environment.iter().map(|(name, value)| (name, value)))
-        .env(DEPTH, order.caller_depth.saturating_add(1).to_string())
+        .env(DEPTH, order.caller.depth.saturating_add(1).to_string())
         .env(SESSION, session(order))
-        .current_dir(order.caller_folder.as_deref().unwrap_or(Path::new("/")))
+        .current_dir(order.caller.folder.as_deref().unwrap_or(Path::new("/")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if reach.is_everything() {
-        command.env_remove(REACH);
+        command.env_remove(TOOL_SCOPE);
     } else {
-        command.env(REACH, reach.written());
+        command.env(TOOL_SCOPE, reach.written());
     }
     command
 }
@@ -297,13 +297,14 @@ mod tests {
             agent(json!({"prompt": "Do: {{ task }}", "subtools": "{{ subtools }}", "steps": 5, "cost": "{{ cost }}"}));
         run.check().expect("sound");
         let mut order = order(json!({"task": "count", "subtools": ["count_*"], "cost": 0.5}));
-        order.caller_reach = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
+        order.caller.tool_scope = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
         let (brief, reach) = run.filled(&order).expect("filled");
-        let expected = AgentBrief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..AgentBrief::default() };
+        let expected =
+            AgentBrief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..AgentBrief::default() };
         assert_eq!(brief, expected);
         assert!(reach.covers("count_words") && !reach.covers("count_lines") && !reach.covers("other_words"));
         order.input.remove("subtools");
-        assert_eq!(run.filled(&order).expect("filled").1, order.caller_reach);
+        assert_eq!(run.filled(&order).expect("filled").1, order.caller.tool_scope);
     }
 
     #[test]

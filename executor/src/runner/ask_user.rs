@@ -7,8 +7,8 @@
 use serde_json::{Map, json};
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
-    RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
+    RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::base::schema::{InputSchema, Problem};
 use crate::base::template::{self, TemplateValues};
@@ -159,7 +159,12 @@ impl Runner for AskUser {
         Ok(json!({"question": question.text, "form": question.schema}))
     }
 
-    async fn perform(&self, order: &Invocation, _: &RunnerContext, _: &CancellationToken) -> Result<RunnerOutput, Failure> {
+    async fn perform(
+        &self,
+        order: &Invocation,
+        _: &RunnerContext,
+        _: &CancellationToken,
+    ) -> Result<RunnerOutput, Failure> {
         let unanswered = || Failure::new(Code::Internal, "it was let through without an answer");
         order.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
     }

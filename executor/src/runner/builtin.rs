@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
-    RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
+    RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::base::template::{self, TemplateValues};
 
@@ -49,7 +49,8 @@ impl Runner for Builtin {
     fn check(&self) -> Result<(), DefinitionMistake> {
         for (function, templates) in self.templates() {
             for (argument, value) in &templates {
-                template::check_value(value).map_err(|error| DefinitionMistake::new(format!("{function}.{argument}"), &error))?;
+                template::check_value(value)
+                    .map_err(|error| DefinitionMistake::new(format!("{function}.{argument}"), &error))?;
             }
         }
         Ok(())

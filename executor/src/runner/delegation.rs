@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
@@ -19,10 +20,10 @@ use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Retry, Failure, Invocation};
+use super::{Failure, Invocation, Retry};
 use crate::config::Config;
-use crate::results::trigger::Trigger;
 use crate::model::provider::ToolDefinition;
+use crate::results::trigger::Trigger;
 
 /// How often an answer is looked for that the executor gives at once.
 const LOOK: Duration = Duration::from_millis(5);
@@ -90,7 +91,7 @@ impl Delegation {
 
     /// The subtool that the order's caller may use under this name.
     pub(super) fn subtool(&self, name: &str, order: &Invocation) -> Result<ToolDefinition, Failure> {
-        self.subtools.find(name, &order.caller_reach).map_err(|nearest| {
+        self.subtools.find(name, &order.caller.tool_scope).map_err(|nearest| {
             let hint = match nearest.first() {
                 Some(first) => format!("did you mean `{first}`?"),
                 None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
@@ -140,13 +141,8 @@ impl Delegation {
     /// Puts a request of the order's caller into the mailbox.
     fn ask(&self, order: &Invocation, ask: Operation) -> Result<TaskId, Failure> {
         let id = TaskId::new();
-        let request = Request {
-            session: order.caller_session.clone(),
-            folder: order.caller_folder.clone(),
-            depth: order.caller_depth.saturating_add(1),
-            reach: order.caller_reach.clone(),
-            ..Request::new(ask)
-        };
+        let caller = Caller { depth: order.caller.depth.saturating_add(1), wakes: false, ..order.caller.clone() };
+        let request = Request::new(ask, caller);
         let failed =
             |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).again(Retry::Later);
         self.mailbox.post(id, &request).map_err(failed)?;

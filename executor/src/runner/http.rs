@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Retry, CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, Map, DefinitionMistake, Invocation, Runner,
-    Serialize, RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Map, Retry,
+    Runner, RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::config::secret::SecretName;
 

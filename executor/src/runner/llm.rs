@@ -8,15 +8,15 @@ use serde_json::{Map, json};
 
 use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
-    Retry, CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner,
-    Serialize, RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Retry, Runner,
+    RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::base::template::{self, TemplateValues};
-use crate::model::conversation::{ToolCall, ToolResult, JournalEntry, Turn, TokenUsage};
+use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn};
 use crate::model::provider::client::ModelClient;
-use crate::model::provider::{ModelFailure, Provider as _, ModelRequest, ToolDefinition};
+use crate::model::provider::{ModelFailure, ModelRequest, Provider as _, ToolDefinition};
 use crate::model::registry::{ChosenModel, ModelRegistry};
-use crate::model::view::{self, ContextBounds, CallStyle};
+use crate::model::view::{self, CallStyle, ContextBounds};
 
 /// How much of a result the model gets to read.
 const MOST_RESULT: usize = 50_000;
@@ -151,7 +151,9 @@ impl Runner for Llm {
         match (&self.prompt, &self.tool, &self.arguments) {
             (None, None, _) => Err(DefinitionMistake::new("prompt", &"it is missing: there would be nothing to ask")),
             (_, None, Some(_)) => Err(DefinitionMistake::new("arguments", &"there is no `tool` to call with them")),
-            (None, Some(_), None) => Err(DefinitionMistake::new("prompt", &"neither it nor `arguments` says what to call for")),
+            (None, Some(_), None) => {
+                Err(DefinitionMistake::new("prompt", &"neither it nor `arguments` says what to call for"))
+            }
             _ => Ok(()),
         }
     }
@@ -184,7 +186,7 @@ impl Runner for Llm {
             let turn = target.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
             return Ok(target.told(RunnerOutput::json(self.data(turn.text)?)));
         };
-        if let Some(error) = too_deep(tool, order.caller_depth, &equipment.config) {
+        if let Some(error) = too_deep(tool, order.caller.depth, &equipment.config) {
             return Err(error.into());
         }
         let delegation = equipment.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
@@ -194,7 +196,8 @@ impl Runner for Llm {
         }
         let mut target = ModelSession::open(chosen, filled.system, equipment, cancel).await?;
         let (turn, called) = target.call(&filled.prompt, subtool, delegation, order).await?;
-        let success = RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
+        let success =
+            RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
         Ok(target.told(success))
     }
 }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, RunnerContext, Failure, JsonSchema, DefinitionMistake, Invocation, Runner, Serialize,
-    RunnerOutput, Value,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
+    RunnerContext, RunnerOutput, Serialize, Value,
 };
 use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName, Secrets};
@@ -191,7 +191,10 @@ impl Process {
             Some(Argument::Template(program)) if template::is_constant(program) => {
                 let relative = program.contains('/') && !program.starts_with('/');
                 if program.is_empty() || relative {
-                    return Err(DefinitionMistake::new("argv[0]", &"the program is an absolute path, or a name without `/`"));
+                    return Err(DefinitionMistake::new(
+                        "argv[0]",
+                        &"the program is an absolute path, or a name without `/`",
+                    ));
                 }
             }
             Some(_) => return Err(DefinitionMistake::new("argv[0]", &"the program is a constant, not a template")),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
 
-use super::outbox::{HookDelivery, Outbox, DeliveryState, UndeliveredHook};
+use super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
 use super::{AskedQuestion, Change, EndedRecord, RecordedStep, Store, StoreError};
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
@@ -77,13 +77,13 @@ impl Store for MemoryStore {
                         }
                     }
                 }
-                Change::Settle(id, settlement) => {
-                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Settled(*id)) };
-                    if task.state != State::Unknown || task.settlement.is_some() {
-                        return Err(StoreError::Settled(*id));
+                Change::Resolve(id, resolution) => {
+                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Resolved(*id)) };
+                    if task.state != State::Unknown || task.resolution.is_some() {
+                        return Err(StoreError::Resolved(*id));
                     }
-                    task.settlement = Some((**settlement).clone());
-                    story.push(RecordedStep { at: settlement.at, step: Step::Settle, attempt: task.attempt });
+                    task.resolution = Some((**resolution).clone());
+                    story.push(RecordedStep { at: resolution.at, step: Step::Resolve, attempt: task.attempt });
                 }
             }
         }
@@ -106,8 +106,8 @@ impl Store for MemoryStore {
 
     fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError> {
         let ended = self.tasks.values().filter_map(|(task, _)| Some((task.end.as_ref()?.at, task)));
-        let is_settled = |task: &Task| task.settlement.as_ref().is_some_and(|settlement| settlement.at >= since);
-        let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_settled(task)).collect();
+        let is_resolved = |task: &Task| task.resolution.as_ref().is_some_and(|resolution| resolution.at >= since);
+        let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_resolved(task)).collect();
         ended.sort_by_key(|(at, _)| *at);
         let few = |(_, task): (_, &Task)| EndedRecord {
             id: task.id,
@@ -115,7 +115,7 @@ impl Store for MemoryStore {
             caller: task.caller.clone(),
             created_at: task.created_at,
             state: task.state,
-            is_settled: task.settlement.is_some(),
+            is_resolved: task.resolution.is_some(),
         };
         Ok(ended.into_iter().map(few).collect())
     }

@@ -98,7 +98,8 @@ pub(crate) mod contract {
         assert_eq!(store.due("a", time(101), 1).expect("read"), std::slice::from_ref(&first), "the oldest first");
         assert_eq!(store.due("a", time(101), 9).expect("read"), [first.clone(), second.clone()]);
 
-        let later = HookDelivery { attempts: 1, next_at: time(500), reason: Some("refused".to_owned()), ..first.clone() };
+        let later =
+            HookDelivery { attempts: 1, next_at: time(500), reason: Some("refused".to_owned()), ..first.clone() };
         commit(store, &later, DeliveryState::Later);
         assert_eq!(store.due("a", time(499), 9).expect("read"), std::slice::from_ref(&second));
         assert_eq!(store.next_due("a", time(101)).expect("read"), Some(time(500)));

@@ -33,10 +33,11 @@ pub use outbox::undelivered;
 
 /// What makes each schema out of the one before, the first out of nothing. Each sets `user_version` to
 /// its place in this list, counted from 1, in the same transaction.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
+    include_str!("../../migrations/4.sql"),
 ];
 
 /// How long somebody else may write, who only looks after it.
@@ -126,7 +127,7 @@ impl SqliteStore {
                 Change::Move(step) => move_on(&transaction, step)?,
                 Change::Reask { id, was, confirmation } => reask(&transaction, *id, *was, confirmation)?,
                 Change::Grant { grant, uses } => keep_grant(&transaction, grant, *uses)?,
-                Change::Settle(id, settlement) => settle(&transaction, *id, settlement)?,
+                Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,
                 Change::Tell(delivery, telling) => outbox::tell(&transaction, delivery, *telling)?,
             }
         }
@@ -165,8 +166,8 @@ impl Store for SqliteStore {
 
     fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError> {
         let sql =
-            "SELECT id, tool, caller, created_at, state, EXISTS (SELECT 1 FROM settlements WHERE task = id) FROM tasks
-                   WHERE finished_at >= ?1 OR id IN (SELECT task FROM settlements WHERE at >= ?1)
+            "SELECT id, tool, caller, created_at, state, EXISTS (SELECT 1 FROM resolutions WHERE task = id) FROM tasks
+                   WHERE finished_at >= ?1 OR id IN (SELECT task FROM resolutions WHERE at >= ?1)
                    ORDER BY finished_at";
         self.read(sql, [since.as_microsecond()], |row| {
             let caller: String = row.get(2)?;
@@ -176,7 +177,7 @@ impl Store for SqliteStore {
                 caller: word(&caller)?,
                 created_at: time(row.get(3)?)?,
                 state: row.get::<_, String>(4)?.parse().map_err(StoreError::Malformed)?,
-                is_settled: row.get(5)?,
+                is_resolved: row.get(5)?,
             })
         })
     }
@@ -356,27 +357,27 @@ fn story(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, Store
     .collect()
 }
 
-fn settle(transaction: &Transaction<'_>, id: TaskId, settlement: &Resolution) -> Result<(), StoreError> {
-    let (name, at) = (id.to_string(), settlement.at.as_microsecond());
-    let settled = transaction
+fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -> Result<(), StoreError> {
+    let (name, at) = (id.to_string(), resolution.at.as_microsecond());
+    let resolved = transaction
         .prepare_cached(
-            "INSERT INTO settlements (task, at, settlement)
+            "INSERT INTO resolutions (task, at, resolution)
              SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
         )?
-        .execute(params![name, at, json(settlement)?, State::Unknown.as_str()])?;
-    if settled != 1 {
-        return Err(StoreError::Settled(id));
+        .execute(params![name, at, json(resolution)?, State::Unknown.as_str()])?;
+    if resolved != 1 {
+        return Err(StoreError::Resolved(id));
     }
     transaction
         .prepare_cached(
             "INSERT INTO steps (task, at, step, attempt) SELECT id, ?2, ?3, attempt FROM tasks WHERE id = ?1",
         )?
-        .execute(params![name, at, json(&Step::Settle)?])?;
+        .execute(params![name, at, json(&Step::Resolve)?])?;
     Ok(())
 }
 
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, confirmation, end, (SELECT settlement FROM settlements WHERE task = id), run_at";
+                       not_before, confirmation, end, (SELECT resolution FROM resolutions WHERE task = id), run_at";
 
 type TaskColumns = (
     String,
@@ -432,7 +433,7 @@ fn task(columns: TaskColumns) -> Result<Task, StoreError> {
         not_before: later.map(time).transpose()?,
         confirmation: confirmation.as_deref().map(word).transpose()?,
         end: end.as_deref().map(word).transpose()?,
-        settlement: said.as_deref().map(word).transpose()?,
+        resolution: said.as_deref().map(word).transpose()?,
         run_at: run_at.map(time).transpose()?,
     })
 }
@@ -506,6 +507,39 @@ mod tests {
             let store = SqliteStore::open(&path).expect("it opens");
             assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&accepted));
         }
+    }
+
+    #[test]
+    fn what_the_last_release_recorded_of_a_resolved_task_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tasks.db");
+        let connection = Connection::open(&path).expect("a database");
+        for migration in &MIGRATIONS[..3] {
+            connection.execute_batch(migration).expect("it fits the one before");
+        }
+        let task = super::super::contract::task(None);
+        let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
+        let caller = r#"{"uid": 1000, "session": "s", "reach": [["git_*"]]}"#;
+        connection
+            .execute(
+                "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt,
+                 finished_at, end) VALUES (?1, 't', '{}', 'h', '\"once\"', 1000, ?2, ?3, 'unknown', 1, ?3, ?4)",
+                params![id, caller, at, r#"{"at": "2023-11-14T22:13:20Z", "outcome": {"data": 1}}"#],
+            )
+            .expect("inserted");
+        let resolution = r#"{"happened": true, "by": "human", "at": "2023-11-14T22:13:21Z"}"#;
+        connection
+            .execute("INSERT INTO settlements (task, at, settlement) VALUES (?1, ?2, ?3)", params![id, at, resolution])
+            .expect("inserted");
+        connection
+            .execute("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, '\"settle\"', 1)", params![id, at])
+            .expect("inserted");
+        drop(connection);
+        let store = SqliteStore::open(&path).expect("it opens");
+        let found = store.task(task.id).expect("read").expect("it is there");
+        assert!(found.resolution.is_some_and(|resolution| resolution.happened));
+        assert!(found.caller.tool_scope.covers("git_log") && !found.caller.tool_scope.covers("mail_send"));
+        assert_eq!(store.story(task.id).expect("read")[0].step, Step::Resolve);
     }
 
     #[test]

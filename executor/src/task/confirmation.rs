@@ -287,7 +287,8 @@ pub(crate) fn denied(reason: Option<&str>) -> ErrorBody {
 /// How a task ends that nobody decided about.
 pub(crate) fn expired(confirmation: &Confirmation) -> ErrorBody {
     let waited = confirmation.expires_at.duration_since(confirmation.asked_at);
-    let waited = protocol::duration::PositiveDuration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+    let waited =
+        protocol::duration::PositiveDuration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
     let message = if confirmation.is_approved() {
         format!("it was approved, and could not start within {waited} of being asked")
     } else {

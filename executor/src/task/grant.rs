@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn it_covers_what_it_names_and_nothing_beside_it() {
         let asked = task(json!({"to": "bob", "amount": 5}));
-        let exact = grant(&asked, &[("to", FieldCoverage::Exactly(json!("bob"))), ("amount", FieldCoverage::AtMost(10.into()))]);
+        let exact = grant(
+            &asked,
+            &[("to", FieldCoverage::Exactly(json!("bob"))), ("amount", FieldCoverage::AtMost(10.into()))],
+        );
         let now = asked.created_at;
         assert!(exact.covers(&asked, now));
         for other in [

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{TelemetryState, SharedTelemetry, otlp};
+use super::{SharedTelemetry, TelemetryState, otlp};
 use crate::runner::RunnerContext;
 
 /// As many spans go into one request.

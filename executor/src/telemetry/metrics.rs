@@ -69,17 +69,29 @@ impl MetricValues {
         vec![
             family("tasks.accepted", "Tasks that were accepted.", DataPoints::Counter(one(self.accepted))),
             family("requests.refused", "Requests that were refused, by error code.", DataPoints::Counter(codes)),
-            family("tasks.ended", "Tasks that ended, by their final state.", DataPoints::Counter(by_state(&self.ended))),
+            family(
+                "tasks.ended",
+                "Tasks that ended, by their final state.",
+                DataPoints::Counter(by_state(&self.ended)),
+            ),
             family("tasks.open", "Tasks that are open now, by state.", DataPoints::Gauge(by_state(&self.open))),
             family("attempt.duration", "How long attempts took.", DataPoints::Histogram(&self.attempts)),
-            family("commit.duration", "How long it took to make changes durable.", DataPoints::Histogram(&self.commits)),
+            family(
+                "commit.duration",
+                "How long it took to make changes durable.",
+                DataPoints::Histogram(&self.commits),
+            ),
             family("answer.duration", "From a request's writing to its answer.", DataPoints::Histogram(&self.answers)),
             family(
                 "results.late",
                 "Results and answers that could not be written at once.",
                 DataPoints::Counter(one(self.late)),
             ),
-            family("spans.dropped", "Spans that no collector took in time.", DataPoints::Counter(one(self.spans_dropped))),
+            family(
+                "spans.dropped",
+                "Spans that no collector took in time.",
+                DataPoints::Counter(one(self.spans_dropped)),
+            ),
             family("record.size", "Size of the record of tasks, with its log.", DataPoints::Bytes(self.record_bytes)),
             family("log.size", "Size of the executor's log.", DataPoints::Bytes(self.log_bytes)),
         ]

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::metrics::{Histogram, MetricValues, DataPoint, DataPoints};
+use super::metrics::{DataPoint, DataPoints, Histogram, MetricValues};
 use super::span::TraceSpan;
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::metrics::{Histogram, MetricValues, DataPoint, DataPoints};
+use super::metrics::{DataPoint, DataPoints, Histogram, MetricValues};
 
 /// The type of [`render`]'s text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

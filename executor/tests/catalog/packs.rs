@@ -4,6 +4,7 @@ use executor::catalog::lint::lint;
 use executor::catalog::{Catalog, SHIPPED, Sources};
 use executor::config::Config;
 use executor::runner::Invocation;
+use protocol::caller::Caller;
 use serde_json::Value;
 
 /// The packs that ship and nothing else, for callers who may do anything.
@@ -52,7 +53,7 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
                 id: "task".to_owned(),
                 attempt: 1,
                 input,
-                caller_folder: Some(home.path().to_owned()),
+                caller: Caller { folder: Some(home.path().to_owned()), ..Caller::default() },
                 ..Invocation::default()
             };
             let plan = subtool.definition.run.plan(&order, &config);

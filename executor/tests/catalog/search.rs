@@ -1,6 +1,6 @@
 //! Search over the shipped packs: what a person would ask leads to the subtool that does it.
 
-use executor::catalog::listing::{ListingEntry, Listing};
+use executor::catalog::listing::{Listing, ListingEntry};
 use executor::catalog::search::search;
 
 use crate::packs::shipped_sources;

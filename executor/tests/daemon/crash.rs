@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use protocol::mailbox::request::Operation;
+use protocol::caller::Caller;
+use protocol::mailbox::request::{Operation, Request};
 use protocol::task::TaskId;
 use serde_json::json;
 
@@ -83,15 +84,8 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
     let id = world.post(ask());
     let ended = world.wait(id);
     executor.stop();
-    let request = protocol::mailbox::request::Request {
-        v: protocol::mailbox::request::VERSION,
-        ask: ask(),
-        session: None,
-        folder: Some(world.home()),
-        depth: 0,
-        wakes: false,
-        reach: protocol::tool_scope::ToolScope::default(),
-    };
+    let caller = Caller { folder: Some(world.home()), ..Caller::default() };
+    let request = Request::new(ask(), caller);
     world.mailbox.post(id, &request).expect("posted");
     put_into_taken(&world, id);
     fs::remove_file(world.mailbox.result_file(id)).expect("removed");

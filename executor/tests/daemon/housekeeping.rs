@@ -46,7 +46,7 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
         not_before: None,
         confirmation: None,
         end: None,
-        settlement: None,
+        resolution: None,
         run_at: None,
     };
     let step = |step, (from, attempt), (to, attempt_after), end| {

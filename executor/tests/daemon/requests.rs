@@ -58,8 +58,9 @@ fn what_is_refused_or_only_planned_leaves_nothing() {
 fn the_same_idempotency_key_gives_the_same_task() {
     let world = World::new("");
     let _executor = world.serve();
-    let keyed =
-        |text: &str| Operation::run(RunRequest { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) });
+    let keyed = |text: &str| {
+        Operation::run(RunRequest { idempotency_key: Some("k".to_owned()), ..run("say", json!({"text": text})) })
+    };
     let first = world.post(keyed("a"));
     world.wait(first);
     assert_eq!(world.answer(world.post(keyed("a"))), Answer::SameAs(first));

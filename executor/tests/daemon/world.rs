@@ -12,6 +12,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
 use protocol::paths::Paths;
@@ -157,7 +158,7 @@ impl World {
 
     fn post_from(&self, session: Option<String>, ask: Operation) -> TaskId {
         let id = TaskId::new();
-        let request = Request { session, folder: Some(self.home()), ..Request::new(ask) };
+        let request = Request::new(ask, Caller { session, folder: Some(self.home()), ..Caller::default() });
         self.mailbox.post(id, &request).expect("posted");
         id
     }

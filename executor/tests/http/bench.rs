@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use executor::config::Config;
 use executor::config::secret::Secrets;
 use executor::net::clients::HttpClients;
-use executor::runner::{OutputData, RunnerContext, Invocation, Run, RunnerOutput};
+use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
 use executor::task::failure::Failure;
+use protocol::caller::Caller;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +71,7 @@ impl Bench {
             id: "01997f5e-order".to_owned(),
             attempt: 1,
             input: serde_json::from_value(input).expect("an object"),
-            caller_folder: Some(self.folder.path().to_owned()),
+            caller: Caller { folder: Some(self.folder.path().to_owned()), ..Caller::default() },
             ..Invocation::default()
         }
     }

@@ -1,7 +1,7 @@
 //! The shipped packs: right in themselves, and every subtool of Gmail and GitHub run.
 
 use executor::catalog::definition::Definition;
-use executor::task::failure::{SideEffect, Failure};
+use executor::task::failure::{Failure, SideEffect};
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;

@@ -116,7 +116,10 @@ async fn a_revoked_grant_is_a_matter_for_a_human_and_shows_no_secret() {
     let server = api(refuse, "Bearer none").await;
     let bench = Bench::new().secret("google", &client(&server, json!({})));
     let failure = bench.run(definition(&server), json!({})).await.expect_err("revoked");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::NeedsReauthorization, Retry::Never, SideEffect::None));
+    assert_eq!(
+        (failure.code, failure.again, failure.effect),
+        (Code::NeedsReauthorization, Retry::Never, SideEffect::None)
+    );
     assert!(failure.hint.as_deref().is_some_and(|hint| hint.contains("secret set google")));
     let shown = format!("{failure:?} {:?}", bench.equipment);
     assert!(!shown.contains("refresh-one") && !shown.contains("s3cret-client"), "{shown}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use executor::runner::Invocation;
 use executor::task::failure::SideEffect;
 use nix::sys::stat::Mode;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -152,8 +153,10 @@ async fn configured_roots_may_lie_elsewhere() {
 
     // The caller stands in a folder below the root: its relative paths start there.
     std::fs::create_dir(world.outside().join("below")).expect("a folder");
-    let order =
-        Invocation { caller_folder: Some(world.outside().join("below")), ..world.order(json!({"path": "../note.txt"})) };
+    let order = Invocation {
+        caller: Caller { folder: Some(world.outside().join("below")), ..Caller::default() },
+        ..world.order(json!({"path": "../note.txt"}))
+    };
     let outcome = runner(&run).perform(&order, &world.equipment, &CancellationToken::new()).await;
     assert_eq!(json_of(outcome.expect("it lies in the root"))["text"], "elsewhere\n");
 }
@@ -161,7 +164,8 @@ async fn configured_roots_may_lie_elsewhere() {
 #[tokio::test]
 async fn without_a_callers_folder_there_is_no_root() {
     let world = World::new();
-    let order = Invocation { caller_folder: None, ..world.order(json!({"path": "x"})) };
+    let order =
+        Invocation { caller: Caller { folder: None, ..Caller::default() }, ..world.order(json!({"path": "x"})) };
     let run = runner(&shipped("files", "files_read"));
     let failure = run.perform(&order, &world.equipment, &CancellationToken::new()).await.expect_err("no root");
     assert_eq!(failure.code, Code::OutsideRoots);

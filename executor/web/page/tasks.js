@@ -1,4 +1,4 @@
-// Buttons that stop and revoke, trying a subtool by hand, settling what is unknown, and the search.
+// Buttons that stop and revoke, trying a subtool by hand, resolving what is unknown, and the search.
 
 import { all, announce, build, find, icon, showBanner } from "./draw.js";
 import { Problem, inWords, load, send } from "./send.js";
@@ -52,10 +52,10 @@ export async function tryIt(form) {
     }
 }
 
-export async function settleIt(form, happened) {
+export async function resolveTask(form, happened) {
     const trouble = find("[data-trouble]", form);
     try {
-        await send("/settle", {
+        await send("/resolve", {
             id: form.dataset.id,
             happened,
             note: find("[data-note]", form).value.trim() || null,

@@ -9,7 +9,7 @@ mod here;
 mod words;
 
 use here::HereDocument;
-use words::{WordReader, Word};
+use words::{Word, WordReader};
 
 /// A line that can be carried out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

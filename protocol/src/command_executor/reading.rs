@@ -9,8 +9,9 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
 
+use crate::caller::Caller;
 use crate::mailbox::Mailbox;
-use crate::shell::{Caller, Shell};
+use crate::shell::Shell;
 use crate::task::TaskId;
 
 mod grep;
@@ -163,7 +164,10 @@ impl<'a> ResultReader<'a> {
             let size = if options.has('l') { format!("{:>10} ", metadata.len()) } else { String::new() };
             format!("{size}{name}\n")
         };
-        Ok(ProgramOutput { stdout: found.iter().map(line).collect::<String>().into_bytes(), ..ProgramOutput::default() })
+        Ok(ProgramOutput {
+            stdout: found.iter().map(line).collect::<String>().into_bytes(),
+            ..ProgramOutput::default()
+        })
     }
 }
 

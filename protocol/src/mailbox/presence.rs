@@ -141,7 +141,12 @@ mod tests {
     use super::*;
 
     fn identity() -> ExecutorIdentity {
-        ExecutorIdentity { pid: 1, version: "0".to_owned(), subtools: Vec::new(), started_at: jiff::Timestamp::UNIX_EPOCH }
+        ExecutorIdentity {
+            pid: 1,
+            version: "0".to_owned(),
+            subtools: Vec::new(),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn office(mailbox: &Mailbox) -> ExecutorLock {

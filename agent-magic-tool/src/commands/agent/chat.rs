@@ -18,20 +18,20 @@ use crate::context::{Context, Stdin};
 use crate::error::Error;
 use crate::output::Output;
 
-mod state;
 mod commands;
 mod editor;
 mod input;
 mod question;
 mod running;
 mod screen;
+mod state;
 mod watch;
 mod words;
 
-use state::Activity;
 use editor::{Editor, TypedLine};
 use input::{Input, Question};
 use running::RunningSession;
+use state::Activity;
 use watch::{QuestionWatcher, TerminalSessions};
 use words::{cut, line, plain, short};
 
@@ -257,7 +257,9 @@ impl Chat<'_> {
         match self.config.confirm.writes {
             RuleAction::Ask => "what changes something asks you first, on the page (`confirm.writes` is `ask`)",
             RuleAction::Refuse => "what changes something is refused (`confirm.writes` is `refuse`)",
-            RuleAction::Allow => "WRITES ARE ALLOWED: what changes something runs unasked (`confirm.writes` is `allow`)",
+            RuleAction::Allow => {
+                "WRITES ARE ALLOWED: what changes something runs unasked (`confirm.writes` is `allow`)"
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use executor::agent::driver::LoopCommand;
-use executor::agent::session::{SessionOptions, Session};
+use executor::agent::session::{Session, SessionOptions};
 use executor::config::Config;
 use executor::runner::agent::AgentBrief;
 use protocol::code::{Code, Exit};

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use executor::agent::driver::{LoopObserver, LoopEvent};
-use executor::model::conversation::{ToolCall, ToolResult, EndedTask};
+use executor::agent::driver::{LoopEvent, LoopObserver};
+use executor::model::conversation::{EndedTask, ToolCall, ToolResult};
 use executor::model::provider::ModelFailure;
 use protocol::command_executor::OpenedTask;
 

@@ -9,7 +9,12 @@ use super::one_shot::Outcome;
 use crate::error::Error;
 
 /// Writes it whole, or not at all.
-pub(super) fn write(file: &Path, question: Option<&str>, outcome: &Outcome, entries: &[JournalEntry]) -> Result<(), Error> {
+pub(super) fn write(
+    file: &Path,
+    question: Option<&str>,
+    outcome: &Outcome,
+    entries: &[JournalEntry],
+) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::io(&format!("the report `{}` cannot be written", file.display()), &error);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -18,7 +18,9 @@ pub(super) fn reached(context: &Context, mailbox: Option<&Mailbox>) -> Check {
     }
     let Some(client) = client else { return Check::good(NAME, "called by none that is known") };
     match mailbox.map(|mailbox| WakePromise::of(context, mailbox)) {
-        Some(WakePromise::Hook(_) | WakePromise::Loop) => Check::good(NAME, format!("{client}, which is woken in this session")),
+        Some(WakePromise::Hook(_) | WakePromise::Loop) => {
+            Check::good(NAME, format!("{client}, which is woken in this session"))
+        }
         // Whoever waits needs no hook: it is told, and is no fault.
         Some(WakePromise::Nobody) | None => Check {
             hint: Some(format!("to have it woken when results are ready: agent-magic-tool setup {client}")),

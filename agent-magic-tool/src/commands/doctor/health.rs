@@ -56,7 +56,8 @@ pub(super) fn requests(mailbox: &Mailbox, now: SystemTime) -> Check {
     if found.is_empty() {
         return Check::good(NAME, "none waits for an executor");
     }
-    let message = format!("{} were not answered for more than {}", found.len(), PositiveDuration::from_secs(UNTAKEN.as_secs()));
+    let message =
+        format!("{} were not answered for more than {}", found.len(), PositiveDuration::from_secs(UNTAKEN.as_secs()));
     Check { found, ..Check::bad(NAME, message, "the next executor takes them: agent-magic-tool executor start") }
 }
 
@@ -69,7 +70,11 @@ pub(super) fn clock(mailbox: &Mailbox, now: SystemTime) -> Check {
         None => Check::good(NAME, "no result is from the future"),
         Some(most) => Check::bad(
             NAME,
-            format!("{} results are from the future, by up to {}", ahead.len(), PositiveDuration::from_secs(most.as_secs().max(1))),
+            format!(
+                "{} results are from the future, by up to {}",
+                ahead.len(),
+                PositiveDuration::from_secs(most.as_secs().max(1))
+            ),
             "the clock was set back, or is wrong now: set it right; until then pauses and ages are wrong",
         ),
     }

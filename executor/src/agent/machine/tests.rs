@@ -18,7 +18,11 @@ fn settings() -> LoopSettings {
 }
 
 fn says(text: &str) -> MachineEvent {
-    MachineEvent::Answered(Turn { text: text.to_owned(), usage: TokenUsage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+    MachineEvent::Answered(Turn {
+        text: text.to_owned(),
+        usage: TokenUsage { input: 10, output: 5, cached: 0 },
+        ..Turn::default()
+    })
 }
 
 fn calls(commands: &[&str]) -> MachineEvent {
@@ -215,7 +219,10 @@ fn a_new_question_stops_what_is_under_way_and_leaves_whole_pairs() {
     let mut machine = asked();
     assert_eq!(wants(&mut machine, MachineEvent::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
     wants(&mut machine, calls(&["a"]));
-    assert_eq!(wants(&mut machine, MachineEvent::Asked("s".to_owned())), ["abort", "called", "stopped", "asked", "ask"]);
+    assert_eq!(
+        wants(&mut machine, MachineEvent::Asked("s".to_owned())),
+        ["abort", "called", "stopped", "asked", "ask"]
+    );
     assert_eq!(wants(&mut machine, MachineEvent::Cancelled), ["abort", "stopped", "done: cancelled"]);
     assert_eq!(wants(&mut machine, MachineEvent::Cancelled), [""; 0]);
 }

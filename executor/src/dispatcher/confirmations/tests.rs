@@ -6,7 +6,7 @@ use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::super::tests::{Bench, Turn, asking, definition, error_of, limits};
-use super::super::{Event, DispatcherLimits};
+use super::super::{DispatcherLimits, Event};
 use super::*;
 use crate::catalog::definition::Definition;
 use crate::store::Store as _;
@@ -170,7 +170,10 @@ fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
 #[test]
 fn the_same_question_is_asked_once_and_so_many_may_wait() {
     let most = limits(1);
-    let mut bench = Bench::new(DispatcherLimits { asks: ConfirmationLimits { waiting_per_session: 2, waiting: 3, ..most.asks }, ..most });
+    let mut bench = Bench::new(DispatcherLimits {
+        asks: ConfirmationLimits { waiting_per_session: 2, waiting: 3, ..most.asks },
+        ..most
+    });
     let first = asked(&mut bench, json!({"n": 1}));
     let same = bench.admit(&asking(bench.now, json!({"n": 1})), &plain());
     assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");

@@ -16,10 +16,10 @@ use genai::{ModelIden, ServiceTarget};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{TurnFuture, ModelFailure, FailureClass, TextListener, Message, Provider, ModelRequest, ToolDefinition};
+use super::{FailureClass, Message, ModelFailure, ModelRequest, Provider, TextListener, ToolDefinition, TurnFuture};
 use crate::config;
 use crate::config::secret::Secrets;
-use crate::model::conversation::{ToolCall, RawMessage, Turn, TokenUsage};
+use crate::model::conversation::{RawMessage, TokenUsage, ToolCall, Turn};
 use crate::model::registry::ChosenModel;
 use crate::model::{registry as model, view};
 use crate::net::clients::HttpClients;
@@ -35,7 +35,12 @@ pub struct ModelClient {
 
 impl ModelClient {
     /// Opens the model's key: a failure names the secret, never its value.
-    pub async fn new(chosen: ChosenModel, streams: bool, clients: &HttpClients, secrets: &Secrets) -> Result<Self, ModelFailure> {
+    pub async fn new(
+        chosen: ChosenModel,
+        streams: bool,
+        clients: &HttpClients,
+        secrets: &Secrets,
+    ) -> Result<Self, ModelFailure> {
         let model = &chosen.model;
         let url = base(model.url.as_ref(), model.provider);
         let key = match &model.key {
@@ -299,7 +304,8 @@ fn salvaged(error: &genai::Error) -> Option<Turn> {
     };
     let calls = message.get("tool_calls")?.as_array()?.iter().map(call).collect::<Option<Vec<_>>>()?;
     let count = |pointer: &str| response_body.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    let usage = TokenUsage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
+    let usage =
+        TokenUsage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
     let text = message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(Turn { text, calls, usage, ..Turn::default() })
 }

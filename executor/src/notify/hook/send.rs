@@ -17,7 +17,7 @@ use url::Url;
 
 use super::event_id;
 use crate::config::secret::{Secret, SecretName};
-use crate::config::{HookSettings, HookReceiver};
+use crate::config::{HookReceiver, HookSettings};
 use crate::runner::{RunnerContext, process};
 use crate::store::outbox::HookDelivery;
 
@@ -70,7 +70,12 @@ pub(crate) async fn run(
     }
 }
 
-async fn post(delivery: &HookDelivery, url: &Url, secret: &SecretName, equipment: &RunnerContext) -> Result<(), String> {
+async fn post(
+    delivery: &HookDelivery,
+    url: &Url,
+    secret: &SecretName,
+    equipment: &RunnerContext,
+) -> Result<(), String> {
     let secret = equipment.secrets.get(secret).await.map_err(|error| error.to_string())?;
     let (id, at) = (event_id(delivery), protocol::clock::now().as_second());
     let signature = sign(&secret, &id, at, &delivery.event)?;

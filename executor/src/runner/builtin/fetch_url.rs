@@ -13,7 +13,7 @@ use url::Url;
 use super::interrupt::blocking;
 use super::whole;
 use crate::runner::{RunnerContext, RunnerOutput};
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 use page::{PageContent, WebPage};
 
 mod page;
@@ -67,7 +67,12 @@ pub(super) async fn perform(
     blocking(cancel, move |_| read(&page, &arguments)).await
 }
 
-async fn fetch(equipment: &RunnerContext, url: &Url, max_bytes: u64, cancel: &CancellationToken) -> Result<WebPage, Failure> {
+async fn fetch(
+    equipment: &RunnerContext,
+    url: &Url,
+    max_bytes: u64,
+    cancel: &CancellationToken,
+) -> Result<WebPage, Failure> {
     let fetched = equipment.http.fetch_guarded(url, max_bytes, cancel).await?;
     Ok(WebPage {
         url: fetched.final_url,

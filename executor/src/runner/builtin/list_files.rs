@@ -13,7 +13,7 @@ use super::interrupt::cancelled;
 use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::runner::{RunnerContext, Invocation, RunnerOutput};
+use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most entries that are returned.

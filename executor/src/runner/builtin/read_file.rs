@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
 use super::whole;
-use crate::runner::{RunnerContext, Invocation, RunnerOutput};
+use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most lines that are returned at once.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
 use crate::config::Config;
-use crate::runner::{RunnerContext, Invocation, RunnerOutput};
+use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The folders that an order may read.
@@ -62,8 +62,8 @@ pub(super) async fn within_roots(
 impl Roots {
     /// Those of the configuration that are there; `.` is the caller's folder.
     pub(crate) fn open(order: &Invocation, config: &Config) -> Result<Self, Failure> {
-        let caller = order.caller_folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
-        let configured = config.files.roots.iter().filter_map(|root| match &order.caller_folder {
+        let caller = order.caller.folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
+        let configured = config.files.roots.iter().filter_map(|root| match &order.caller.folder {
             Some(folder) => Some(folder.join(root)),
             None => root.is_absolute().then(|| root.clone()),
         });

@@ -19,7 +19,7 @@ use super::interrupt::{Interruptible, cancelled};
 use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::whole;
-use crate::runner::{RunnerContext, Invocation, RunnerOutput};
+use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most hits that are returned.

@@ -10,7 +10,11 @@ use super::{Code, Failure, Http};
 use crate::base::template::TemplateValues;
 
 /// The address without the declared parameters, at the configured endpoint.
-pub(super) fn address(http: &Http, scope: &TemplateValues, endpoints: &BTreeMap<String, String>) -> Result<Url, Failure> {
+pub(super) fn address(
+    http: &Http,
+    scope: &TemplateValues,
+    endpoints: &BTreeMap<String, String>,
+) -> Result<Url, Failure> {
     let whole = scope.value(&Value::String(http.base_url.clone()))?;
     let base = match whole {
         // One reference: the input brings a whole URL. Otherwise its values are parts of one.

@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{Retry, Auth, Code, Failure, Method};
+use super::{Auth, Code, Failure, Method, Retry};
 use crate::net::clients::header;
 use crate::task::failure::SideEffect;
 

@@ -12,7 +12,9 @@ use url::Url;
 use super::oauth::AccessToken;
 use super::placement::{PlacedPairs, PlacedValue, encode, encode_shown, encoded, with_query};
 use super::request::{Draft, DraftBody, DraftPart};
-use super::{CancellationToken, Code, RunnerContext, Failure, Http, Method, Invocation, RunnerOutput, pages, response, upload};
+use super::{
+    CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, pages, response, upload,
+};
 use crate::config::secret::{Secret, SecretName};
 use crate::net::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
 use crate::task::failure::SideEffect;

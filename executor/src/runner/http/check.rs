@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::parts::FormPart;
-use super::{Auth, Body, AnswerFormat, Http, Method, DefinitionMistake, Pagination};
+use super::{AnswerFormat, Auth, Body, DefinitionMistake, Http, Method, Pagination};
 use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName};
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::address::endpoint;
-use super::{Retry, Code, RunnerContext, Failure, api_error};
+use super::{Code, Failure, Retry, RunnerContext, api_error};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::net::clients;
 use crate::task::failure::SideEffect;
@@ -177,7 +177,12 @@ impl CachedGrant {
         self.grant.as_ref().is_some_and(|grant| grant.token_url.is_some() && grant.client_id.is_some())
     }
 
-    async fn renew(&mut self, name: &SecretName, grant: OAuthSecret, equipment: &RunnerContext) -> Result<AccessToken, Failure> {
+    async fn renew(
+        &mut self,
+        name: &SecretName,
+        grant: OAuthSecret,
+        equipment: &RunnerContext,
+    ) -> Result<AccessToken, Failure> {
         let asked = tokio::time::timeout(RENEWAL, ask(name, &grant, equipment)).await;
         let answer = asked.unwrap_or_else(|_| {
             let message = format!("the token server of `{name}` did not answer");

@@ -99,7 +99,11 @@ pub(super) fn header(scope: &TemplateValues, name: &str, template: &str) -> Resu
 }
 
 /// What parameters become; those whose value is absent are left out.
-pub(super) fn pairs(scope: &TemplateValues, templates: &Map<String, Value>, style: ArrayStyle) -> Result<PlacedPairs, Failure> {
+pub(super) fn pairs(
+    scope: &TemplateValues,
+    templates: &Map<String, Value>,
+    style: ArrayStyle,
+) -> Result<PlacedPairs, Failure> {
     let mut pairs = PlacedPairs::new();
     for (name, template) in templates {
         if let Some(secret) = template.as_str().and_then(PlacedValue::literal) {

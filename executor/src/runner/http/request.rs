@@ -12,7 +12,7 @@ use url::Url;
 use super::address::address;
 use super::parts::FormPart;
 use super::placement::{PlacedPairs, PlacedValue, encode_shown, encoded, header, pairs, scalar, with_query};
-use super::{ArrayStyle, Auth, Body, Code, Config, AnswerFormat, Failure, Http, Method, Invocation};
+use super::{AnswerFormat, ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method};
 use crate::base::template::{self, TemplateValues};
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::call::{HttpAnswer, HttpCall};
-use super::{Code, RunnerContext, AnswerFormat, Failure, Http, Method, RunnerOutput, api_error};
+use super::{AnswerFormat, Code, Failure, Http, Method, RunnerContext, RunnerOutput, api_error};
 use crate::net::clients::{broken_off, bytes, header, too_large};
 use crate::net::text;
 use crate::runner::OutputData;

@@ -28,6 +28,8 @@ fn open_within(path: &str, order: &Invocation, config: &Config) -> Result<(std::
 
 #[cfg(test)]
 mod tests {
+    use protocol::caller::Caller;
+
     use super::*;
 
     #[tokio::test]
@@ -43,7 +45,7 @@ mod tests {
             id: "task".to_owned(),
             attempt: 1,
             input: serde_json::Map::new(),
-            caller_folder: Some(inside.clone()),
+            caller: Caller { folder: Some(inside.clone()), ..Caller::default() },
             ..Invocation::default()
         };
         let config = Config::default();

@@ -15,7 +15,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::base::template::{self, TemplateValues, TemplateError};
+use crate::base::template::{self, TemplateError, TemplateValues};
 use crate::task::failure::Failure;
 
 /// An element of `argv`.
@@ -51,7 +51,11 @@ impl Argument {
 }
 
 /// The arguments that `argv` becomes.
-pub(super) fn render(argv: &[Argument], scope: &TemplateValues, options: ArgumentOptions) -> Result<Vec<String>, Failure> {
+pub(super) fn render(
+    argv: &[Argument],
+    scope: &TemplateValues,
+    options: ArgumentOptions,
+) -> Result<Vec<String>, Failure> {
     let mut arguments = Arguments { placed: Vec::with_capacity(argv.len()), options };
     for argument in argv {
         match argument {
@@ -80,7 +84,8 @@ struct Arguments {
 
 impl Arguments {
     fn place(&mut self, template: &str, scope: &TemplateValues) -> Result<(), Failure> {
-        let guarded = self.options == ArgumentOptions::Refused && (template.starts_with("{{") || template.starts_with("{%"));
+        let guarded =
+            self.options == ArgumentOptions::Refused && (template.starts_with("{{") || template.starts_with("{%"));
         match scope.value(&Value::String(template.to_owned()))? {
             None => {}
             Some(Value::Array(items)) => {
@@ -200,7 +205,11 @@ mod tests {
     #[test]
     fn a_value_never_becomes_an_option() {
         for input in [json!({"a": "--output=x"}), json!({"a": ["x", "-"]}), json!({"a": -5})] {
-            assert_eq!(refused(&["p", "{{ a }}"], input.clone(), ArgumentOptions::Refused), Some(Code::Rejected), "{input}");
+            assert_eq!(
+                refused(&["p", "{{ a }}"], input.clone(), ArgumentOptions::Refused),
+                Some(Code::Rejected),
+                "{input}"
+            );
             assert_eq!(refused(&["p", "{{ a }}", "--"], input.clone(), ArgumentOptions::Refused), Some(Code::Rejected));
             assert_eq!(refused(&["p", "--", "{{ a }}"], input.clone(), ArgumentOptions::Refused), None);
             assert_eq!(refused(&["p", "{{ a }}"], input, ArgumentOptions::Allowed), None);

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::{env, io};
 
 use protocol::code::Code;
-use protocol::paths::{DEPTH, REACH};
+use protocol::paths::{DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
@@ -18,7 +18,7 @@ use super::{Process, argument};
 use crate::base::template::TemplateValues;
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 
 /// What a program gets of the executor's environment: enough to find programs, the home folder and
 /// the language, and nothing that could hold a key.
@@ -56,7 +56,7 @@ impl ProgramCall {
         if let Some(allow) = &process.allow {
             check_allowed(argv.get(1), allow)?;
         }
-        let base = order.caller_folder.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let base = order.caller.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
         let folder = match &process.folder {
             None => base,
             Some(template) => match filled(&scope, template)? {
@@ -73,11 +73,11 @@ impl ProgramCall {
             }
         }
         // Should it call us itself, it does so for whoever it works for.
-        if order.caller_depth > 0 {
-            env.push((DEPTH.to_owned(), VariableValue::Text(order.caller_depth.to_string())));
+        if order.caller.depth > 0 {
+            env.push((DEPTH.to_owned(), VariableValue::Text(order.caller.depth.to_string())));
         }
-        if !order.caller_reach.is_everything() {
-            env.push((REACH.to_owned(), VariableValue::Text(order.caller_reach.written())));
+        if !order.caller.tool_scope.is_everything() {
+            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(order.caller.tool_scope.written())));
         }
         let stdin = match &process.stdin {
             None => None,

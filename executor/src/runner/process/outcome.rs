@@ -10,10 +10,10 @@ use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::group::{Ended, Stopped};
-use super::{ProcessOutput, Process};
+use super::{Process, ProcessOutput};
 use crate::config::secret::{Secret, Secrets};
 use crate::runner::RunnerOutput;
-use crate::task::failure::{Retry, Failure};
+use crate::task::failure::{Failure, Retry};
 
 /// How much of each stream a failure shows: enough for a compiler's first and last words.
 const SHOWN_BYTES: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
 use super::super::StoreError;
-use super::super::outbox::{HookDelivery, Outbox, DeliveryState, UndeliveredHook};
+use super::super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
 use super::damage::Damage;
 use super::{SqliteStore, name, time};
 
@@ -15,7 +15,11 @@ const UNDELIVERED: &str = "SELECT hook, sum(given_up = 0), sum(given_up = 0 AND 
                                   min(created_at), max(reason)
                            FROM deliveries GROUP BY hook ORDER BY hook";
 
-pub(super) fn tell(transaction: &Transaction<'_>, delivery: &HookDelivery, telling: DeliveryState) -> Result<(), StoreError> {
+pub(super) fn tell(
+    transaction: &Transaction<'_>,
+    delivery: &HookDelivery,
+    telling: DeliveryState,
+) -> Result<(), StoreError> {
     let HookDelivery { hook, task, event, created_at, attempts, next_at, reason } = delivery;
     let (task, next_at) = (task.to_string(), next_at.as_microsecond());
     match telling {

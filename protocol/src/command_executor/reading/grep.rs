@@ -6,7 +6,7 @@ use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
 use super::options::{self, ProgramOptions};
-use super::{ProgramFailure, MOST, ProgramOutput, ResultReader};
+use super::{MOST, ProgramFailure, ProgramOutput, ResultReader};
 
 /// What a compiled expression may take.
 const MOST_COMPILED: usize = 10 << 20;

@@ -60,7 +60,10 @@ pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result
         }
     }
     if text.len() > MOST_BYTES {
-        return Err(ProgramFailure(2, format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR")));
+        return Err(ProgramFailure(
+            2,
+            format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR"),
+        ));
     }
     let flags = "rcsn".chars().filter(|letter| options.has(*letter)).map(|letter| format!("-{letter}"));
     let words: Vec<_> =

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Read as _};
 
 use super::options::{self, ProgramOptions};
-use super::{ProgramFailure, MOST, ProgramOutput, ResultReader};
+use super::{MOST, ProgramFailure, ProgramOutput, ResultReader};
 
 pub(super) fn echo(arguments: &[String]) -> ProgramOutput {
     let (end, words) = match arguments.split_first() {

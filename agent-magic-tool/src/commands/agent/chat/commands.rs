@@ -7,11 +7,11 @@ use protocol::task::State;
 use serde_json::Value;
 
 use super::super::Args;
-use super::state::Activity;
 use super::input::{self, ChatCommand};
 use super::running::RunningSession;
+use super::state::Activity;
 use super::words::{line, plain, short, span};
-use super::{ChatFlow, Chat, WIDTH, farewell, is_there};
+use super::{Chat, ChatFlow, WIDTH, farewell, is_there};
 use crate::error::Error;
 use crate::in_process::InProcess;
 

@@ -181,7 +181,8 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let sessions = SessionStore::in_state(state.path());
         let _first = sessions.begin(None).expect("begun");
-        let words = CompletionWords { models: vec!["local".to_owned(), "sonnet".to_owned()], sessions, typing: Arc::default() };
+        let words =
+            CompletionWords { models: vec!["local".to_owned(), "sonnet".to_owned()], sessions, typing: Arc::default() };
         let completed = |before: &str| {
             let (start, found) = words.candidates(before);
             (before[start..].to_owned(), found)

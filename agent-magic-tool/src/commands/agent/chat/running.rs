@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use executor::agent::driver::{LoopObserver, LoopCommand};
+use executor::agent::driver::{LoopCommand, LoopObserver};
 use executor::agent::journal::SessionStore;
 use executor::agent::session::{ModelFactory, Session};
 use executor::config::Config;
@@ -14,8 +14,8 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
 
 use super::super::{Args, open};
-use super::state::{ChatState, WatchRequest};
 use super::screen::Screen;
+use super::state::{ChatState, WatchRequest};
 use super::watch::{TerminalSessions, watch};
 use crate::context::Context;
 use crate::error::Error;

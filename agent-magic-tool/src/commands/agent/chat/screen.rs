@@ -5,13 +5,13 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use executor::agent::driver::{LoopObserver, LoopEvent};
-use executor::model::conversation::{ToolCall, ToolResult, EndedTask, StopReason};
+use executor::agent::driver::{LoopEvent, LoopObserver};
+use executor::model::conversation::{EndedTask, StopReason, ToolCall, ToolResult};
 use protocol::command_executor::OpenedTask;
 use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
-use super::state::{ChatState, Activity};
+use super::state::{Activity, ChatState};
 use super::words::{behind, cut, line, plain, row, short, span};
 use crate::result::ResultFile;
 
@@ -32,7 +32,13 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(to: Sender<String>, board: Arc<ChatState>, mailbox: Mailbox, preview: usize, log: String) -> Self {
+    pub(super) fn new(
+        to: Sender<String>,
+        board: Arc<ChatState>,
+        mailbox: Mailbox,
+        preview: usize,
+        log: String,
+    ) -> Self {
         Self { to, board, mailbox, preview, log, begun: Mutex::default() }
     }
 
@@ -136,10 +142,9 @@ fn ended(reason: StopReason) -> Option<&'static str> {
         StopReason::Cancelled => Some("stopped"),
         StopReason::MaxIterations => Some("that is not the whole answer: it took as many requests as it may"),
         StopReason::BudgetExhausted => Some("that is not the whole answer: the budget of this question is used up"),
-        StopReason::Completed
-        | StopReason::PolicyDenied
-        | StopReason::ApprovalDenied
-        | StopReason::ProviderFailed => None,
+        StopReason::Completed | StopReason::PolicyDenied | StopReason::ApprovalDenied | StopReason::ProviderFailed => {
+            None
+        }
     }
 }
 

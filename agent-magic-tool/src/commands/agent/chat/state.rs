@@ -118,7 +118,8 @@ impl ChatState {
         if !self.wish(LoopCommand::Cancel) {
             return false;
         }
-        let waited = self.changed.wait_timeout_while(self.known(), STOPS_WITHIN, |known| known.doing != Activity::Nothing);
+        let waited =
+            self.changed.wait_timeout_while(self.known(), STOPS_WITHIN, |known| known.doing != Activity::Nothing);
         drop(waited);
         true
     }
@@ -141,7 +142,8 @@ impl ChatState {
         let Some(wishes) = self.wishes.get() else { return false };
         // The end of the question, whenever it comes, finds who is to answer then.
         let mut known = self.known();
-        let is_sent = wishes.try_send(LoopCommand::Model(Box::new(seat))).is_ok() && wishes.try_send(LoopCommand::Ask(text)).is_ok();
+        let is_sent = wishes.try_send(LoopCommand::Model(Box::new(seat))).is_ok()
+            && wishes.try_send(LoopCommand::Ask(text)).is_ok();
         known.back = Some(back);
         known.doing = Activity::Works;
         is_sent

@@ -6,16 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use executor::page::terminal::{PendingQuestion, TerminalSession, TerminalError};
+use executor::page::terminal::{PendingQuestion, TerminalError, TerminalSession};
 use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
-use super::state::{ChatState, WatchRequest};
 use super::question;
 use super::screen::Screen;
+use super::state::{ChatState, WatchRequest};
 use super::words::{short, span};
 use crate::commands::executor::page::{self, PageLink};
 use crate::context::Context;

@@ -57,7 +57,9 @@ impl WebPage {
         match essence.as_str() {
             "text/html" | "application/xhtml+xml" => Ok(ContentKind::Html),
             "application/json" | "text/json" => Ok(ContentKind::Json),
-            "application/xml" | "application/javascript" | "application/yaml" | "application/toml" => Ok(ContentKind::Text),
+            "application/xml" | "application/javascript" | "application/yaml" | "application/toml" => {
+                Ok(ContentKind::Text)
+            }
             essence if essence.ends_with("+json") => Ok(ContentKind::Json),
             essence if essence.ends_with("+xml") || essence.starts_with("text/") => Ok(ContentKind::Text),
             // A server that says nothing, or that it does not know: the bytes themselves must say.
