@@ -11,7 +11,7 @@ const LADDER: [&str; 17] = [
     "base",
     "task",
     "config",
-    "delivery",
+    "results",
     "net",
     "model",
     "runner",

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file of more lines has a second subject.
-const MOST_LINES: usize = 600;
+const MAX_LINES: usize = 600;
 
 /// What puts words on a standard stream.
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
@@ -23,7 +23,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("protocol/src/paths.rs", "where everything lies"),
     ("executor/src/config/secret.rs", "a secret whose source is a variable"),
     ("executor/src/net/guard.rs", "the proxies that reqwest will use"),
-    ("executor/src/runner/process/invocation.rs", "what every program is given"),
+    ("executor/src/runner/process/program_call.rs", "what every program is given"),
 ];
 
 /// What would make the dispatcher, or the loop's machine, more than a function of its events.
@@ -61,7 +61,7 @@ fn every_source_file_says_first_what_it_is_for() {
 fn no_source_file_is_too_long() {
     let long = |file: &File| {
         let lines = file.text.lines().count();
-        (lines > MOST_LINES).then(|| format!("{}: {lines} lines", file.name))
+        (lines > MAX_LINES).then(|| format!("{}: {lines} lines", file.name))
     };
     none(rust_files().iter().filter_map(long));
 }

@@ -99,7 +99,7 @@ pub(crate) fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let exit = match parse(&words, &output) {
         Ok(command) => match Paths::from_env() {
-            Ok(places) => act(command, &Context::of_process(places, output, call)),
+            Ok(paths) => act(command, &Context::of_process(paths, output, call)),
             Err(_) if is_hook(&words) => Exit::Ok,
             Err(error) => failed(&error.into(), &output),
         },

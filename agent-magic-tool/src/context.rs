@@ -11,7 +11,7 @@ use crate::output::Output;
 /// Where everything lies, who calls, what there is to read, and the right to print.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) places: Paths,
+    pub(crate) paths: Paths,
     pub(crate) output: Output,
     pub(crate) stdin: Stdin,
     pub(crate) caller: Caller,
@@ -44,18 +44,18 @@ impl Stdin {
 
 impl Context {
     /// Of a command that somebody called as a process.
-    pub(crate) fn of_process(places: Paths, output: Output, dispatch: Dispatch) -> Self {
+    pub(crate) fn of_process(paths: Paths, output: Output, dispatch: Dispatch) -> Self {
         let caller = Caller {
             uid: nix::unistd::geteuid().as_raw(),
-            session: places.session(),
+            session: paths.session(),
             folder: std::env::current_dir().ok(),
-            depth: places.depth(),
-            wakes: places.loop_wakes(),
-            read_only: places.read_only(),
+            depth: paths.depth(),
+            wakes: paths.loop_wakes(),
+            read_only: paths.read_only(),
             unattended: false,
-            tool_scope: places.tool_scope(),
+            tool_scope: paths.tool_scope(),
         };
-        Self { places, output, stdin: Stdin::Process, caller, dispatch }
+        Self { paths, output, stdin: Stdin::Process, caller, dispatch }
     }
 
     /// Whether the command was called as a process of its own.

@@ -93,7 +93,6 @@ impl From<NoHomeFolder> for Error {
 
 impl From<SecretError> for Error {
     fn from(error: SecretError) -> Self {
-        let failure = executor::task::failure::Failure::from(error);
-        Self(Box::new(executor::attempt::error_body(failure)))
+        executor::task::failure::Failure::from(error).error.into()
     }
 }

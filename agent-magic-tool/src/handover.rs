@@ -16,13 +16,13 @@ use crate::launch::Launch;
 use crate::wake_promise::WakePromise;
 
 /// An executor that has not taken a request by then is none.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// One that took it answers as soon as its disk allows.
-const ANSWERED_WITHIN: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often the executor's lock is looked at while its answer is awaited.
 const LOOK_FOR_EXECUTOR: Duration = Duration::from_millis(20);
 /// A starting executor is seen this soon.
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_millis(5);
 
 /// What came back.
 #[derive(Debug)]
@@ -53,14 +53,14 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Operation) -> Resul
         Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
             .hint("it must be writable from where you are: agent-magic-tool doctor")
     })?;
-    let reply = wait_for(id, &context.places, mailbox)?;
+    let reply = wait_for(id, &context.paths, mailbox)?;
     waking.answered(mailbox, id, &reply);
     Ok(reply)
 }
 
-fn wait_for(id: TaskId, places: &Paths, mailbox: &Mailbox) -> Result<HandoverReply, Error> {
-    let mut launch = Launch::new(places, mailbox);
-    let mut patience = Backoff::new(LONGEST_PAUSE);
+fn wait_for(id: TaskId, paths: &Paths, mailbox: &Mailbox) -> Result<HandoverReply, Error> {
+    let mut launch = Launch::new(paths, mailbox);
+    let mut patience = Backoff::new(MAX_PAUSE);
     let mut look_for_executor = Instant::now();
     let result_file = mailbox.result_file(id);
     loop {
@@ -81,17 +81,14 @@ fn wait_for(id: TaskId, places: &Paths, mailbox: &Mailbox) -> Result<HandoverRep
             look_for_executor = Instant::now() + LOOK_FOR_EXECUTOR;
         }
         let waited = patience.waited();
-        if waited > TAKEN_WITHIN && mailbox.withdraw(id) {
-            return Err(Error::new(Code::NoExecutor, format!("no executor took the request within {TAKEN_WITHIN:?}"))
+        if waited > TAKEN_TIMEOUT && mailbox.withdraw(id) {
+            return Err(Error::new(Code::NoExecutor, format!("no executor took the request within {TAKEN_TIMEOUT:?}"))
                 .hint("nothing was done; look what is wrong: agent-magic-tool doctor"));
         }
-        if waited > ANSWERED_WITHIN {
-            return Err(Error::new(
-                Code::NoExecutor,
-                format!("the executor did not answer within {ANSWERED_WITHIN:?}"),
-            )
-            .hint("it has the request, and may have accepted it: agent-magic-tool tasks")
-            .detail("id", id.to_string()));
+        if waited > ANSWER_TIMEOUT {
+            return Err(Error::new(Code::NoExecutor, format!("the executor did not answer within {ANSWER_TIMEOUT:?}"))
+                .hint("it has the request, and may have accepted it: agent-magic-tool tasks")
+                .detail("id", id.to_string()));
         }
         patience.pause(None);
     }

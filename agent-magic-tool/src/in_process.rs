@@ -14,14 +14,14 @@ use crate::output::Output;
 /// Carries out calls without starting a process.
 #[derive(Debug)]
 pub(crate) struct InProcess {
-    places: Paths,
+    paths: Paths,
     dispatch: Dispatch,
 }
 
 impl InProcess {
     /// For an agent that `context`'s caller starts.
     pub(crate) fn of(context: &Context) -> Self {
-        Self { places: context.places.clone(), dispatch: context.dispatch }
+        Self { paths: context.paths.clone(), dispatch: context.dispatch }
     }
 }
 
@@ -30,14 +30,14 @@ impl Shell for InProcess {
         if takes_what_it_likes(words) {
             let program = launch::program().unwrap_or_else(|_| "agent-magic-tool".into());
             let program = self
-                .places
+                .paths
                 .environment()
                 .into_iter()
                 .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
             return program.call(words, stdin, caller);
         }
         let context = Context {
-            places: self.places.clone(),
+            paths: self.paths.clone(),
             output: Output::kept(),
             stdin: Stdin::Text(stdin.to_owned()),
             caller: caller.clone(),

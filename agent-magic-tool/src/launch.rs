@@ -21,7 +21,7 @@ use crate::sandbox;
 /// One caller's effort to have an executor.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    places: &'a Paths,
+    paths: &'a Paths,
     mailbox: &'a Mailbox,
     /// Held until the executor is in office, so that nobody else starts one meanwhile.
     guard: Option<Flock<File>>,
@@ -36,13 +36,13 @@ struct StartedExecutor {
 }
 
 impl<'a> Launch<'a> {
-    pub(crate) fn new(places: &'a Paths, mailbox: &'a Mailbox) -> Self {
-        Self { places, mailbox, guard: None, started: None }
+    pub(crate) fn new(paths: &'a Paths, mailbox: &'a Mailbox) -> Self {
+        Self { paths, mailbox, guard: None, started: None }
     }
 
     /// Whether an executor is in office; if not, one is on its way when this returns.
     pub(crate) fn ensure(&mut self) -> Result<bool, Error> {
-        if self.in_office()? {
+        if self.is_executor_running()? {
             // If it ends later, that is no failure to start.
             (self.guard, self.started) = (None, None);
             return Ok(true);
@@ -60,20 +60,20 @@ impl<'a> Launch<'a> {
                 self.mailbox.start_guard().map_err(|error| Error::io("the start lock cannot be had", &error))?;
         }
         // Another caller may have started one while we took the guard.
-        if self.guard.is_some() && !self.in_office()? {
+        if self.guard.is_some() && !self.is_executor_running()? {
             self.started = Some(self.start()?);
         }
         Ok(false)
     }
 
-    fn in_office(&self) -> Result<bool, Error> {
+    fn is_executor_running(&self) -> Result<bool, Error> {
         let found = self.mailbox.executor().map_err(|error| Error::io("the executor's lock cannot be read", &error))?;
         Ok(found.is_some())
     }
 
     fn start(&self) -> Result<StartedExecutor, Error> {
-        if let Some(obstacle) = sandbox::obstacle(self.places) {
-            let mailbox = self.places.mailbox.display();
+        if let Some(obstacle) = sandbox::obstacle(self.paths) {
+            let mailbox = self.paths.mailbox.display();
             return Err(Error::new(Code::NoExecutor, format!("no executor runs, and one cannot be started here: {obstacle}"))
                 .hint(format!("outside of the sandbox, a human starts it with: AGENT_MAGIC_TOOL_DIR={mailbox} agent-magic-tool executor start")));
         }
@@ -85,7 +85,7 @@ impl<'a> Launch<'a> {
         let words = tempfile::tempfile().map_err(cannot)?;
         let child = Command::new(program)
             .args(["executor", "run", "--detached"])
-            .envs(self.places.environment())
+            .envs(self.paths.environment())
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -123,8 +123,8 @@ pub(crate) fn program() -> std::io::Result<PathBuf> {
 }
 
 /// Starts an executor if one went away without finishing what it had; tells nobody if it cannot.
-pub(crate) fn revive(places: &Paths, mailbox: &Mailbox) {
-    if mailbox.has_unfinished_business() {
-        drop(Launch::new(places, mailbox).ensure());
+pub(crate) fn revive(paths: &Paths, mailbox: &Mailbox) {
+    if mailbox.has_unfinished_tasks() {
+        drop(Launch::new(paths, mailbox).ensure());
     }
 }

@@ -19,7 +19,7 @@ const WITHOUT_WATCH: Duration = Duration::from_millis(50);
 /// A watch may miss something; the directory is the truth.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Where no watch can be had.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// One result file as it is now.
 #[derive(Debug, Clone)]
@@ -141,7 +141,7 @@ pub(crate) fn wait_for(
     mut nudge: impl FnMut() -> Result<(), Error>,
 ) -> Result<Vec<ResultFile>, Error> {
     let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
-    let mut patience = Backoff::new(LONGEST_PAUSE);
+    let mut patience = Backoff::new(MAX_PAUSE);
     let mut watch = None;
     loop {
         let is_over = match until {

@@ -12,12 +12,12 @@ use protocol::paths::Paths;
 const MARKS: [&str; 3] = ["CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "SANDBOX_RUNTIME"];
 
 /// What an executor could not do if it were started here; `None` if nothing stands in its way.
-pub(crate) fn obstacle(places: &Paths) -> Option<String> {
-    if let Some(mark) = places.first_set(&MARKS) {
+pub(crate) fn obstacle(paths: &Paths) -> Option<String> {
+    if let Some(mark) = paths.first_set(&MARKS) {
         return Some(format!("`{mark}` says that this is a sandbox"));
     }
-    if let Err(error) = writable(places) {
-        return Some(format!("the state folder `{}` cannot be written: {error}", places.state.display()));
+    if let Err(error) = writable(paths) {
+        return Some(format!("the state folder `{}` cannot be written: {error}", paths.state.display()));
     }
     if let Err(error) = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None) {
         return Some(format!("network sockets are refused: {}", io::Error::from(error)));
@@ -26,7 +26,7 @@ pub(crate) fn obstacle(places: &Paths) -> Option<String> {
     (first.trim_end() == "bwrap").then(|| "this is a bubblewrap sandbox".to_owned())
 }
 
-fn writable(places: &Paths) -> io::Result<()> {
-    places.make_state()?;
-    tempfile::Builder::new().prefix(".writable-").tempfile_in(&places.state).map(drop)
+fn writable(paths: &Paths) -> io::Result<()> {
+    paths.make_state()?;
+    tempfile::Builder::new().prefix(".writable-").tempfile_in(&paths.state).map(drop)
 }

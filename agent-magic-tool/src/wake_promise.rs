@@ -34,7 +34,7 @@ impl WakePromise {
         if !context.is_process() {
             return Self::Nobody;
         }
-        let listeners = context.places.clients().flat_map(|(client, session)| match session {
+        let listeners = context.paths.clients().flat_map(|(client, session)| match session {
             Some(session) => vec![by_session(client, &session)],
             // A model may have gone down into a subfolder.
             None => folders().map(|folder| by_folder(client, &folder)).collect(),
@@ -51,7 +51,7 @@ impl WakePromise {
     pub(crate) fn owe(&self, mailbox: &Mailbox, id: TaskId) {
         if let Self::Hook(listener) = self {
             // Without the mark nobody is woken, and the result file is there all the same.
-            drop(mailbox.owe(listener, id));
+            drop(mailbox.add_wakeup(listener, id));
         }
     }
 
@@ -68,7 +68,7 @@ impl WakePromise {
     pub(crate) fn collected(&self, mailbox: &Mailbox, id: TaskId) {
         if let Self::Hook(listener) = self {
             // One wake too many.
-            drop(mailbox.owe_no_more(listener, id));
+            drop(mailbox.remove_wakeup(listener, id));
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::Instant;
 use protocol::clock;
 use protocol::code::Code;
 use protocol::duration::PositiveDuration;
-use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::result::LARGE;
 use serde_json::{Map, Value, json};
@@ -35,12 +34,12 @@ pub async fn perform(
     task: Task,
     definition: Arc<Definition>,
     purpose: AttemptPurpose,
-    equipment: Arc<RunnerContext>,
+    context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
     reason: StopCause,
 ) -> AttemptReport {
-    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, reason };
     let result = match purpose {
         AttemptPurpose::Work => attempt.work(&definition).await,
         AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
@@ -52,19 +51,19 @@ pub async fn perform(
 pub async fn preview(
     task: Task,
     definition: Arc<Definition>,
-    equipment: Arc<RunnerContext>,
+    context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
     let reason = StopCause::default();
-    let attempt = Attempt { task: &task, equipment: &equipment, data_folder: &data_folder, cancel, reason };
+    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, reason };
     lookup::preview(&attempt, &definition).await.unwrap_or_else(|| ReplacedValues::Fields(Map::new()))
 }
 
 /// One attempt, and what it is made with.
 struct Attempt<'a> {
     task: &'a Task,
-    equipment: &'a RunnerContext,
+    context: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
     reason: StopCause,
@@ -73,34 +72,34 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn work(&self, definition: &Definition) -> Result<End, FailedAttempt> {
         let (started, started_at) = (Instant::now(), clock::now());
-        let order = order(self.task, self.task.input.clone());
-        let timeout = definition.timeout.unwrap_or(self.equipment.config.executor.timeout);
-        let outcome = match self.is_as_shown(definition, &order).await {
-            Ok(()) => self.bounded(&definition.run, &order, timeout).await,
+        let invocation = invocation(self.task, self.task.input.clone());
+        let timeout = definition.timeout.unwrap_or(self.context.config.executor.timeout);
+        let outcome = match self.is_as_shown(definition, &invocation).await {
+            Ok(()) => self.bounded(&definition.run, &invocation, timeout).await,
             Err(failure) => Err(failure),
         };
-        let most = self.equipment.config.executor.output_bytes;
+        let most = self.context.config.executor.output_bytes;
         let shaped = match outcome {
             Ok(success) => shape(success, self.task, definition, self.data_folder, most).await,
             Err(failure) => Err(failure),
         };
         let duration = milliseconds(started);
         match shaped {
-            Ok((outcome, meta)) => Ok(end(outcome, meta, duration, self.equipment)),
+            Ok((outcome, meta)) => Ok(end(outcome, meta, duration, self.context)),
             Err(mut failure) => {
                 if self.is_in_doubt(&failure) {
-                    failure.details.extend(sent(definition, &order, &self.equipment.config));
+                    failure.error.details.extend(sent(definition, &invocation, &self.context.config));
                     failure = failure.detail("started_at", started_at.to_string());
                 }
-                Err(failed(failure, self.task, timeout, &self.reason, duration, self.equipment))
+                Err(failed(failure, self.task, timeout, &self.reason, duration, self.context))
             }
         }
     }
 
     /// Whether what would be executed is what a human was shown, if one was.
-    async fn is_as_shown(&self, definition: &Definition, order: &Invocation) -> Result<(), Failure> {
+    async fn is_as_shown(&self, definition: &Definition, invocation: &Invocation) -> Result<(), Failure> {
         let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
-        let (shown, files) = (confirmation.files.clone(), definition.run.files(order));
+        let (shown, files) = (confirmation.files.clone(), definition.run.files(invocation));
         let look = move || {
             let is_same = shown.iter().map(|file| &file.path).eq(&files);
             is_same && shown.iter().all(Fingerprint::holds)
@@ -117,9 +116,14 @@ impl Attempt<'_> {
         }
     }
 
-    /// Runs `order`; when its time is up it is told to stop, and still reports.
-    async fn bounded(&self, run: &Run, order: &Invocation, timeout: PositiveDuration) -> Result<RunnerOutput, Failure> {
-        let work = run.perform(order, self.equipment, &self.cancel);
+    /// Runs `invocation`; when its time is up it is told to stop, and still reports.
+    async fn bounded(
+        &self,
+        run: &Run,
+        invocation: &Invocation,
+        timeout: PositiveDuration,
+    ) -> Result<RunnerOutput, Failure> {
+        let work = run.perform(invocation, self.context, &self.cancel);
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
@@ -135,8 +139,8 @@ impl Attempt<'_> {
 
     /// Whether nobody knows what became of something that was sent.
     fn is_in_doubt(&self, failure: &Failure) -> bool {
-        let was_cut_off = matches!(failure.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
-        failure.effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
+        let was_cut_off = matches!(failure.error.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
+        failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
     }
 }
 
@@ -147,8 +151,8 @@ fn drifted(what: &str) -> Failure {
 
 /// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only
 /// if it is long. Empty if it cannot be told.
-pub fn sent(definition: &Definition, order: &Invocation, config: &Config) -> Map<String, Value> {
-    let plan = definition.run.plan(order, config).ok();
+pub fn sent(definition: &Definition, invocation: &Invocation, config: &Config) -> Map<String, Value> {
+    let plan = definition.run.plan(invocation, config).ok();
     let plan = plan.map(|plan| ("sent".to_owned(), json!({ definition.run.name(): excerpt(&plan) })));
     plan.into_iter().collect()
 }
@@ -211,11 +215,11 @@ fn after_effect(failure: Failure, task: &Task) -> Failure {
 
 /// `value`, or its beginning as text where it is large: what explains an error must not be its bulk.
 fn excerpt(value: &Value) -> Value {
-    const MOST_CHARS: usize = 2_000;
+    const MAX_CHARS: usize = 2_000;
     if compact_bytes(value) < LARGE as u64 {
         return value.clone();
     }
-    value.to_string().chars().take(MOST_CHARS).chain(['…']).collect::<String>().into()
+    value.to_string().chars().take(MAX_CHARS).chain(['…']).collect::<String>().into()
 }
 
 fn failed(
@@ -224,12 +228,12 @@ fn failed(
     timeout: PositiveDuration,
     reason: &StopCause,
     duration: u64,
-    equipment: &RunnerContext,
+    context: &RunnerContext,
 ) -> FailedAttempt {
-    let (again, effect) = (failure.again, failure.effect);
-    let why =
-        if failure.code == Code::Cancelled { reason.get().copied() } else { None }.unwrap_or(FailureKind::Failure);
-    let mut error = error_body(failure);
+    let (again, effect) = (failure.retry, failure.side_effect);
+    let why = if failure.error.code == Code::Cancelled { reason.get().copied() } else { None }
+        .unwrap_or(FailureKind::Failure);
+    let mut error = failure.error;
     if why == FailureKind::Timeout {
         error.code = Code::TimedOut;
         error.message = format!("it took longer than {timeout}");
@@ -239,49 +243,49 @@ fn failed(
         error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
     }
     let again = if why == FailureKind::Timeout { Retry::Later } else { again };
-    FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, equipment), why, again, effect }
+    FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, context), why, again, effect }
 }
 
-fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, equipment: &RunnerContext) -> End {
+fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, context: &RunnerContext) -> End {
     meta.insert("duration_ms".to_owned(), duration.into());
     let mut end = End { at: clock::now(), outcome, meta };
     match &mut end.outcome {
-        Outcome::Data(data) => redact(data, equipment),
+        Outcome::Data(data) => redact(data, context),
         Outcome::Error(error) => {
-            error.message = equipment.secrets.redact(&error.message).into_owned();
-            error.hint = error.hint.take().map(|hint| equipment.secrets.redact(&hint).into_owned());
-            error.details.values_mut().for_each(|value| redact(value, equipment));
+            error.message = context.secrets.redact(&error.message).into_owned();
+            error.hint = error.hint.take().map(|hint| context.secrets.redact(&hint).into_owned());
+            error.details.values_mut().for_each(|value| redact(value, context));
         }
         Outcome::File { .. } => {}
     }
-    end.meta.values_mut().for_each(|value| redact(value, equipment));
+    end.meta.values_mut().for_each(|value| redact(value, context));
     end
 }
 
 /// Takes every known secret out of every text, for far sides that echo what they got.
-fn redact(value: &mut Value, equipment: &RunnerContext) {
+fn redact(value: &mut Value, context: &RunnerContext) {
     match value {
         Value::String(text) => {
-            if let std::borrow::Cow::Owned(redacted) = equipment.secrets.redact(text) {
+            if let std::borrow::Cow::Owned(redacted) = context.secrets.redact(text) {
                 *text = redacted;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, equipment)),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, context)),
         Value::Object(fields) => {
-            if fields.keys().any(|key| matches!(equipment.secrets.redact(key), std::borrow::Cow::Owned(_))) {
+            if fields.keys().any(|key| matches!(context.secrets.redact(key), std::borrow::Cow::Owned(_))) {
                 *fields = std::mem::take(fields)
                     .into_iter()
-                    .map(|(key, value)| (equipment.secrets.redact(&key).into_owned(), value))
+                    .map(|(key, value)| (context.secrets.redact(&key).into_owned(), value))
                     .collect();
             }
-            fields.values_mut().for_each(|field| redact(field, equipment));
+            fields.values_mut().for_each(|field| redact(field, context));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// What a runner gets to do for `task`, with this input.
-pub fn order(task: &Task, input: Map<String, Value>) -> Invocation {
+pub fn invocation(task: &Task, input: Map<String, Value>) -> Invocation {
     let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
     Invocation {
         id: task.id.to_string(),
@@ -290,9 +294,4 @@ pub fn order(task: &Task, input: Map<String, Value>) -> Invocation {
         caller: task.caller.clone(),
         answer: decision.and_then(|decision| decision.answer.clone()),
     }
-}
-
-/// A runner's failure as a caller reads it.
-pub fn error_body(failure: Failure) -> ErrorBody {
-    ErrorBody { code: failure.code, message: failure.message, hint: failure.hint, details: failure.details }
 }

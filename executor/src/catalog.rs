@@ -114,9 +114,9 @@ impl Catalog {
         &self.problems
     }
 
-    /// The names within `reach` that are most like `name`, the likeliest first.
-    pub fn nearest(&self, name: &str, reach: &ToolScope) -> Vec<String> {
-        nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| reach.covers(known)), 3)
+    /// The names within `tool_scope` that are most like `name`, the likeliest first.
+    pub fn nearest(&self, name: &str, tool_scope: &ToolScope) -> Vec<String> {
+        nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| tool_scope.covers(known)), 3)
     }
 }
 

@@ -299,8 +299,8 @@ impl ConfigError {
 
 impl Config {
     /// The configuration of this user.
-    pub fn read(places: &Paths) -> Result<Self, ConfigError> {
-        Self::load(&places.config_file())
+    pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
+        Self::load(&paths.config_file())
     }
 
     /// The defaults with the file at `path` laid over them; a missing file changes nothing, but that it is

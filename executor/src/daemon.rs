@@ -70,7 +70,7 @@ mod watch;
 
 use commit::Backlog;
 use hooks::{DeliveryReport, HookDispatcher};
-use human::{QueuePositions, heard};
+use human::{QueuePositions, decision_result};
 use notices::DesktopNotifier;
 use program::InstalledProgram;
 use publish::Publisher;
@@ -122,9 +122,9 @@ impl DaemonError {
 }
 
 /// No task waits longer for its next attempt; a record that says so was made under another clock.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// How soon it is tried again when descriptors or memory were wanting.
-const WANTING: Duration = Duration::from_millis(100);
+const RESOURCE_RETRY: Duration = Duration::from_millis(100);
 /// How many changes whoever looks on may be behind before they look anew.
 const LIVE: usize = 256;
 
@@ -145,31 +145,31 @@ struct RunningAttempt {
 struct Daemon {
     mailbox: Mailbox,
     identity: ExecutorIdentity,
-    desk: Intake,
+    intake: Intake,
     dispatcher: Dispatcher,
     store: Box<dyn Store>,
     backlog: Backlog,
-    teller: HookDispatcher,
-    bell: DesktopNotifier,
+    hook_dispatcher: HookDispatcher,
+    notifier: DesktopNotifier,
     queue: QueuePositions,
     publisher: Publisher,
     telemetry: Option<Telemetry>,
     clock: SteadyClock,
-    equipment: Arc<RunnerContext>,
+    runner_context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     /// The executor's own, and where the record lies in it.
     folder: PathBuf,
     record: PathBuf,
     site: PageSite,
-    audience: Arc<ApproverPresence>,
+    approver: Arc<ApproverPresence>,
     cool_down: Duration,
     keep: RetentionLimits,
     /// Those that the last sweep found to be forgotten.
-    leaving: VecDeque<TaskId>,
+    to_forget: VecDeque<TaskId>,
     switches: SwitchedOffTools,
     running: HashMap<TaskId, RunningAttempt>,
     /// Whoever spoke on the page, and waits to hear what became of it.
-    speakers: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
+    replies: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
     live: broadcast::Sender<TaskChange>,
     runtime: Runtime,
     tracker: TaskTracker,
@@ -183,31 +183,31 @@ struct Daemon {
 
 /// Performs tasks until there is nothing to do for long, or somebody says stop.
 ///
-/// `in_office` is called once nothing can prevent it any more: what went wrong until then is the
+/// `on_ready` is called once nothing can prevent it any more: what went wrong until then is the
 /// business of whoever started us, the rest that of the log.
-pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, DaemonError> {
-    let config = Config::read(places)?;
-    let sources = Sources::of(places, &config);
-    let mailbox = Mailbox::open(&places.mailbox)?;
+pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
+    let config = Config::read(paths)?;
+    let sources = Sources::of(paths, &config);
+    let mailbox = Mailbox::open(&paths.mailbox)?;
     let identity = ExecutorIdentity {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         subtools: sources.folders().to_vec(),
         started_at: clock::now(),
     };
-    let Some(presence) = mailbox.take_office(&identity)? else { return Ok(ExitReason::NotNeeded) };
+    let Some(presence) = mailbox.acquire_executor_lock(&identity)? else { return Ok(ExitReason::NotNeeded) };
     let (idle, grace) = (config.executor.idle.get(), config.executor.grace.get());
     let keep = sweep::keep(&config.executor);
     let patience = watch::SAFETY + grace + 2 * stop::LAST_WORD;
-    let record = record::take(&places.executor(), patience)?
-        .ok_or_else(|| DaemonError::StillThere { path: places.executor() })?;
+    let record =
+        record::take(&paths.executor(), patience)?.ok_or_else(|| DaemonError::StillThere { path: paths.executor() })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     stop::outlive_file_limits(&runtime)?;
-    let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&places.store())?);
+    let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&paths.store())?);
     let open = store.open_tasks()?;
-    let teller = HookDispatcher::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
-    let data_folder = places.data();
-    let spool = places.executor().join("spool");
+    let hook_dispatcher = HookDispatcher::new(Hooks::new(config.hooks.clone()), store.as_mut())?;
+    let data_folder = paths.data();
+    let spool = paths.executor().join("spool");
     if spool.exists() {
         fs::remove_dir_all(&spool)?;
     }
@@ -217,14 +217,14 @@ pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, Daemo
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
     let limits = DispatcherLimits::of(&config);
-    let audience = Arc::new(ApproverPresence::default());
-    let folder = places.executor();
+    let approver = Arc::new(ApproverPresence::default());
+    let folder = paths.executor();
     let site = PageSite::of(&folder)?;
     let inline_bytes = config.executor.inline_bytes;
-    let desk = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&audience))?;
-    let delegation = Delegation::new(places, mailbox.clone(), Box::new(desk.catalog()))?;
-    let secrets = Secrets::of(places, &config);
-    let equipment = Arc::new(RunnerContext {
+    let intake = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&approver))?;
+    let delegation = Delegation::new(paths, mailbox.clone(), Box::new(intake.catalog()))?;
+    let secrets = Secrets::of(paths, &config);
+    let runner_context = Arc::new(RunnerContext {
         secrets,
         tokens: OAuthTokens::default(),
         http,
@@ -233,31 +233,31 @@ pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, Daemo
         delegation: Some(delegation),
     });
     let (tracker, ended) = (TaskTracker::new(), CancellationToken::new());
-    let telemetry = Telemetry::start(places, &equipment, &runtime, &tracker, &ended);
+    let telemetry = Telemetry::start(paths, &runner_context, &runtime, &tracker, &ended);
     let daemon = Daemon {
         identity,
-        desk,
+        intake,
         dispatcher: Dispatcher::new(limits),
         store,
         backlog: Backlog::default(),
-        teller,
-        bell: DesktopNotifier::new(&equipment.config.confirm, places),
+        hook_dispatcher,
+        notifier: DesktopNotifier::new(&runner_context.config.confirm, paths),
         queue: QueuePositions::default(),
         clock: SteadyClock::over(&open),
-        publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&audience)),
+        publisher: Publisher::new(mailbox.clone(), inline_bytes, Arc::clone(&approver)),
         telemetry,
-        equipment,
+        runner_context,
         data_folder: data_folder.into(),
         folder,
-        record: places.store(),
+        record: paths.store(),
         site,
-        audience,
+        approver,
         keep,
-        leaving: VecDeque::new(),
+        to_forget: VecDeque::new(),
         cool_down: limits.asks.cool_down,
-        switches: SwitchedOffTools::below(&places.executor()),
+        switches: SwitchedOffTools::below(&paths.executor()),
         running: HashMap::new(),
-        speakers: HashMap::new(),
+        replies: HashMap::new(),
         live: broadcast::Sender::new(LIVE),
         runtime,
         tracker,
@@ -268,7 +268,7 @@ pub fn run(places: &Paths, in_office: impl FnOnce()) -> Result<ExitReason, Daemo
         _record: record,
     };
     tracing::info!(pid = daemon.identity.pid, version = %daemon.identity.version, mailbox = %daemon.mailbox.root().display(), "executor started");
-    in_office();
+    on_ready();
     daemon.serve(&woken, open, idle, grace)
 }
 
@@ -282,7 +282,7 @@ impl Daemon {
     ) -> Result<ExitReason, DaemonError> {
         let outcome = self.recover(open).and_then(|()| self.work(woken, idle));
         let outcome = match outcome {
-            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.is_in_office() => Ok(ExitReason::Evicted),
+            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.holds_executor_lock() => Ok(ExitReason::Evicted),
             other => other,
         };
         let outcome = outcome.and_then(|ended| {
@@ -291,8 +291,8 @@ impl Daemon {
                 self.publisher.fall_silent();
             }
             self.stop(woken, grace)?;
-            if self.is_idle() && !self.teller.is_busy(self.clock.now(), idle) && ended != ExitReason::Evicted {
-                self.mailbox.leave_office()?;
+            if self.is_idle() && !self.hook_dispatcher.is_busy(self.clock.now(), idle) && ended != ExitReason::Evicted {
+                self.mailbox.release_executor_lock()?;
             }
             Ok(ended)
         });
@@ -313,7 +313,7 @@ impl Daemon {
         let program = InstalledProgram::current();
         let watch = self.watch();
         self.listen_for_stop()?;
-        self.open_page()?;
+        self.start_page()?;
         self.look(&watch, Vec::new())?;
         self.restore()?;
         // When something last happened, and when there was last an open task.
@@ -321,45 +321,45 @@ impl Daemon {
         let mut next_sweep = Instant::now();
         let mut events = Vec::new();
         loop {
-            if !self.is_in_office() {
+            if !self.holds_executor_lock() {
                 self.turn(events, Vec::new())?;
                 return Ok(ExitReason::Evicted);
             }
             // What has ended and what is asked for share one commit.
-            let (looked, wanting) = bear(self.look(&watch, std::mem::take(&mut events)))?;
+            let (looked, is_exhausted) = retry_on_exhaustion(self.look(&watch, std::mem::take(&mut events)))?;
             if looked {
                 active = Instant::now();
             }
             self.catch_up_record()?;
             if next_sweep <= Instant::now() {
-                bear(self.sweep())?;
+                retry_on_exhaustion(self.sweep())?;
                 next_sweep = Instant::now() + self.sweeps_every();
             }
-            bear(self.forget_some())?;
+            retry_on_exhaustion(self.forget_some())?;
             self.publisher.catch_up(self.store.as_ref())?;
-            self.tell()?;
-            self.give_notice();
-            self.move_up();
+            self.deliver_hooks()?;
+            self.send_notice();
+            self.update_positions();
             if self.dispatcher.running() == 0 && self.backlog.is_empty() && program.was_replaced() {
                 return Ok(ExitReason::Upgraded);
             }
             let mut patience = watch.pause(active.elapsed()).min(next_sweep.saturating_duration_since(Instant::now()));
-            if wanting {
-                patience = patience.min(WANTING);
+            if is_exhausted {
+                patience = patience.min(RESOURCE_RETRY);
             }
-            if !self.leaving.is_empty() {
+            if !self.to_forget.is_empty() {
                 patience = Duration::ZERO;
             }
-            if !self.is_idle() || self.teller.is_busy(self.clock.now(), idle) {
+            if !self.is_idle() || self.hook_dispatcher.is_busy(self.clock.now(), idle) {
                 busy = Instant::now();
             } else if busy.max(active).elapsed() >= idle {
                 return Ok(ExitReason::Idle);
             } else {
                 patience = patience.min(idle.saturating_sub(busy.max(active).elapsed()));
             }
-            let (told, stop);
-            (events, told, stop) = self.wait(woken, patience);
-            self.told(told)?;
+            let (hooks_delivered, stop);
+            (events, hooks_delivered, stop) = self.wait(woken, patience);
+            self.hooks_delivered(hooks_delivered)?;
             if stop {
                 self.turn(events, Vec::new())?;
                 return Ok(ExitReason::Asked);
@@ -374,8 +374,8 @@ impl Daemon {
         if self.publisher.is_behind() {
             patience = patience.min(publish::TRY_AGAIN);
         }
-        let human = self.next_notice().into_iter().chain(self.next_move_up());
-        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_telling()).chain(human) {
+        let human = self.next_notice_at().into_iter().chain(self.next_position_update());
+        for deadline in self.dispatcher.next_deadline().into_iter().chain(self.next_delivery()).chain(human) {
             let until = self.clock.now().duration_until(deadline);
             patience = patience.min(Duration::try_from(until).unwrap_or_default());
         }
@@ -384,11 +384,11 @@ impl Daemon {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender ourselves"),
         };
-        let (mut events, mut spoken, mut told, mut stop) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let (mut events, mut spoken, mut hooks_delivered, mut stop) = (Vec::new(), Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
                 DaemonEvent::Finished(finished) => events.push(Event::Finished(finished)),
-                DaemonEvent::Told(one) => told.push(*one),
+                DaemonEvent::Told(one) => hooks_delivered.push(*one),
                 DaemonEvent::Look => {}
                 DaemonEvent::Human(said) => spoken.push(said),
                 DaemonEvent::Previewed(previewed) => events.extend(self.previewed(*previewed)),
@@ -399,7 +399,7 @@ impl Daemon {
             // What was shown to a human must still be so when they decide, and when it starts.
             events.extend(self.refresh());
         }
-        events.extend(spoken.into_iter().filter_map(|spoken| self.hear(*spoken)));
+        events.extend(spoken.into_iter().filter_map(|spoken| self.handle_message(*spoken)));
         if self.clock.ahead() != self.dispatcher.ahead() {
             events.push(Event::ClockSet { ahead: self.clock.ahead() });
         }
@@ -410,7 +410,7 @@ impl Daemon {
             // First, so that nothing is started in the place of what finished.
             events.insert(0, Event::Drain);
         }
-        (events, told, stop)
+        (events, hooks_delivered, stop)
     }
 
     /// Nothing is open, and all that happened is recorded.
@@ -418,7 +418,7 @@ impl Daemon {
         self.dispatcher.is_idle() && self.backlog.is_empty()
     }
 
-    fn is_in_office(&self) -> bool {
+    fn holds_executor_lock(&self) -> bool {
         self.presence.is_current() && self.mailbox.is_whole()
     }
 
@@ -462,9 +462,9 @@ impl Daemon {
                 self.publish(&known);
                 continue;
             }
-            match self.desk.read(&request, now) {
+            match self.intake.read(&request, now) {
                 ReadRequest::Run { .. } if !self.backlog.is_empty() => {
-                    answers.push((request.id, Answer::Refused(commit::no_room())));
+                    answers.push((request.id, Answer::Refused(commit::disk_full())));
                 }
                 ReadRequest::Run { task, definition } => {
                     let earlier = match &task.idempotency_key {
@@ -528,25 +528,28 @@ impl Daemon {
         for action in actions {
             match action {
                 Action::Publish(task) => self.publish(&task),
-                Action::Answer(id, answer) if self.speakers.contains_key(&id) => self.reply(id, heard(&answer)),
+                Action::Answer(id, answer) if self.replies.contains_key(&id) => {
+                    self.reply(id, decision_result(&answer))
+                }
                 Action::Answer(id, answer) => {
                     if let Some(telemetry) = &self.telemetry {
                         telemetry.told(&answer);
                     }
                     self.publisher.answer(id, answer);
                 }
-                Action::Reply(ticket, heard) => self.reply(ticket, heard),
+                Action::Reply(ticket, decision_result) => self.reply(ticket, decision_result),
                 Action::Preview { task, definition } => self.preview(*task, definition),
                 Action::Perform { task, definition, purpose } => {
                     fault::point("attempt", "started");
                     let (cancel, reason) = (CancellationToken::new(), Arc::new(OnceLock::new()));
                     let running = RunningAttempt { cancel: cancel.clone(), reason: Arc::clone(&reason) };
                     self.running.insert(task.id, running);
-                    let (equipment, folder) = (Arc::clone(&self.equipment), Arc::clone(&self.data_folder));
+                    let (runner_context, folder) = (Arc::clone(&self.runner_context), Arc::clone(&self.data_folder));
                     let wake = self.wake.clone();
                     self.tracker.spawn_on(
                         async move {
-                            let finished = perform(*task, definition, purpose, equipment, folder, cancel, reason).await;
+                            let finished =
+                                perform(*task, definition, purpose, runner_context, folder, cancel, reason).await;
                             if wake.send(DaemonEvent::Finished(Box::new(finished))).is_err() {
                                 tracing::warn!("a task finished after the executor had ended");
                             }
@@ -578,10 +581,10 @@ impl Daemon {
 }
 
 /// A want of descriptors or memory passes; told apart from nothing by `true`.
-fn bear<T: Default>(outcome: Result<T, DaemonError>) -> Result<(T, bool), DaemonError> {
+fn retry_on_exhaustion<T: Default>(outcome: Result<T, DaemonError>) -> Result<(T, bool), DaemonError> {
     match outcome {
         Ok(done) => Ok((done, false)),
-        Err(DaemonError::Io(error)) if mailbox::is_want(&error) => {
+        Err(DaemonError::Io(error)) if mailbox::is_resource_exhaustion(&error) => {
             tracing::warn!(%error, "something is left for later");
             Ok((T::default(), true))
         }

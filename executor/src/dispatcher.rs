@@ -55,7 +55,7 @@ pub use resolving::ResolveRequest;
 use slots::{SlotKind, Slots};
 
 /// A pause never grows beyond this.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 
 /// What happened.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ pub struct Dispatcher {
     delayed: BTreeSet<(Timestamp, TaskId)>,
     asks: PendingConfirmations,
     ahead: SignedDuration,
-    places: Slots,
+    slots: Slots,
     /// How many tasks of a subtool may run at once, by the definition that came last.
     most_of: HashMap<SubtoolName, u32>,
     windows: RateLimits,
@@ -236,7 +236,7 @@ impl Dispatcher {
             delayed: BTreeSet::new(),
             asks: PendingConfirmations::default(),
             ahead: SignedDuration::ZERO,
-            places: Slots::default(),
+            slots: Slots::default(),
             most_of: HashMap::new(),
             windows: RateLimits::default(),
             keys: HashMap::new(),
@@ -260,7 +260,7 @@ impl Dispatcher {
     }
 
     pub fn running(&self) -> u32 {
-        self.places.taken()
+        self.slots.taken()
     }
 
     pub fn is_idle(&self) -> bool {
@@ -313,7 +313,7 @@ impl Dispatcher {
         if !open.is_performed() || open.task.attempt != finished.attempt {
             return;
         }
-        self.places.free(&open.kind());
+        self.slots.free(&open.kind());
         if matches!(open.phase, LookupPhase::LookingUp(_)) {
             return self.looked_up(finished, now, effects);
         }
@@ -412,16 +412,16 @@ impl Dispatcher {
 
     /// Starts queued tasks while there are free places, one of each caller in turn.
     fn start_what_can(&mut self, now: Timestamp, effects: &mut Effects) {
-        while !self.draining && (self.places.has_any(self.limits.concurrency) || self.lines.has_delegates()) {
-            let (most_of, places) = (&self.most_of, &self.places);
+        while !self.draining && (self.slots.has_any(self.limits.concurrency) || self.lines.has_delegates()) {
+            let (most_of, slots) = (&self.most_of, &self.slots);
             let has_place =
-                |kind: &SlotKind| places.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
+                |kind: &SlotKind| slots.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
             let Some(id) = self.lines.next(has_place) else { return };
             if !self.may_start(id, now, effects) {
                 continue;
             }
             let Some(open) = self.open.get_mut(&id) else { continue };
-            self.places.take(open.kind());
+            self.slots.take(open.kind());
             let (step, purpose) = open.begin();
             advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
@@ -477,7 +477,7 @@ fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: StepDetails, effec
 /// The pause before the next attempt: it doubles each time, with a jitter of up to a quarter.
 fn pause(definition: &Definition, task: &Task, again: Retry) -> SignedDuration {
     let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
-    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_PAUSE);
     let asked = match again {
         Retry::After(asked) => asked,
         Retry::Never | Retry::Later => Duration::ZERO,
@@ -491,7 +491,7 @@ fn pause(definition: &Definition, task: &Task, again: Retry) -> SignedDuration {
         .take(8)
         .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let jitter = doubled.mul_f64(f64::from(spread % 256) / 1024.0);
-    let pause = (doubled + jitter).max(asked).min(LONGEST_PAUSE);
+    let pause = (doubled + jitter).max(asked).min(MAX_PAUSE);
     SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO)
 }
 

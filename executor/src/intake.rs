@@ -49,7 +49,7 @@ pub struct Intake {
     policy: Arc<Policy>,
     /// Of this record of tasks: a yes to another one's is none here.
     instance: String,
-    audience: Arc<ApproverPresence>,
+    approver: Arc<ApproverPresence>,
 }
 
 /// What a request turned out to be.
@@ -69,12 +69,12 @@ impl Intake {
         config: Config,
         sources: Sources,
         instance: String,
-        audience: Arc<ApproverPresence>,
+        approver: Arc<ApproverPresence>,
     ) -> Result<Self, policy::RuleError> {
         let policy = Arc::new(Policy::new(&config.confirm)?);
         let stamp = sources.stamp();
         let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
-        Ok(Self { config, sources, stamp, catalog, policy, instance, audience })
+        Ok(Self { config, sources, stamp, catalog, policy, instance, approver })
     }
 
     /// Loads the catalog anew if any of its files changed; whether it did.
@@ -111,8 +111,8 @@ impl Intake {
         let mut sent = Map::new();
         if task.state == State::Running {
             if let Some(definition) = &definition {
-                let order = perform::order(task, task.input.clone());
-                sent = perform::sent(definition, &order, &self.config);
+                let invocation = perform::invocation(task, task.input.clone());
+                sent = perform::sent(definition, &invocation, &self.config);
                 let catalog = self.catalog.borrow();
                 let is_read = |name: &&SubtoolName| {
                     catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
@@ -201,12 +201,12 @@ impl Intake {
             Err(error) => return refused(error),
         };
         if run.dry_run {
-            let order = Invocation { id: id.to_string(), attempt: 1, input, caller, answer: None };
-            return match subtool.definition.run.plan(&order, &self.config) {
+            let invocation = Invocation { id: id.to_string(), attempt: 1, input, caller, answer: None };
+            return match subtool.definition.run.plan(&invocation, &self.config) {
                 Ok(plan) => {
                     let mut plan = json!({
                         "tool": run.tool,
-                        "input": order.input,
+                        "input": invocation.input,
                         "dry_run": true,
                         "confirmation": if decision == PolicyDecision::Run { Value::Null } else { why.into() },
                         "would_send": {subtool.definition.run.name(): plan},
@@ -216,7 +216,7 @@ impl Intake {
                     }
                     ReadRequest::Answered(Answer::Plan(plan))
                 }
-                Err(failure) => refused(perform::error_body(failure)),
+                Err(failure) => refused(failure.error),
             };
         }
         if let Some(error) = self.unaskable(&run, &caller, decision, &why) {
@@ -225,7 +225,7 @@ impl Intake {
         if let runner::Run::AskUser(ask) = &subtool.definition.run
             && let Err(failure) = ask.question(&input)
         {
-            return refused(perform::error_body(failure));
+            return refused(failure.error);
         }
         let mut task = Task {
             id,
@@ -249,7 +249,7 @@ impl Intake {
             let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
             let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
             let instance = self.instance.clone();
-            let files = subtool.definition.run.files(&perform::order(&task, task.input.clone()));
+            let files = subtool.definition.run.files(&perform::invocation(&task, task.input.clone()));
             let files = files.iter().map(|path| Fingerprint::of(path)).collect();
             let has_preview = subtool.definition.preview.is_some();
             let asking = ConfirmationRequest { why, reason: run.reason, instance, wait, files, has_preview };
@@ -277,7 +277,7 @@ impl Intake {
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
                     .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
             ),
-            PolicyDecision::Ask if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.audience.is_there() => Some(
+            PolicyDecision::Ask if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.approver.is_there() => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
                     .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
             ),
@@ -286,8 +286,8 @@ impl Intake {
     }
 }
 
-fn unknown(catalog: &Catalog, name: &str, reach: &ToolScope) -> ErrorBody {
-    let nearest = catalog.nearest(name, reach);
+fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
+    let nearest = catalog.nearest(name, tool_scope);
     let hint = match nearest.first() {
         Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
         None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
@@ -342,7 +342,7 @@ mod tests {
         "send": {"description": "d", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
     }"#;
 
-    fn desk(folder: &Path) -> Intake {
+    fn intake(folder: &Path) -> Intake {
         fs::create_dir_all(folder.join("subtools")).expect("a folder");
         fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
         let config = Config::default();
@@ -375,9 +375,9 @@ mod tests {
     #[test]
     fn a_request_that_fits_becomes_a_task_with_defaults_and_typed_words() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
-        let ReadRequest::Run { task, definition } = desk.read(&taken, now()) else { panic!("a task") };
+        let ReadRequest::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
         let expected = Task {
             id: taken.id,
             tool: "greet".parse().expect("a name"),
@@ -401,8 +401,8 @@ mod tests {
             run_at: None,
         };
         assert_eq!(*task, expected);
-        assert!(Arc::ptr_eq(&desk.definition_of(&task).expect("the same"), &definition));
-        let ReadRequest::Run { task, .. } = desk
+        assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));
+        let ReadRequest::Run { task, .. } = intake
             .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
         else {
             panic!("a task")
@@ -413,8 +413,8 @@ mod tests {
     #[test]
     fn a_request_that_does_not_fit_is_refused_with_what_repairs_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
-        let refused = |ask: Value| refusal(desk.read(&asked(&ask), now()));
+        let intake = intake(folder.path());
+        let refused = |ask: Value| refusal(intake.read(&asked(&ask), now()));
         let unknown = refused(json!({"run": {"tool": "gret"}}));
         assert_eq!((unknown.code, &unknown.details["nearest"][0]), (Code::UnknownSubtool, &json!("greet")));
         assert!(unknown.hint.expect("a hint").contains("`greet`"));
@@ -430,22 +430,22 @@ mod tests {
     #[test]
     fn where_nobody_can_be_asked_nothing_waits_for_a_yes() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut desk = desk(folder.path());
-        desk.config.page.enabled = false;
-        let refused = refusal(desk.read(&asked(&json!({"run": {"tool": "send"}})), now()));
+        let mut intake = intake(folder.path());
+        intake.config.page.enabled = false;
+        let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
         assert_eq!(refused.code, Code::NoApprover);
-        let read = desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
+        let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
         assert!(matches!(read, ReadRequest::Run { .. }), "what needs no yes goes on");
     }
 
     #[test]
     fn what_needs_a_yes_becomes_a_task_with_its_question() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
-        let ReadRequest::Run { task, .. } = desk.read(&asked, now()) else { panic!("a task") };
+        let ReadRequest::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
         let confirmation = task.confirmation.as_ref().expect("a question");
-        assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::LONGEST_REASON));
+        assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::MAX_REASON_CHARS));
         assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
         assert!(confirmation.decision.is_none() && confirmation.expires_at > now());
     }
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_request_is_refused_and_says_why() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         let run = json!({"run": {"tool": "greet", "input": {"name": "x"}}});
         for bytes in [
             b"".to_vec(),
@@ -466,25 +466,25 @@ mod tests {
             json!({"v": 1, "ask": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
         ] {
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            assert_eq!(refusal(desk.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
+            assert_eq!(refusal(intake.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
         }
-        let newer = refusal(desk.read(&taken(json!({"v": 3, "operation": run}).to_string()), now()));
+        let newer = refusal(intake.read(&taken(json!({"v": 3, "operation": run}).to_string()), now()));
         assert!(newer.message.contains("version 3") && newer.hint.is_some(), "{newer:?}");
         for (kind, code) in
             [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
         {
             let unreadable = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
-            assert_eq!(refusal(desk.read(&unreadable, now())).code, code);
+            assert_eq!(refusal(intake.read(&unreadable, now())).code, code);
         }
     }
 
     #[test]
     fn a_dry_run_says_what_would_be_sent_and_whether_a_human_is_asked() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         for (tool, asks) in [("greet", false), ("send", true)] {
             let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
-            let ReadRequest::Answered(Answer::Plan(plan)) = desk.read(&taken, now()) else { panic!("a plan") };
+            let ReadRequest::Answered(Answer::Plan(plan)) = intake.read(&taken, now()) else { panic!("a plan") };
             assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
             assert!(plan["would_send"]["process"].is_object(), "{plan}");
         }
@@ -493,11 +493,11 @@ mod tests {
     #[test]
     fn a_session_that_only_reads_is_refused_what_is_not_declared_to() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         let run = |tool: &str| {
             let operation = json!({"run": {"tool": tool, "input": {"name": "x"}}});
             let request = json!({"v": VERSION, "operation": operation, "caller": {"read_only": true}});
-            desk.read(&taken(request.to_string()), now())
+            intake.read(&taken(request.to_string()), now())
         };
         assert!(matches!(run("greet"), ReadRequest::Run { .. }));
         let error = refusal(run("send"));
@@ -508,27 +508,27 @@ mod tests {
     #[test]
     fn cancel_and_status_need_no_subtool() {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = desk(folder.path());
+        let intake = intake(folder.path());
         let id = TaskId::new();
-        let wish = desk.read(&asked(&json!({"cancel": {"id": id}})), now());
+        let wish = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
         assert!(matches!(wish, ReadRequest::Cancel { task, uid: 1000 } if task == id));
-        assert!(matches!(desk.read(&asked(&json!("status")), now()), ReadRequest::Status));
+        assert!(matches!(intake.read(&asked(&json!("status")), now()), ReadRequest::Status));
     }
 
     #[test]
     fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut desk = desk(folder.path());
+        let mut intake = intake(folder.path());
         let ReadRequest::Run { task, .. } =
-            desk.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
+            intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
         else {
             panic!("a task")
         };
         fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
-        desk.refresh();
-        assert!(desk.definition_of(&task).is_some(), "a bad file hides no other");
+        intake.refresh();
+        assert!(intake.definition_of(&task).is_some(), "a bad file hides no other");
         fs::write(folder.path().join("subtools/test.json"), DEFINITIONS.replace("echo", "printf")).expect("written");
-        desk.refresh();
-        assert!(desk.definition_of(&task).is_none());
+        intake.refresh();
+        assert!(intake.definition_of(&task).is_none());
     }
 }

@@ -80,10 +80,10 @@ pub struct PageContext {
     pub records: Mutex<RecordReader>,
     pub catalog: watch::Receiver<Arc<Catalog>>,
     pub policy: Arc<Policy>,
-    pub audience: Arc<ApproverPresence>,
+    pub approver: Arc<ApproverPresence>,
     pub live: broadcast::Sender<TaskChange>,
     pub say: PageSender,
-    pub equipment: Arc<RunnerContext>,
+    pub runner_context: Arc<RunnerContext>,
     pub mailbox: Mailbox,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Debug for PageContext {
 /// The page, and who is logged in to it.
 #[derive(Debug)]
 pub(crate) struct Page {
-    given: PageContext,
+    context: PageContext,
     sessions: PageSessions,
     /// Read when somebody first looks: most executors end without that.
     views: OnceLock<Environment<'static>>,
@@ -104,14 +104,14 @@ pub(crate) struct Page {
 
 /// Serves the page until `ended`; called inside the runtime. `folder` is the executor's.
 pub fn serve(
-    given: PageContext,
+    context: PageContext,
     folder: &Path,
     listeners: Vec<TcpListener>,
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let sessions = PageSessions::of(folder, given.equipment.config.page.idle.get());
-    let page = Page { given, sessions, views: OnceLock::new() };
+    let sessions = PageSessions::of(folder, context.runner_context.config.page.idle.get());
+    let page = Page { context, sessions, views: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
@@ -151,17 +151,17 @@ struct FrameCounts {
 
 impl Page {
     fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.given.catalog.borrow())
+        Arc::clone(&self.context.catalog.borrow())
     }
 
     fn read<T>(&self, with: impl FnOnce(&RecordReader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        with(&self.given.records.lock().expect("nobody panics with it"))
+        with(&self.context.records.lock().expect("nobody panics with it"))
     }
 
     /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
     async fn say(&self, word: PageCommand, by: String) -> Option<DecisionResult> {
         let (reply, told) = oneshot::channel();
-        if !(self.given.say)(PageMessage { word, by, reply }) {
+        if !(self.context.say)(PageMessage { word, by, reply }) {
             return None;
         }
         told.await.ok()
@@ -177,7 +177,7 @@ impl Page {
     /// Somebody came or went.
     fn seen(&self) {
         let (reply, _) = oneshot::channel();
-        if !(self.given.say)(PageMessage { word: PageCommand::Seen, by: String::new(), reply }) {
+        if !(self.context.say)(PageMessage { word: PageCommand::Seen, by: String::new(), reply }) {
             tracing::debug!("the executor has ended");
         }
     }
@@ -192,7 +192,7 @@ impl Page {
         Frame {
             title,
             nav,
-            host: format!("{}:{}", self.given.site.host, self.given.site.port),
+            host: format!("{}:{}", self.context.site.host, self.context.site.port),
             level: LEVEL,
             level_hint: LEVEL_HINT,
             counts: None,

@@ -131,7 +131,7 @@ pub trait Runner {
     fn check(&self) -> Result<(), DefinitionMistake>;
 
     /// What [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`; touches nothing.
-    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure>;
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure>;
 
     /// Performs the order once.
     ///
@@ -140,8 +140,8 @@ pub trait Runner {
     /// nothing can have happened yet. Timeouts are its caller's, who cancels.
     fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<RunnerOutput, Failure>> + Send;
 }
@@ -169,14 +169,14 @@ impl Run {
         }
     }
 
-    pub fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
+    pub fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
         match self {
-            Self::Http(http) => http.plan(order, config),
-            Self::Process(process) => process.plan(order, config),
-            Self::Builtin(builtin) => builtin.plan(order, config),
-            Self::AskUser(ask_user) => ask_user.plan(order, config),
-            Self::Llm(llm) => llm.plan(order, config),
-            Self::Agent(agent) => agent.plan(order, config),
+            Self::Http(http) => http.plan(invocation, config),
+            Self::Process(process) => process.plan(invocation, config),
+            Self::Builtin(builtin) => builtin.plan(invocation, config),
+            Self::AskUser(ask_user) => ask_user.plan(invocation, config),
+            Self::Llm(llm) => llm.plan(invocation, config),
+            Self::Agent(agent) => agent.plan(invocation, config),
         }
     }
 
@@ -190,26 +190,26 @@ impl Run {
     }
 
     /// The files that performing it would execute, as far as its definition names them.
-    pub fn files(&self, order: &Invocation) -> Vec<PathBuf> {
+    pub fn files(&self, invocation: &Invocation) -> Vec<PathBuf> {
         match self {
-            Self::Process(process) => process.files(order),
+            Self::Process(process) => process.files(invocation),
             Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Vec::new(),
         }
     }
 
     pub async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         match self {
-            Self::Http(http) => http.perform(order, equipment, cancel).await,
-            Self::Process(process) => process.perform(order, equipment, cancel).await,
-            Self::Builtin(builtin) => builtin.perform(order, equipment, cancel).await,
-            Self::AskUser(ask_user) => ask_user.perform(order, equipment, cancel).await,
-            Self::Llm(llm) => llm.perform(order, equipment, cancel).await,
-            Self::Agent(agent) => agent.perform(order, equipment, cancel).await,
+            Self::Http(http) => http.perform(invocation, context, cancel).await,
+            Self::Process(process) => process.perform(invocation, context, cancel).await,
+            Self::Builtin(builtin) => builtin.perform(invocation, context, cancel).await,
+            Self::AskUser(ask_user) => ask_user.perform(invocation, context, cancel).await,
+            Self::Llm(llm) => llm.perform(invocation, context, cancel).await,
+            Self::Agent(agent) => agent.perform(invocation, context, cancel).await,
         }
     }
 }

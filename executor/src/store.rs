@@ -150,7 +150,7 @@ impl StoreError {
     /// Whether there was no room to write: a full disk, a quota, a limit on the size of files.
     ///
     /// Nothing was changed, and it may work later. A failed sync is none of these.
-    pub fn is_want_of_room(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         let Self::Engine(rusqlite::Error::SqliteFailure(error, _)) = self else { return false };
         // SQLite calls only `ENOSPC` a full disk; `EDQUOT` and `EFBIG` are failed writes to it.
         error.code == rusqlite::ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
@@ -204,16 +204,13 @@ pub(crate) mod contract {
     //! What every store must do; each implementation's tests run it.
 
     use protocol::code::Code;
-
-    use super::*;
-    use crate::task::confirmation::ConfirmationRequest;
-    use crate::task::confirmation::{DecidedBy, Decision, Verdict};
-    use crate::task::grant::FieldCoverage;
-    use crate::task::grant::GrantScope;
     use protocol::error::ErrorBody;
 
+    use super::*;
     use crate::task::Outcome;
+    use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Decision, Verdict};
     use crate::task::effect::EffectClass;
+    use crate::task::grant::{FieldCoverage, GrantScope};
 
     pub(crate) fn task(key: Option<&str>) -> Task {
         let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {

@@ -45,7 +45,7 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 pub(crate) struct Telemetry {
     shared: Arc<SharedTelemetry>,
     stories: TaskTraces,
-    equipment: Arc<RunnerContext>,
+    runner_context: Arc<RunnerContext>,
     traces: bool,
     ending: CancellationToken,
     exporter: Option<JoinHandle<()>>,
@@ -86,35 +86,35 @@ impl SharedTelemetry {
 impl Telemetry {
     /// `None` if nothing is configured.
     pub(crate) fn start(
-        places: &Paths,
-        equipment: &Arc<RunnerContext>,
+        paths: &Paths,
+        runner_context: &Arc<RunnerContext>,
         runtime: &Runtime,
         tracker: &TaskTracker,
         ended: &CancellationToken,
     ) -> Option<Self> {
-        let config::TelemetrySettings { otlp, prometheus, .. } = &equipment.config.telemetry;
+        let config::TelemetrySettings { otlp, prometheus, .. } = &runner_context.config.telemetry;
         if otlp.is_none() && prometheus.is_none() {
             return None;
         }
         let shared = Arc::new(SharedTelemetry {
             state: Mutex::default(),
             changed: Notify::new(),
-            record: places.store(),
-            log: places.log(),
+            record: paths.store(),
+            log: paths.log(),
         });
         let ending = CancellationToken::new();
         if let Some(address) = *prometheus {
             tracker.spawn_on(endpoint::serve(address, Arc::clone(&shared), ended.clone()), runtime.handle());
         }
         let exporter = otlp.as_ref().map(|to| {
-            let folder = places.executor();
+            let folder = paths.executor();
             let instance = folder.file_name().unwrap_or_default().to_string_lossy();
-            let exporter = export::Exporter::new(to, &instance, Arc::clone(&shared), Arc::clone(equipment));
+            let exporter = export::Exporter::new(to, &instance, Arc::clone(&shared), Arc::clone(runner_context));
             tracker.spawn_on(exporter.run(ending.clone()), runtime.handle())
         });
         let traces = exporter.is_some();
-        let equipment = Arc::clone(equipment);
-        Some(Self { shared, stories: TaskTraces::default(), equipment, traces, ending, exporter })
+        let runner_context = Arc::clone(runner_context);
+        Some(Self { shared, stories: TaskTraces::default(), runner_context, traces, ending, exporter })
     }
 
     /// The tasks that an executor before us left open. `started` tells when a running one was started.
@@ -123,7 +123,7 @@ impl Telemetry {
         for task in open {
             known.numbers.opened(task.state);
             let started = if task.state == State::Running { started(task.id) } else { None };
-            self.stories.open(task, started, &self.equipment.secrets);
+            self.stories.open(task, started, &self.runner_context.secrets);
         }
     }
 
@@ -140,7 +140,7 @@ impl Telemetry {
                 Change::Accept(task) => {
                     numbers.accepted += 1;
                     numbers.opened(task.state);
-                    self.stories.open(task, None, &self.equipment.secrets);
+                    self.stories.open(task, None, &self.runner_context.secrets);
                 }
                 Change::Move(step) => {
                     numbers.moved(step.from, step.to);

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A folder for the caller, one beside it that no root covers, and what runners need.
 struct World {
     folder: TempDir,
-    equipment: RunnerContext,
+    context: RunnerContext,
 }
 
 impl World {
@@ -44,7 +44,7 @@ impl World {
             std::fs::create_dir(folder.path().join(name)).expect("a new folder");
         }
         let config = Config::default();
-        let equipment = RunnerContext {
+        let context = RunnerContext {
             tokens: executor::runner::http::OAuthTokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             config,
@@ -52,7 +52,7 @@ impl World {
             spool: folder.path().join("spool"),
             delegation: None,
         };
-        Self { folder, equipment }
+        Self { folder, context }
     }
 
     /// The caller's folder, the only root.
@@ -70,7 +70,7 @@ impl World {
         std::fs::write(path, text).expect("a written file");
     }
 
-    fn order(&self, input: Value) -> Invocation {
+    fn invocation(&self, input: Value) -> Invocation {
         Invocation {
             id: "task".to_owned(),
             attempt: 1,
@@ -92,8 +92,8 @@ impl World {
     ) -> Result<RunnerOutput, Failure> {
         let run = runner(run);
         run.check().expect("a definition without mistakes");
-        let order = self.order(input);
-        let performed = run.perform(&order, &self.equipment, cancel);
+        let invocation = self.invocation(input);
+        let performed = run.perform(&invocation, &self.context, cancel);
         tokio::time::timeout(PATIENCE, performed).await.expect("it ends in time")
     }
 

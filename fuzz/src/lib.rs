@@ -56,10 +56,10 @@ pub fn request(bytes: &[u8]) {
         assert_eq!(serde_json::from_slice::<Request>(&again).ok(), Some(request), "it is read as it was written");
     }
     let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
-    DESK.with(|desk| {
-        if let ReadRequest::Run { task, definition } = desk.read(&taken, at()) {
+    DESK.with(|intake| {
+        if let ReadRequest::Run { task, definition } = intake.read(&taken, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
-            let known = desk.definition_of(&task);
+            let known = intake.definition_of(&task);
             assert!(
                 known.is_some_and(|known| Arc::ptr_eq(&known, &definition)),
                 "it is run as what it was checked against"
@@ -99,14 +99,14 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
     thread_local! {
         static CONFIG: Config = Config::default();
     }
-    let order = Invocation {
+    let invocation = Invocation {
         id: TaskId::new().to_string(),
         attempt: 1,
         input,
         caller: Caller { folder: Some("/nowhere".into()), ..Caller::default() },
         ..Invocation::default()
     };
-    CONFIG.with(|config| drop(run.plan(&order, config)));
+    CONFIG.with(|config| drop(run.plan(&invocation, config)));
 }
 
 /// A template in the first line, its input in the rest.

@@ -31,7 +31,7 @@ pub struct Caller {
     /// Nobody can answer a question for it: what needs a confirmation fails if no human has the page open.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unattended: bool,
-    /// Which subtools it may use. Records of version 1 call it `reach`.
+    /// Which subtools it may use. Records of version 1 call it `tool_scope`.
     #[serde(default, alias = "reach", skip_serializing_if = "ToolScope::is_everything")]
     pub tool_scope: ToolScope,
 }

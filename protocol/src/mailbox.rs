@@ -5,7 +5,7 @@
 //! taken/     requests that the executor is about to answer
 //! answers/   what is no result file: refusals, plans, the state of the executor
 //! results/   one file for each task, replaced atomically until it is final
-//! owed/      the sessions that are woken, and for what: `mailbox/wakeups.rs`
+//! wakeups/   the sessions that are woken, and for what: `mailbox/wakeups.rs`
 //! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
 //! ```
 //!
@@ -33,7 +33,7 @@ pub mod sweep;
 pub mod wakeups;
 
 /// The largest request.
-pub const LARGEST_REQUEST: u64 = 1 << 20;
+pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
 /// A mailbox whose folders are there and ours alone.
 #[derive(Debug, Clone)]
@@ -141,7 +141,7 @@ impl Mailbox {
                 continue;
             }
             let request = read_request(id, &entry.path());
-            if request.bytes.as_ref().is_err_and(is_want) {
+            if request.bytes.as_ref().is_err_and(is_resource_exhaustion) {
                 break;
             }
             if fs::rename(entry.path(), &claimed).is_ok() {
@@ -225,7 +225,7 @@ impl Mailbox {
 }
 
 /// Whether an error comes from the want of descriptors or memory, and so passes.
-pub fn is_want(error: &io::Error) -> bool {
+pub fn is_resource_exhaustion(error: &io::Error) -> bool {
     use nix::libc::{EMFILE, ENFILE, ENOMEM};
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
 }
@@ -262,11 +262,11 @@ fn read_request(id: TaskId, path: &Path) -> TakenRequest {
         }
         uid = found.uid();
         written_at = found.modified().ok();
-        if found.len() > LARGEST_REQUEST {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST_REQUEST} bytes")));
+        if found.len() > MAX_REQUEST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_REQUEST_BYTES} bytes")));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
-        file.take(LARGEST_REQUEST).read_to_end(&mut bytes)?;
+        file.take(MAX_REQUEST_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     })();
     TakenRequest { id, uid, bytes, written_at }

@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// More bytes than this are not given at once: nobody reads them, and memory is the caller's.
-pub const MOST: usize = 1_000_000;
+pub const MAX_BYTES: usize = 1_000_000;
 
 /// A piece of data as it lies in its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum PartContent {
 pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
     let of = source.seek(SeekFrom::End(0))?;
     let first = (*range.start()).min(of);
-    let end = range.end().saturating_add(1).min(of).min(first + MOST as u64);
+    let end = range.end().saturating_add(1).min(of).min(first + MAX_BYTES as u64);
     source.seek(SeekFrom::Start(first))?;
     let mut bytes = Vec::new();
     source.take(end.saturating_sub(first)).read_to_end(&mut bytes)?;
@@ -62,8 +62,8 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
         line += 1;
     }
     let mut part = DataPart { first: line + 1, end: line + 1, of: 0, at, is_cut: false, bytes: Vec::new() };
-    while line < *range.end() && !part.is_cut && part.bytes.len() < MOST {
-        let (before, room) = (part.bytes.len(), MOST - part.bytes.len());
+    while line < *range.end() && !part.is_cut && part.bytes.len() < MAX_BYTES {
+        let (before, room) = (part.bytes.len(), MAX_BYTES - part.bytes.len());
         let read = source.by_ref().take(room as u64).read_until(b'\n', &mut part.bytes)?;
         if read == 0 {
             break;
@@ -141,9 +141,9 @@ pub enum PageError {
 }
 
 fn named(keys: &[String]) -> String {
-    const MOST: usize = 10;
-    let shown: Vec<_> = keys.iter().take(MOST).map(|key| format!("`{key}`")).collect();
-    let more = if keys.len() > MOST { format!(" and {} more", keys.len() - MOST) } else { String::new() };
+    const MAX_BYTES: usize = 10;
+    let shown: Vec<_> = keys.iter().take(MAX_BYTES).map(|key| format!("`{key}`")).collect();
+    let more = if keys.len() > MAX_BYTES { format!(" and {} more", keys.len() - MAX_BYTES) } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -192,10 +192,10 @@ impl<'de> Visitor<'de> for Paging {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
-        const MOST_KEYS: usize = 1000;
+        const MAX_KEYS: usize = 1000;
         let mut keys = Vec::new();
         while let Some((key, IgnoredAny)) = fields.next_entry::<String, _>()? {
-            if keys.len() < MOST_KEYS {
+            if keys.len() < MAX_KEYS {
                 keys.push(key);
             }
         }
@@ -283,15 +283,19 @@ mod tests {
 
     #[test]
     fn a_part_is_bounded_and_says_where_it_ends() {
-        let data = format!("{}\n{}\nend\n", "x".repeat(MOST / 2), "y".repeat(MOST / 2));
+        let data = format!("{}\n{}\nend\n", "x".repeat(MAX_BYTES / 2), "y".repeat(MAX_BYTES / 2));
         let part = lines(data.as_bytes(), &(1..=9)).expect("read");
-        assert_eq!((part.end, part.of, part.bytes.len(), part.is_cut), (2, 3, MOST / 2, false), "whole lines only");
-        let data = format!("short\n{}年\nend", "x".repeat(2 * MOST));
+        assert_eq!(
+            (part.end, part.of, part.bytes.len(), part.is_cut),
+            (2, 3, MAX_BYTES / 2, false),
+            "whole lines only"
+        );
+        let data = format!("short\n{}年\nend", "x".repeat(2 * MAX_BYTES));
         let part = lines(data.as_bytes(), &(2..=2)).expect("read");
-        assert_eq!((part.end, part.of, part.at, part.bytes.len(), part.is_cut), (3, 3, 6, MOST, true));
+        assert_eq!((part.end, part.of, part.at, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
         let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("read");
-        assert_eq!((part.end, part.bytes.len()), (MOST as u64, MOST));
-        let exact = "z".repeat(MOST);
+        assert_eq!((part.end, part.bytes.len()), (MAX_BYTES as u64, MAX_BYTES));
+        let exact = "z".repeat(MAX_BYTES);
         let part = lines(exact.as_bytes(), &(1..=1)).expect("read");
         assert_eq!((part.of, part.is_cut), (1, false));
     }

@@ -13,7 +13,7 @@ use crate::code::Code;
 use crate::error::ErrorBody;
 
 /// Nobody knows what will be wanted later than this.
-const FARTHEST: SignedDuration = SignedDuration::from_hours(366 * 24);
+const MAX_AHEAD: SignedDuration = SignedDuration::from_hours(366 * 24);
 
 /// How a time is written.
 const HOW: &str = "write it like 2026-05-01T09:00:00+02:00, or by the local clock like 2026-05-01T09:00 or 09:00; or say \
@@ -50,7 +50,7 @@ pub fn after(span: Duration) -> Result<Timestamp, ErrorBody> {
 
 /// What is recorded of a task that is to start at `at`, if that is not too far away.
 pub fn check(at: Timestamp, now: Timestamp) -> Result<Timestamp, ErrorBody> {
-    if at.duration_since(now) > FARTHEST {
+    if at.duration_since(now) > MAX_AHEAD {
         return Err(too_far());
     }
     // As precise as the store.
@@ -67,7 +67,7 @@ fn next(time: Time, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, jiff::
 }
 
 fn too_far() -> ErrorBody {
-    let days = FARTHEST.as_hours() / 24;
+    let days = MAX_AHEAD.as_hours() / 24;
     ErrorBody::new(Code::Usage, format!("a task can start at most {days} days ahead"))
         .hint("ask for it when its time is nearer")
 }

@@ -37,8 +37,8 @@ fn world(subtools: usize) -> World {
 }
 
 /// Those of the executed functions that belong to one of these modules or types.
-fn within(functions: BTreeSet<String>, places: &[&str]) -> Vec<String> {
-    functions.into_iter().filter(|function| places.iter().any(|place| function.starts_with(place))).collect()
+fn within(functions: BTreeSet<String>, paths: &[&str]) -> Vec<String> {
+    functions.into_iter().filter(|function| paths.iter().any(|place| function.starts_with(place))).collect()
 }
 
 fn can_be_told() -> bool {

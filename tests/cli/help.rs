@@ -66,7 +66,7 @@ fn the_demo_tells_the_whole_story() {
     let world = World::new();
     let demo = world.run(&["demo"]);
     assert_eq!(demo.exit, 0, "{demo}");
-    let places: Vec<_> = [
+    let paths: Vec<_> = [
         "list tools --query=",
         "\"files_search\"",
         "run files_search",
@@ -85,6 +85,6 @@ fn the_demo_tells_the_whole_story() {
         Some(*from)
     })
     .collect();
-    assert!(places.is_sorted());
+    assert!(paths.is_sorted());
     assert!(!world.mailbox().exists(), "the demo has a mailbox of its own");
 }

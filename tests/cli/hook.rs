@@ -191,7 +191,7 @@ fn what_the_model_collected_itself_wakes_nobody() {
         // A human who reads it too takes nothing from the model.
         world.run(&[command, &id]);
         assert_eq!(world.in_session("CODEX_THREAD_ID", "another", &[command, &id]).exit, 0);
-        let owed = world.mailbox().join("owed");
+        let owed = world.mailbox().join("wakeups");
         let marks = || {
             let sessions = fs::read_dir(&owed).expect("there").flatten();
             sessions.flat_map(|session| fs::read_dir(session.path()).expect("a folder").flatten()).count()
@@ -323,7 +323,7 @@ fn a_session_that_cannot_be_marked_as_told_is_not_told_for_ever() {
     world.open("now");
     let id = world.delegate(SESSION, "now");
     until("it is final", || world.is_final(&id));
-    let sessions = fs::read_dir(world.mailbox().join("owed")).expect("there");
+    let sessions = fs::read_dir(world.mailbox().join("wakeups")).expect("there");
     let session = sessions.flatten().next().expect("one session").path();
     // A folder in the place of what is written before anything is said.
     fs::create_dir(session.join(".telling")).expect("made");

@@ -157,18 +157,18 @@ fn a_replaced_program_takes_over() {
     let program = world.folder().join("agent-magic-tool");
     std::fs::copy(crate::world::PROGRAM, &program).expect("copied");
     let call = |arguments: &[&str]| world.ran(&world.within(&program, arguments).output().expect("it starts"));
-    let in_office = || {
+    let is_executor_running = || {
         let pid = call(&["executor", "status"]).json()["pid"].as_i64()?;
         std::fs::read_link(format!("/proc/{pid}/exe")).ok()
     };
     assert_eq!(call(&["executor", "start"]).exit, 0);
-    assert_eq!(in_office().as_ref(), Some(&program));
+    assert_eq!(is_executor_running().as_ref(), Some(&program));
     // As a package manager does it: another file under the same name.
     let next = world.folder().join("next");
     std::fs::copy(crate::world::PROGRAM, &next).expect("copied");
     std::fs::rename(&next, &program).expect("replaced");
     assert_eq!(call(&["run", "files_list", "--wait"]).json()["status"], "succeeded");
     // The link of a program whose file is gone ends with ` (deleted)`.
-    until("the new program is in office", || in_office().as_ref() == Some(&program));
+    until("the new program is in office", || is_executor_running().as_ref() == Some(&program));
     assert_eq!(call(&["run", "files_list", "--wait"]).json()["status"], "succeeded");
 }

@@ -13,9 +13,9 @@ use crate::executor::faults::size;
 use crate::world::{World, until};
 
 /// What one stream of events may say at its beginning.
-const LARGEST_NEWS: usize = 4 << 10;
+const MAX_NEWS: usize = 4 << 10;
 /// DESIGN's bar for an executor with 10,000 tasks that wait, built as it ships.
-const MOST_MEMORY: u64 = 150 << 20;
+const MAX_MEMORY: u64 = 150 << 20;
 
 /// How long a view may take: a build for debugging on a busy machine has its time.
 fn within() -> Duration {
@@ -70,8 +70,8 @@ fn the_page_answers_at_once_however_many_wait() {
     assert_eq!(slow, [] as [String; 0]);
     let news = human.news();
     println!("{count} wait: the stream begins with {} bytes", news.len());
-    assert!(news.contains(&format!("\"waiting\":{count}")) && news.len() < LARGEST_NEWS, "{news}");
+    assert!(news.contains(&format!("\"waiting\":{count}")) && news.len() < MAX_NEWS, "{news}");
     let resident = memory(&world);
     println!("{count} wait: the executor has {} MiB", resident >> 20);
-    assert!(cfg!(debug_assertions) || resident < MOST_MEMORY, "{} MiB", resident >> 20);
+    assert!(cfg!(debug_assertions) || resident < MAX_MEMORY, "{} MiB", resident >> 20);
 }

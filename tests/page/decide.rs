@@ -461,17 +461,17 @@ fn those_that_still_wait_are_told_that_they_moved_up() {
     world.define("marks.json", &marks());
     let human = Human::of(&world);
     let ids: Vec<_> = (0..4).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();
-    let places = |ids: &[String]| -> Vec<Value> {
+    let paths = |ids: &[String]| -> Vec<Value> {
         ids.iter().map(|id| world.result_file(id)["confirmation"]["approver"]["queue_position"].clone()).collect()
     };
-    assert_eq!(places(&ids), [1, 2, 3, 4]);
+    assert_eq!(paths(&ids), [1, 2, 3, 4]);
     let no = |id: &str| human.post("/decide", &json!({"decisions": [bound(&human, id)], "verdict": "deny"})).status;
     assert_eq!(no(&ids[1]), 200);
-    until("those behind it moved up", || places(&ids)[2..] == [2, 3]);
-    assert_eq!(places(&ids)[0], 1);
+    until("those behind it moved up", || paths(&ids)[2..] == [2, 3]);
+    assert_eq!(paths(&ids)[0], 1);
     // One that its own agent gives up; and however soon after one another.
     assert_eq!((world.run(&["cancel", &ids[0]]).exit, no(&ids[2])), (0, 200));
-    until("it is the first", || places(&ids)[3] == 1);
+    until("it is the first", || paths(&ids)[3] == 1);
 }
 
 /// A yes is a file of the record, not of the agent's side: what an agent writes into its mailbox decides nothing.

@@ -12,7 +12,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 26.0;
 /// More points than these nobody can tell apart.
-const MOST_POINTS: usize = 360;
+const MAX_POINTS: usize = 360;
 
 /// A strip: its title, its values, and its unit with the bytes or pieces that make one of it.
 type Strip = (&'static str, fn(&Sample) -> u64, &'static str, f64);
@@ -61,7 +61,7 @@ pub(crate) fn draw(samples: &[Sample], length: Duration) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "a picture has a thousand points")]
 fn draw_strip(svg: &mut String, (title, value, unit, one): &Strip, top: f64, samples: &[Sample]) {
-    let at_once = samples.len().div_ceil(MOST_POINTS).max(1);
+    let at_once = samples.len().div_ceil(MAX_POINTS).max(1);
     let means: Vec<f64> = samples
         .chunks(at_once)
         .map(|chunk| chunk.iter().map(|sample| value(sample) as f64 / one).sum::<f64>() / chunk.len() as f64)

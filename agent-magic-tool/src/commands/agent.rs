@@ -80,7 +80,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let sessions = SessionStore::in_state(&context.places.state);
+    let sessions = SessionStore::in_state(&context.paths.state);
     if args.sessions {
         context.output.json(&sessions.list()?)?;
         return Ok(Exit::Ok);
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(word) = &args.delete {
         return delete(word, &sessions, context);
     }
-    let config = Config::read(&context.places)?;
+    let config = Config::read(&context.paths)?;
     if args.show_prompt {
         context.output.json(&system_prompt(args, config, context)?)?;
         return Ok(Exit::Ok);
@@ -125,7 +125,7 @@ fn open(
     args: &Args,
     config: Config,
     sessions: &SessionStore,
-    audience: Arc<dyn executor::agent::driver::LoopObserver>,
+    observer: Arc<dyn executor::agent::driver::LoopObserver>,
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
@@ -147,13 +147,13 @@ fn open(
         },
     };
     let shell = Arc::new(InProcess::of(context));
-    Ok(Session::open(opening, &context.places, config, shell, audience)?)
+    Ok(Session::open(opening, &context.paths, config, shell, observer)?)
 }
 
 /// What a model would be told first.
 fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value, Error> {
-    let seats = ModelFactory::new(config, &context.places, args.focus.clone(), None)?;
-    let (sections, text) = seats.prompt(args.model.as_deref())?;
+    let models = ModelFactory::new(config, &context.paths, args.focus.clone(), None)?;
+    let (sections, text) = models.prompt(args.model.as_deref())?;
     let tokens = view::words(&text) + view::words(&definition().to_string());
     Ok(json!({"tokens": tokens, "sections": sections, "prompt": text, "tools": [definition()]}))
 }
@@ -161,7 +161,7 @@ fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value
 /// What a person need not read goes into a file.
 fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("the state folder cannot be written", &error);
-    context.places.make_state().map_err(io)?;
-    log::start(LogTarget::File(&context.places.state.join("agent.log")), &config.executor)
+    context.paths.make_state().map_err(io)?;
+    log::start(LogTarget::File(&context.paths.state.join("agent.log")), &config.executor)
         .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
 }

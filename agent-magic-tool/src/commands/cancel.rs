@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
     match handover::ask(context, &mailbox, Operation::Cancel { id })? {
         HandoverReply::Answer(Answer::Cancelling { id, state }) => {

@@ -10,7 +10,7 @@ use executor::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::{CommandExecutor, CommandOutput, Dialect};
 use protocol::json;
-use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
+use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
 use protocol::shell::Shell;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,9 +66,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.json(&words.definition())?;
         return Ok(Exit::Ok);
     }
-    let config = Config::read(&context.places)?;
+    let config = Config::read(&context.paths)?;
     let shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let executor = CommandExecutor::new(shell, mailbox, context.caller.clone()).with_others(config.shell.others);
     let mut stdin = io::stdin().lock();
     while let Some(line) = next_line(&mut stdin)? {
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 fn next_line(source: &mut impl BufRead) -> Result<Option<Vec<u8>>, Error> {
     let broken = |error: io::Error| Error::io("standard input cannot be read", &error);
     let mut line = Vec::new();
-    let read = source.by_ref().take(LARGEST_REQUEST + 1).read_until(b'\n', &mut line).map_err(broken)?;
-    if line.len() as u64 > LARGEST_REQUEST && !line.ends_with(b"\n") {
+    let read = source.by_ref().take(MAX_REQUEST_BYTES + 1).read_until(b'\n', &mut line).map_err(broken)?;
+    if line.len() as u64 > MAX_REQUEST_BYTES && !line.ends_with(b"\n") {
         source.skip_until(b'\n').map_err(broken)?;
     }
     Ok((read > 0).then_some(line))
@@ -95,8 +95,8 @@ fn next_line(source: &mut impl BufRead) -> Result<Option<Vec<u8>>, Error> {
 fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
     let id = |value: &Value| value.get("id").cloned().unwrap_or_default();
     let value = match json::parse(line) {
-        _ if line.len() as u64 > LARGEST_REQUEST => {
-            let error = Error::new(Code::RequestTooLarge, format!("the line is larger than {LARGEST_REQUEST} bytes"));
+        _ if line.len() as u64 > MAX_REQUEST_BYTES => {
+            let error = Error::new(Code::RequestTooLarge, format!("the line is larger than {MAX_REQUEST_BYTES} bytes"));
             return wrong(&Value::Null, &error);
         }
         Ok(value) => value,

@@ -66,12 +66,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.text(config::DEFAULTS)?;
         return Ok(Exit::Ok);
     }
-    let places = &context.places;
-    let repaired = args.repair.then(|| repair::repair(places, &context.output));
+    let paths = &context.paths;
+    let repaired = args.repair.then(|| repair::repair(paths, &context.output));
     let mut checks = Vec::new();
-    let config = match Config::read(places) {
+    let config = match Config::read(paths) {
         Ok(config) => {
-            checks.push(Check::good("config", format!("`{}` and the defaults", places.config_file().display())));
+            checks.push(Check::good("config", format!("`{}` and the defaults", paths.config_file().display())));
             config
         }
         Err(error) => {
@@ -79,9 +79,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             Config::default()
         }
     };
-    let mailbox = match Mailbox::open(&places.mailbox) {
+    let mailbox = match Mailbox::open(&paths.mailbox) {
         Ok(mailbox) => {
-            checks.push(Check::good("mailbox", format!("`{}`", places.mailbox.display())));
+            checks.push(Check::good("mailbox", format!("`{}`", paths.mailbox.display())));
             Some(mailbox)
         }
         Err(error) => {
@@ -94,30 +94,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let now = SystemTime::now();
         checks.extend([leftovers(mailbox), health::requests(mailbox, now), health::clock(mailbox, now)]);
     }
-    checks.push(health::modes(places));
+    checks.push(health::modes(paths));
     checks.extend(executor(mailbox.as_ref(), context));
     checks.push(client::reached(context, mailbox.as_ref()));
     checks.push(rules(&config));
     checks.push(page::reached(&config, mailbox.as_ref(), context));
-    let catalog = Catalog::load(&Sources::of(places, &config));
+    let catalog = Catalog::load(&Sources::of(paths, &config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
-    checks.push(hooks::told(&config, places));
-    checks.push(health::switches(places));
+    checks.push(hooks::told(&config, paths));
+    checks.push(health::switches(paths));
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
         "ok": ok,
         "version": env!("CARGO_PKG_VERSION"),
         "checks": checks,
-        "sizes": health::sizes(places),
+        "sizes": health::sizes(paths),
         "places": {
-            "mailbox": places.mailbox,
-            "config_file": places.config_file(),
-            "subtools": Sources::of(places, &config).folders(),
-            "state": places.state,
-            "store": places.store(),
-            "log": places.log(),
-            "cache": places.cache,
+            "mailbox": paths.mailbox,
+            "config_file": paths.config_file(),
+            "subtools": Sources::of(paths, &config).folders(),
+            "state": paths.state,
+            "store": paths.store(),
+            "log": paths.log(),
+            "cache": paths.cache,
         },
     });
     if let (Some(report), Some(repaired)) = (report.as_object_mut(), repaired) {
@@ -143,7 +143,7 @@ fn leftovers(mailbox: &Mailbox) -> Check {
 /// Who is there, and whether what we run in would let one be started.
 fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
     const NAME: &str = "executor";
-    let obstacle = sandbox::obstacle(&context.places);
+    let obstacle = sandbox::obstacle(&context.paths);
     let inside = match &obstacle {
         None => Check::good("sandbox", "nothing stands in an executor's way here"),
         Some(obstacle) => Check::good("sandbox", format!("an executor cannot be started from here: {obstacle}")),
@@ -195,7 +195,7 @@ fn definitions(catalog: &Catalog) -> Check {
 /// Secrets that a definition or a hook names and that have no value: it will fail.
 fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
     const NAME: &str = "secrets";
-    let set: BTreeSet<String> = match Secrets::of(&context.places, config).names() {
+    let set: BTreeSet<String> = match Secrets::of(&context.paths, config).names() {
         Ok(names) => names.into_iter().map(|(name, _)| name).collect(),
         Err(error) => {
             let error = Error::from(error);

@@ -22,10 +22,10 @@ use crate::handover::{self, HandoverReply};
 use crate::launch::{self, Launch};
 
 /// A new executor is in office by then, or something is wrong.
-const STARTED_WITHIN: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Beyond the grace of its tasks.
-const STOPPED_WITHIN: Duration = Duration::from_secs(15);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) mod page;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
 }
 
 fn start(context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     ensure(&mailbox, context)?;
     context.output.json(&ask_status(&mailbox, context)?)?;
     Ok(Exit::Ok)
@@ -74,11 +74,11 @@ fn start(context: &Context) -> Result<Exit, Error> {
 
 /// Sees to it that an executor serves the mailbox.
 fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
-    let mut launch = Launch::new(&context.places, mailbox);
-    let mut patience = Backoff::new(LONGEST_PAUSE);
+    let mut launch = Launch::new(&context.paths, mailbox);
+    let mut patience = Backoff::new(MAX_PAUSE);
     while !launch.ensure()? {
-        if patience.waited() > STARTED_WITHIN {
-            return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {STARTED_WITHIN:?}"))
+        if patience.waited() > START_TIMEOUT {
+            return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {START_TIMEOUT:?}"))
                 .hint("start it by hand and look what it says: agent-magic-tool executor run"));
         }
         patience.pause(None);
@@ -87,7 +87,7 @@ fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
 }
 
 fn status(context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     if executor_of(&mailbox)?.is_none() {
         context.output.json(&json!({"running": false, "mailbox": mailbox.root()}))?;
         return Ok(Exit::NoExecutor);
@@ -101,7 +101,7 @@ pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, 
         HandoverReply::Answer(Answer::Status(mut status)) => {
             if let Some(status) = status.as_object_mut() {
                 status.shift_insert(0, "running".to_owned(), true.into());
-                status.insert("log".to_owned(), context.places.log().display().to_string().into());
+                status.insert("log".to_owned(), context.paths.log().display().to_string().into());
             }
             Ok(status)
         }
@@ -117,7 +117,7 @@ fn executor_of(mailbox: &Mailbox) -> Result<Option<u32>, Error> {
 }
 
 fn stop(context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let Some(pid) = executor_of(&mailbox)? else {
         context.output.json(&json!({"stopped": false, "mailbox": mailbox.root()}))?;
         context.output.note("no executor runs");
@@ -129,12 +129,12 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     };
     kill(Pid::from_raw(target), Signal::SIGTERM)
         .map_err(|error| Error::new(Code::NoExecutor, format!("process {pid} cannot be told to stop: {error}")))?;
-    let deadline = Instant::now() + Config::read(&context.places)?.executor.grace.get() + STOPPED_WITHIN;
-    let mut patience = Backoff::new(LONGEST_PAUSE);
+    let deadline = Instant::now() + Config::read(&context.paths)?.executor.grace.get() + STOP_TIMEOUT;
+    let mut patience = Backoff::new(MAX_PAUSE);
     while executor_of(&mailbox)? == Some(pid) {
         if Instant::now() > deadline {
             return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
-                .hint(format!("look at its log: {}", context.places.log().display())));
+                .hint(format!("look at its log: {}", context.paths.log().display())));
         }
         patience.pause(Some(deadline));
     }
@@ -145,7 +145,7 @@ fn stop(context: &Context) -> Result<Exit, Error> {
 /// Straight in the executor's own folder: what comes through the mailbox may be an agent's.
 fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exit, Error> {
     let tool = name.parse().map_err(|error: InvalidName| Error::usage(error.to_string()))?;
-    let switched = SwitchedOffTools::below(&context.places.executor()).switch_on(&tool, session);
+    let switched = SwitchedOffTools::below(&context.paths.executor()).switch_on(&tool, session);
     let switched = switched.map_err(|error| Error::io("what is switched off cannot be changed", &error))?;
     context.output.json(&json!({"switched_on": switched}))?;
     Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
@@ -155,25 +155,25 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     if detached {
         detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
     }
-    let places = &context.places;
-    places
+    let paths = &context.paths;
+    paths
         .make_state()
-        .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", places.state.display()), &error))?;
-    let config = Config::read(places)?;
-    let log_file = places.log();
+        .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", paths.state.display()), &error))?;
+    let config = Config::read(paths)?;
+    let log_file = paths.log();
     let to = if detached {
         log::LogTarget::File(&log_file)
     } else {
-        log::LogTarget::Stderr { is_journal: places.stderr_is_journal() }
+        log::LogTarget::Stderr { is_journal: paths.stderr_is_journal() }
     };
     log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
-    let in_office = || {
+    let is_executor_running = || {
         if detached {
             detach::let_go_of_stderr();
         }
     };
-    let ended = daemon::run(places, in_office).map_err(|error| {
+    let ended = daemon::run(paths, is_executor_running).map_err(|error| {
         let hint = error.hint().unwrap_or_else(|| format!("its log: {}", log_file.display()));
         Error::new(Code::NoExecutor, chain(&error)).hint(hint)
     })?;

@@ -37,15 +37,15 @@ mod gemini_cli;
 mod opencode;
 
 /// A client sends its words at once; one that never ends them is not waited for.
-const WORDS_WITHIN: Duration = Duration::from_secs(5);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than any client says; the last message of a turn is in it.
-const MOST_WORDS: u64 = 64 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 /// How soon a waiting hook sees that another one took its place.
 const LOOK_ROUND: Duration = Duration::from_secs(2);
 /// More names than this help nobody.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 /// A log of more bytes begins anew.
-const MOST_LOG: u64 = 1 << 20;
+const MAX_LOG_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             // There is nobody to tell if not even the log can be written.
-            drop(log(args.client, &error, &context.places));
+            drop(log(args.client, &error, &context.paths));
             Exit::Ok
         }
     }
@@ -96,26 +96,26 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
         Client::Goose | Client::Aider | Client::AgentsMd => None,
     };
     let call = call.ok_or_else(|| Error::usage(format!("no call of {} that is known: {given}", args.client)))?;
-    let mut places = context.places.clone();
+    let mut paths = context.paths.clone();
     if let Some(mailbox) = &args.mailbox {
-        places.mailbox.clone_from(mailbox);
+        paths.mailbox.clone_from(mailbox);
     }
-    let mailbox = Mailbox::open(&places.mailbox)?;
+    let mailbox = Mailbox::open(&paths.mailbox)?;
     let unwritten = |error| Error::io("the mailbox cannot be written", &error);
     mailbox.listen(&call.listener).map_err(unwritten)?;
     if call.moment == HookMoment::Start {
         return Ok(Exit::Ok);
     }
-    let owed = mailbox.owed_to(&call.listener).map_err(unwritten)?;
+    let owed = mailbox.wakeups_for(&call.listener).map_err(unwritten)?;
     if owed.is_empty() {
         return Ok(Exit::Ok);
     }
     let wait = match args.wait {
         Some(wait) => wait,
-        None => args.client.wait(&Config::read(&places)?.wake),
+        None => args.client.wait(&Config::read(&paths)?.wake),
     };
     let waiter =
-        Waiter { call, mailbox, places, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
+        Waiter { call, mailbox, paths, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
     waiter.mailbox.take_over(&waiter.call.listener, &waiter.name).map_err(unwritten)?;
     waiter.wait(&context.output, args.client)
 }
@@ -124,16 +124,16 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
 fn read_words() -> Result<Value, Error> {
     let (sender, words) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        let stdin = std::io::Read::take(std::io::stdin().lock(), MOST_WORDS);
+        let stdin = std::io::Read::take(std::io::stdin().lock(), MAX_INPUT_BYTES);
         let first = serde_json::Deserializer::from_reader(stdin).into_iter::<Value>().next();
         // Whoever waited has given up.
         drop(sender.send(first));
     });
-    match words.recv_timeout(WORDS_WITHIN) {
+    match words.recv_timeout(INPUT_TIMEOUT) {
         Ok(Some(Ok(given))) => Ok(given),
         Ok(Some(Err(error))) => Err(Error::new(Code::InvalidJson, format!("the client's words are no JSON: {error}"))),
         Ok(None) => Err(Error::usage("the client said nothing")),
-        Err(_) => Err(Error::usage(format!("the client said nothing whole within {WORDS_WITHIN:?}"))),
+        Err(_) => Err(Error::usage(format!("the client said nothing whole within {INPUT_TIMEOUT:?}"))),
     }
 }
 
@@ -142,14 +142,14 @@ fn read_words() -> Result<Value, Error> {
 struct Waiter {
     call: HookCall,
     mailbox: Mailbox,
-    places: Paths,
+    paths: Paths,
     deadline: Instant,
     name: String,
 }
 
 impl Waiter {
     fn wait(&self, output: &Output, client: Client) -> Result<Exit, Error> {
-        let mut launch = Launch::new(&self.places, &self.mailbox);
+        let mut launch = Launch::new(&self.paths, &self.mailbox);
         loop {
             let files = self.owed()?;
             if files.iter().any(ResultFile::is_final) {
@@ -168,7 +168,7 @@ impl Waiter {
     }
 
     fn owed(&self) -> Result<Vec<ResultFile>, Error> {
-        let ids = self.mailbox.owed_to(&self.call.listener);
+        let ids = self.mailbox.wakeups_for(&self.call.listener);
         let ids = ids.map_err(|error| Error::io("what the session is owed cannot be read", &error))?;
         // What was forgotten since then is nobody's concern.
         Ok(ids.into_iter().filter_map(|id| ResultFile::read(&self.mailbox, id).ok()).collect())
@@ -177,7 +177,7 @@ impl Waiter {
     /// Says it first and takes the marks away then: killed in between, it is said once more.
     fn tell(&self, output: &Output, client: Client) -> Result<Exit, Error> {
         let unwritten = |error| Error::io("the session cannot be told", &error);
-        let telling = self.mailbox.telling(&self.call.listener).map_err(unwritten)?;
+        let lock = self.mailbox.lock_wakeups(&self.call.listener).map_err(unwritten)?;
         let (ready, open): (Vec<_>, Vec<_>) = self.owed()?.into_iter().partition(ResultFile::is_final);
         if ready.is_empty() {
             return Ok(Exit::Ok);
@@ -192,7 +192,7 @@ impl Waiter {
             Client::Goose | Client::Aider | Client::AgentsMd => Exit::Ok,
         };
         let ids: Vec<_> = ready.iter().map(|file| file.id).collect();
-        telling.told(&ids).map_err(unwritten)?;
+        lock.delivered(&ids).map_err(unwritten)?;
         Ok(exit)
     }
 }
@@ -200,12 +200,12 @@ impl Waiter {
 /// What the model reads: which tasks, how they ended, where the results are. What is in them it reads there.
 fn text(ready: &[ResultFile], open: usize, mailbox: &Mailbox) -> String {
     let mut lines = vec!["Results are ready:".to_owned()];
-    lines.extend(ready.iter().take(MOST_NAMED).map(|file| {
+    lines.extend(ready.iter().take(MAX_NAMED).map(|file| {
         let tool = file.field("tool").as_str().unwrap_or("task");
         format!("- {} ({tool}): {}, {}", file.id, file.state, mailbox.result_file(file.id).display())
     }));
-    if ready.len() > MOST_NAMED {
-        lines.push(format!("- and {} more: agent-magic-tool tasks", ready.len() - MOST_NAMED));
+    if ready.len() > MAX_NAMED {
+        lines.push(format!("- and {} more: agent-magic-tool tasks", ready.len() - MAX_NAMED));
     }
     lines.push("Read them with `agent-magic-tool read ID`, then go on.".to_owned());
     if open > 0 {
@@ -214,10 +214,10 @@ fn text(ready: &[ResultFile], open: usize, mailbox: &Mailbox) -> String {
     lines.join("\n")
 }
 
-fn log(client: Client, error: &Error, places: &Paths) -> std::io::Result<()> {
-    places.make_state()?;
-    let path = places.state.join("hook.log");
-    if fs::metadata(&path).is_ok_and(|found| found.len() > MOST_LOG) {
+fn log(client: Client, error: &Error, paths: &Paths) -> std::io::Result<()> {
+    paths.make_state()?;
+    let path = paths.state.join("hook.log");
+    if fs::metadata(&path).is_ok_and(|found| found.len() > MAX_LOG_BYTES) {
         fs::remove_file(&path)?;
     }
     let line = serde_json::json!({"at": protocol::clock::now().to_string(), "client": client, "error": error.body()});

@@ -21,12 +21,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let config = Config::read(&context.places)?;
-    let catalog = Catalog::load(&Sources::of(&context.places, &config));
+    let config = Config::read(&context.paths)?;
+    let catalog = Catalog::load(&Sources::of(&context.paths, &config));
     let Some(name) = &args.name else { return overview(&catalog, context) };
-    let reach = &context.caller.tool_scope;
-    let Some(subtool) = catalog.get(name).filter(|_| reach.covers(name)) else {
-        let nearest = catalog.nearest(name, reach);
+    let tool_scope = &context.caller.tool_scope;
+    let Some(subtool) = catalog.get(name).filter(|_| tool_scope.covers(name)) else {
+        let nearest = catalog.nearest(name, tool_scope);
         let hint = nearest.first().map_or_else(
             || "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
             |first| format!("did you mean `{first}`?"),

@@ -15,7 +15,7 @@ const SECONDS: u64 = 10;
 /// Some ten times the largest input, and the program itself.
 const BYTES: u64 = 1 << 30;
 /// The largest input.
-const LARGEST: u64 = 64 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -28,8 +28,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         setrlimit(resource, most, most)
             .map_err(|error| Error::io("the bounds of an expression could not be set", &error.into()))?;
     }
-    let input =
-        context.stdin.read_at_most(LARGEST).map_err(|error| Error::io("standard input cannot be read", &error))?;
+    let input = context
+        .stdin
+        .read_at_most(MAX_INPUT_BYTES)
+        .map_err(|error| Error::io("standard input cannot be read", &error))?;
     let PrintedOutput { status, stdout, stderr } = filter(&args.words, &input);
     context.output.text(&stdout)?;
     if status == 0 {

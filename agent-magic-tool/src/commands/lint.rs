@@ -31,13 +31,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.text(&format::file_schema_text())?;
         return Ok(Exit::Ok);
     }
-    let config = Config::read(&context.places)?;
+    let config = Config::read(&context.paths)?;
     let sources = if args.paths.is_empty() {
-        Sources::of(&context.places, &config)
+        Sources::of(&context.paths, &config)
     } else {
         let named = std::env::join_paths(&args.paths)
             .map_err(|error| Error::usage(format!("the paths cannot be joined: {error}")))?;
-        Sources::new(&config, &context.places.config, Some(&named))
+        Sources::new(&config, &context.paths.config, Some(&named))
     };
     let findings = lint(&Catalog::load(&sources));
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();

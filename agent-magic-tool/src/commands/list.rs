@@ -53,14 +53,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(Error::usage(format!("`{}` cannot be listed", args.what))
             .hint(format!("agent-magic-tool list tools --query={:?}", args.what)));
     }
-    let config = Config::read(&context.places)?;
-    let listing = Listing::of(&Sources::of(&context.places, &config), &context.places.listing());
+    let config = Config::read(&context.paths)?;
+    let listing = Listing::of(&Sources::of(&context.paths, &config), &context.paths.listing());
     let mut found: Vec<&ListingEntry> = match &args.query {
         Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
         None => listing.entries.iter().collect(),
     };
-    let reach = &context.caller.tool_scope;
-    found.retain(|entry| reach.covers(&entry.name));
+    let tool_scope = &context.caller.tool_scope;
+    found.retain(|entry| tool_scope.covers(&entry.name));
     let limit = args.limit.unwrap_or(if args.query.is_some() { LIMIT_WITH_QUERY } else { LIMIT });
     let (shown, rest) = found.split_at(limit.min(found.len()));
     print(shown, args.format, context)?;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if found.is_empty() && args.query.is_some() {
         context.output.note(&format!(
             "none of {} subtools matches; try other words, or list without --query",
-            listing.entries.iter().filter(|entry| reach.covers(&entry.name)).count()
+            listing.entries.iter().filter(|entry| tool_scope.covers(&entry.name)).count()
         ));
     }
     if !listing.problems.is_empty() {
@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             .output
             .note(&format!("{} definitions could not be loaded: agent-magic-tool lint", listing.problems.len()));
     }
-    if let Ok(mailbox) = Mailbox::open(&context.places.mailbox) {
-        launch::revive(&context.places, &mailbox);
+    if let Ok(mailbox) = Mailbox::open(&context.paths.mailbox) {
+        launch::revive(&context.paths, &mailbox);
     }
     Ok(Exit::Ok)
 }

@@ -22,7 +22,7 @@ use crate::result::{self, ResultFile};
 
 /// More data than this is not given to a jq expression, which takes some ten times as much memory;
 /// it is more than the executor keeps of a result unless it is told to.
-const LARGEST_FOR_JQ: u64 = 128 << 20;
+const MAX_JQ_BYTES: u64 = 128 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -62,10 +62,10 @@ impl std::str::FromStr for Range {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let file = ResultFile::read(&mailbox, result::task_of(&args.task, &mailbox)?)?;
     if !file.is_final() {
-        launch::revive(&context.places, &mailbox);
+        launch::revive(&context.paths, &mailbox);
     }
     let data = || ResultData::of(&file, &mailbox);
     let mut note = None;
@@ -248,9 +248,9 @@ impl ResultData {
             Self::Here(value) => Ok(value.to_string().into_bytes()),
             Self::Beside { id, mut file, is_json } => {
                 let bytes = file.metadata().map_err(|error| unreadable(id, &error))?.len();
-                if bytes > LARGEST_FOR_JQ {
+                if bytes > MAX_JQ_BYTES {
                     let message = format!(
-                        "{bytes} bytes are too much for --jq, which needs all of it in memory: the most is {LARGEST_FOR_JQ}"
+                        "{bytes} bytes are too much for --jq, which needs all of it in memory: the most is {MAX_JQ_BYTES}"
                     );
                     return Err(Error::new(Code::ResponseTooLarge, message).hint(format!(
                         "read a part: agent-magic-tool read {id} --page 1, or --lines 1-100, or --bytes 0-9999"

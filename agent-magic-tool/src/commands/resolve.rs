@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
     let ask = Operation::Resolve { id, happened: args.happened, note: args.note };
     match handover::ask(context, &mailbox, ask)? {

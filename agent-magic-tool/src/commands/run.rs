@@ -7,7 +7,7 @@ use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
 use protocol::mailbox::result::WOKEN;
-use protocol::mailbox::{LARGEST_REQUEST, Mailbox};
+use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
 use protocol::task::{State, TaskId};
 use protocol::{json, schedule};
 use serde_json::{Map, Value};
@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     for field in &args.fields {
         read_field(field, &mut request)?;
     }
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     match handover::ask(context, &mailbox, Operation::run(request))? {
         HandoverReply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
         HandoverReply::Answer(Answer::SameAs(id)) => {
@@ -128,7 +128,7 @@ fn accepted(id: TaskId, wait: Option<PositiveDuration>, mailbox: &Mailbox, conte
         context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
         return Ok(Exit::Ok);
     };
-    let mut launch = Launch::new(&context.places, mailbox);
+    let mut launch = Launch::new(&context.paths, mailbox);
     let deadline = Instant::now() + wait.get();
     let files = result::wait_for(&[id], mailbox, WaitMode::All, Some(deadline), || launch.ensure().map(drop))?;
     let file = files.first().ok_or_else(|| Error::internal("one task was awaited, and none came back"))?;
@@ -166,15 +166,15 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
 pub(super) fn read_input(given: &str, name: &str, stdin: &Stdin) -> Result<Map<String, Value>, Error> {
     let text = match (given, given.strip_prefix('@')) {
         ("-", _) => stdin
-            .read_at_most(LARGEST_REQUEST + 1)
+            .read_at_most(MAX_REQUEST_BYTES + 1)
             .map_err(|error| Error::io("standard input cannot be read", &error))?,
         (_, Some(path)) => std::fs::File::open(path)
             .and_then(limited)
             .map_err(|error| Error::new(Code::NotFound, format!("the input file `{path}` cannot be read: {error}")))?,
         _ => given.as_bytes().to_vec(),
     };
-    if text.len() as u64 > LARGEST_REQUEST {
-        return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {LARGEST_REQUEST} bytes"))
+    if text.len() as u64 > MAX_REQUEST_BYTES {
+        return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {MAX_REQUEST_BYTES} bytes"))
             .hint("put large data into a file and pass its path"));
     }
     match json::parse(&text) {
@@ -198,7 +198,7 @@ pub(super) fn read_input(given: &str, name: &str, stdin: &Stdin) -> Result<Map<S
 /// One byte more than the limit tells that there is more.
 fn limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    source.take(LARGEST_REQUEST + 1).read_to_end(&mut text)?;
+    source.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::Error;
 
 /// No key is this large.
-const LARGEST: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SecretCommand {
@@ -26,7 +26,7 @@ pub(crate) enum SecretCommand {
 }
 
 pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Error> {
-    let secrets = Secrets::of(&context.places, &Config::read(&context.places)?);
+    let secrets = Secrets::of(&context.paths, &Config::read(&context.paths)?);
     match command {
         SecretCommand::Set { name } => {
             let name = parse(name)?;
@@ -70,7 +70,7 @@ fn read_value(name: &SecretName, context: &Context) -> Result<String, Error> {
         context.output.prompt("\n");
         read.and(restored.map_err(Into::into)).map_err(unreadable)?;
     } else {
-        stdin.lock().take(LARGEST).read_to_string(&mut value).map_err(unreadable)?;
+        stdin.lock().take(MAX_SECRET_BYTES).read_to_string(&mut value).map_err(unreadable)?;
     }
     let value = value.trim_end_matches(['\r', '\n']);
     if value.is_empty() {

@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 }
 
 fn site(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
-    let places = context.places.clone();
+    let paths = context.paths.clone();
     let is_project = args.project || !args.user && !args.client.has_user_files();
     if args.user && !args.client.has_user_files() {
         return Err(Error::usage(format!("{} reads no such files of its user", args.client))
@@ -119,11 +119,11 @@ fn site(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
     let here = || std::env::current_dir().map_err(|error| Error::io("the current folder cannot be found", &error));
     Ok(SetupTarget {
         client: args.client,
-        home: places.home()?,
+        home: paths.home()?,
         project: is_project.then(here).transpose()?,
-        wait: args.client.wait(&Config::read(&places)?.wake),
+        wait: args.client.wait(&Config::read(&paths)?.wake),
         program,
-        places,
+        paths,
     })
 }
 
@@ -208,7 +208,7 @@ fn remember(
         record.changes.push(change);
     }
     let unwritten = |error| Error::io("what was changed cannot be remembered", &error);
-    context.places.make_state().map_err(unwritten)?;
+    context.paths.make_state().map_err(unwritten)?;
     fs::create_dir_all(file.parent().unwrap_or(Path::new("/"))).map_err(unwritten)?;
     let text = serde_json::to_vec_pretty(&record).expect("texts and paths are plain JSON");
     fs::write(file, text).map_err(unwritten)
@@ -239,7 +239,7 @@ fn record_file(site: &SetupTarget) -> PathBuf {
         let digest = digest::hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         format!("-{}", &digest[..16])
     });
-    site.places.state.join("setup").join(format!("{}{}.json", site.client, project.unwrap_or_default()))
+    site.paths.state.join("setup").join(format!("{}{}.json", site.client, project.unwrap_or_default()))
 }
 
 fn read_record(file: &Path) -> Result<SetupRecord, Error> {

@@ -59,8 +59,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context.output.json(&json!({"session": session, "forgotten": forgotten, "open": open}))?;
         return Ok(Exit::Ok);
     }
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
-    launch::revive(&context.places, &mailbox);
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    launch::revive(&context.paths, &mailbox);
     let ids = mailbox.results_of().map_err(|error| Error::io("the results cannot be listed", &error))?;
     let mut shown = Vec::new();
     let mut more = 0;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 
 /// Has what has ended of a session forgotten: how many tasks that were, and which are still open.
 pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value), Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     match handover::ask(context, &mailbox, Operation::Forget { session })? {
         HandoverReply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),

@@ -25,11 +25,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let ids = args.tasks.iter().map(|word| result::task_of(word, &mailbox)).collect::<Result<Vec<_>, _>>()?;
     let until = if args.any { WaitMode::Any } else { WaitMode::All };
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout.get());
-    let mut launch = Launch::new(&context.places, &mailbox);
+    let mut launch = Launch::new(&context.paths, &mailbox);
     let mut files = result::wait_for(&ids, &mailbox, until, deadline, || launch.ensure().map(drop))?;
     if args.any
         && let Some(first) = files.iter().position(ResultFile::is_final)

@@ -30,7 +30,7 @@ pub trait Tools: Send + Sync {
 
 /// Who sees and hears what goes on.
 pub trait LoopObserver: Send + Sync {
-    fn hear(&self, news: LoopEvent<'_>);
+    fn observe(&self, news: LoopEvent<'_>);
 }
 
 /// What goes on, for whoever watches.
@@ -107,16 +107,19 @@ impl std::fmt::Debug for ActiveModel {
 pub struct Driver {
     machine: Machine,
     journal: Journal,
-    seat: ActiveModel,
+    active_model: ActiveModel,
     tools: Arc<dyn Tools>,
     trigger: Trigger,
-    audience: Arc<dyn LoopObserver>,
+    observer: Arc<dyn LoopObserver>,
     last: Option<StopReason>,
 }
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("machine", &self.machine).field("seat", &self.seat).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("machine", &self.machine)
+            .field("seat", &self.active_model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -127,10 +130,10 @@ pub struct DriverParts {
     pub journal: Journal,
     /// What was said in the session before.
     pub entries: Vec<JournalEntry>,
-    pub seat: ActiveModel,
+    pub active_model: ActiveModel,
     pub tools: Arc<dyn Tools>,
     pub trigger: Trigger,
-    pub audience: Arc<dyn LoopObserver>,
+    pub observer: Arc<dyn LoopObserver>,
 }
 
 type Work = Pin<Box<dyn Future<Output = MachineEvent> + Send>>;
@@ -139,8 +142,8 @@ impl Driver {
     /// Takes the session up where it was; the effects go to [`Driver::run`].
     pub fn new(parts: DriverParts) -> (Self, Vec<MachineEffect>) {
         let (machine, effects) = Machine::restore(parts.settings, parts.entries);
-        let DriverParts { journal, seat, tools, trigger, audience, .. } = parts;
-        (Self { machine, journal, seat, tools, trigger, audience, last: None }, effects)
+        let DriverParts { journal, active_model, tools, trigger, observer, .. } = parts;
+        (Self { machine, journal, active_model, tools, trigger, observer, last: None }, effects)
     }
 
     pub fn machine(&self) -> &Machine {
@@ -153,7 +156,7 @@ impl Driver {
 
     /// The model that answers.
     pub fn model(&self) -> &str {
-        &self.seat.name
+        &self.active_model.name
     }
 
     /// How the last question ended, if one did.
@@ -166,7 +169,7 @@ impl Driver {
     pub async fn run(
         &mut self,
         effects: Vec<MachineEffect>,
-        wishes: &mut mpsc::Receiver<LoopCommand>,
+        commands: &mut mpsc::Receiver<LoopCommand>,
         interrupted: &Notify,
     ) -> std::io::Result<()> {
         let mut work: Option<Work> = None;
@@ -185,12 +188,12 @@ impl Driver {
                     is_leaving = true;
                     MachineEvent::Cancelled
                 }
-                wish = wishes.recv(), if !is_leaving => match wish {
+                command = commands.recv(), if !is_leaving => match command {
                     Some(LoopCommand::Leave) | None => {
                         is_leaving = true;
                         continue;
                     }
-                    Some(wish) => self.wished(wish),
+                    Some(command) => self.event_of_command(command),
                 },
                 event = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
                     work = None;
@@ -208,15 +211,15 @@ impl Driver {
         }
     }
 
-    fn wished(&mut self, wish: LoopCommand) -> MachineEvent {
-        match wish {
+    fn event_of_command(&mut self, command: LoopCommand) -> MachineEvent {
+        match command {
             LoopCommand::Ask(text) => MachineEvent::Asked(text),
             LoopCommand::Cancel | LoopCommand::Leave => MachineEvent::Cancelled,
             LoopCommand::Undo => MachineEvent::Undone,
             LoopCommand::Clear => MachineEvent::Cleared,
-            LoopCommand::Model(seat) => {
-                self.seat = *seat;
-                MachineEvent::UsesModel(self.seat.name.clone())
+            LoopCommand::Model(active_model) => {
+                self.active_model = *active_model;
+                MachineEvent::UsesModel(self.active_model.name.clone())
             }
         }
     }
@@ -232,7 +235,7 @@ impl Driver {
                 MachineEffect::Call { turn, calls } => *work = Some(self.call(turn, calls)),
                 MachineEffect::Abort => *work = None,
                 MachineEffect::Pause { length, failed, .. } => {
-                    self.audience.hear(LoopEvent::Retry { failed: &failed, pause: length });
+                    self.observer.observe(LoopEvent::Retry { failed: &failed, pause: length });
                     *work = Some(Box::pin(async move {
                         tokio::time::sleep(length).await;
                         MachineEvent::RetryDue
@@ -240,12 +243,12 @@ impl Driver {
                 }
                 MachineEffect::Sleep => {
                     let open: Vec<_> = self.machine.open().cloned().collect();
-                    self.audience.hear(LoopEvent::Asleep(&open));
+                    self.observer.observe(LoopEvent::Asleep(&open));
                 }
-                MachineEffect::GiveUp(failed) => self.audience.hear(LoopEvent::GaveUp(&failed)),
+                MachineEffect::GiveUp(failed) => self.observer.observe(LoopEvent::GaveUp(&failed)),
                 MachineEffect::Done(reason) => {
                     self.last = Some(reason);
-                    self.audience.hear(LoopEvent::Done { reason, spent: self.machine.spent() });
+                    self.observer.observe(LoopEvent::Done { reason, spent: self.machine.spent() });
                 }
             }
         }
@@ -256,25 +259,25 @@ impl Driver {
         match entry {
             JournalEntry::Answered { .. } | JournalEntry::Diagnosed { .. } => {
                 let (spent, total) = (self.machine.spent(), self.machine.total());
-                self.audience.hear(LoopEvent::Turn { spent, total });
+                self.observer.observe(LoopEvent::Turn { spent, total });
             }
-            JournalEntry::Woken { tasks } => self.audience.hear(LoopEvent::Woken(tasks)),
+            JournalEntry::Woken { tasks } => self.observer.observe(LoopEvent::Woken(tasks)),
             _ => {}
         }
     }
 
     fn ask(&self, with_tools: bool) -> Work {
-        let seat = &self.seat;
-        let style = if with_tools && seat.native { CallStyle::Native } else { CallStyle::Text };
+        let active_model = &self.active_model;
+        let style = if with_tools && active_model.native { CallStyle::Native } else { CallStyle::Text };
         let request = ModelRequest {
-            system: seat.system.clone(),
-            messages: view::messages(self.machine.entries(), style, seat.bounds),
+            system: active_model.system.clone(),
+            messages: view::messages(self.machine.entries(), style, active_model.bounds),
             tools: if style == CallStyle::Native { self.tools.offered() } else { Vec::new() },
         };
-        let provider = Arc::clone(&seat.provider);
-        let audience = Arc::clone(&self.audience);
+        let provider = Arc::clone(&active_model.provider);
+        let observer = Arc::clone(&self.observer);
         Box::pin(async move {
-            let heard = move |text: &str| audience.hear(LoopEvent::Text(text));
+            let heard = move |text: &str| observer.observe(LoopEvent::Text(text));
             match provider.ask(request, &heard).await {
                 Ok(turn) => MachineEvent::Answered(turn),
                 Err(failed) => MachineEvent::Failed(failed),
@@ -285,14 +288,14 @@ impl Driver {
     /// The calls of one turn, one after the other: a later one may stand on an earlier one.
     fn call(&self, turn: usize, calls: Vec<ToolCall>) -> Work {
         let tools = Arc::clone(&self.tools);
-        let audience = Arc::clone(&self.audience);
+        let observer = Arc::clone(&self.observer);
         let session = self.journal.label();
         Box::pin(async move {
             let mut results = Vec::new();
             for (number, call) in calls.iter().enumerate() {
-                audience.hear(LoopEvent::Call(call));
+                observer.observe(LoopEvent::Call(call));
                 let result = tools.call(call, &format!("{session}-{turn}-{number}")).await;
-                audience.hear(LoopEvent::Result(&result));
+                observer.observe(LoopEvent::Result(&result));
                 results.push(result);
             }
             MachineEvent::Called(results)

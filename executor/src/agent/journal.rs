@@ -84,8 +84,8 @@ impl SessionStore {
     }
 
     /// Those of agents that were called by agents: nobody goes on with one by accident.
-    pub fn of_delegates(places: &Paths) -> Self {
-        Self { folder: places.delegates() }
+    pub fn of_delegates(paths: &Paths) -> Self {
+        Self { folder: paths.delegates() }
     }
 
     /// A new session, under the next free number.

@@ -24,7 +24,7 @@ mod tests;
 
 /// The least and the longest pause before a request is repeated.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 const LAST_STEP: &str = "[agent-magic-tool] No more tool calls are possible for this question. Answer it now from what you have. Say plainly what is not done or not known.";
 const REFLECT: &str = "[agent-magic-tool] You have made several calls in a row. Look at what you have: does it answer the question already? If so, answer. If not, say to yourself what is missing, and make the one call that gets it.";
@@ -355,8 +355,8 @@ impl Machine {
     fn failed(&mut self, failed: ModelFailure, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, attempt } = self.phase else { return };
         if failed.class.may_pass() && attempt < self.settings.retries {
-            let usual = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(LONGEST_PAUSE);
-            let length = failed.retry_after.map_or(usual, |wanted| wanted.max(FIRST_PAUSE).min(LONGEST_PAUSE * 10));
+            let usual = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(MAX_PAUSE);
+            let length = failed.retry_after.map_or(usual, |wanted| wanted.max(FIRST_PAUSE).min(MAX_PAUSE * 10));
             self.phase = LoopPhase::Pausing { purpose, attempt: attempt + 1 };
             effects.push(MachineEffect::Pause { length, attempt: attempt + 1, failed });
             return;

@@ -79,10 +79,10 @@ pub struct Session {
     runtime: SessionRuntime,
     driver: Driver,
     effects: Vec<MachineEffect>,
-    wishes: mpsc::Receiver<LoopCommand>,
+    commands: mpsc::Receiver<LoopCommand>,
     sender: Option<LoopSender>,
     interrupted: Arc<Notify>,
-    seats: Arc<ModelFactory>,
+    models: Arc<ModelFactory>,
 }
 
 /// A runtime until the session is dropped.
@@ -100,20 +100,20 @@ impl Deref for SessionRuntime {
 impl Session {
     pub fn open(
         opening: SessionOptions,
-        places: &Paths,
+        paths: &Paths,
         config: Config,
         shell: Arc<dyn Shell>,
-        audience: Arc<dyn LoopObserver>,
+        observer: Arc<dyn LoopObserver>,
     ) -> Result<Self, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?;
-        let mailbox = Mailbox::open(&places.mailbox).map_err(|error| {
+        let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("look what is wrong: agent-magic-tool doctor")
         })?;
-        places.make_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
+        paths.make_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
         let sessions = match &opening.brief {
-            Some(_) => SessionStore::of_delegates(places),
-            None => SessionStore::in_state(&places.state),
+            Some(_) => SessionStore::of_delegates(paths),
+            None => SessionStore::in_state(&paths.state),
         };
         let (journal, entries) = match &opening.session {
             Some(word) => sessions.resume(word)?,
@@ -122,41 +122,42 @@ impl Session {
         let settings = settings(&config, opening.steps, opening.brief.as_ref());
         let others = config.shell.others;
         let own_part = opening.brief.as_ref().and_then(|brief| brief.system.clone());
-        let seats =
-            Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, places, opening.focus, opening.stream)? });
+        let models =
+            Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, paths, opening.focus, opening.stream)? });
         let used_before = entries.iter().rev().find_map(|entry| match entry {
             JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
         });
-        let name = opening.model.as_deref().or(used_before.filter(|name| seats.models.choose(Some(name)).is_ok()));
-        let seat = runtime.block_on(seats.take(name))?;
+        let name = opening.model.as_deref().or(used_before.filter(|name| models.models.choose(Some(name)).is_ok()));
+        let active_model = runtime.block_on(models.take(name))?;
         // Whoever called it knows its tasks by the session that it was given.
         let given = opening.brief.and(opening.caller.session.clone());
         let caller = Caller { session: given.or_else(|| Some(journal.label())), wakes: true, ..opening.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = Trigger::new(mailbox);
-        let (driver, effects) = Driver::new(DriverParts { settings, journal, entries, seat, tools, trigger, audience });
-        let (sender, wishes) = mpsc::channel(WISHES);
+        let (driver, effects) =
+            Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer });
+        let (sender, commands) = mpsc::channel(WISHES);
         let interrupted = Arc::new(Notify::new());
         Ok(Self {
             runtime: SessionRuntime(Some(runtime)),
             driver,
             effects,
-            wishes,
+            commands,
             sender: Some(sender),
             interrupted,
-            seats,
+            models,
         })
     }
 
     /// The way to speak to it. The last one that is dropped makes it end when nothing is open any more.
-    pub fn wishes(&mut self) -> Option<LoopSender> {
+    pub fn commands(&mut self) -> Option<LoopSender> {
         self.sender.take()
     }
 
-    pub fn seats(&self) -> Arc<ModelFactory> {
-        Arc::clone(&self.seats)
+    pub fn models(&self) -> Arc<ModelFactory> {
+        Arc::clone(&self.models)
     }
 
     /// The number by which people name it.
@@ -176,7 +177,7 @@ impl Session {
     pub fn run(&mut self) -> Result<(), ErrorBody> {
         let effects = std::mem::take(&mut self.effects);
         self.runtime
-            .block_on(self.driver.run(effects, &mut self.wishes, &self.interrupted))
+            .block_on(self.driver.run(effects, &mut self.commands, &self.interrupted))
             .map_err(|error| io_error("the session's journal cannot be written", &error))
     }
 
@@ -227,13 +228,13 @@ impl Drop for Session {
 }
 
 impl ModelFactory {
-    pub fn new(config: Config, places: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
+    pub fn new(config: Config, paths: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
         let clients = HttpClients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
             models: ModelRegistry::new(&config),
             clients,
-            secrets: Secrets::of(places, &config),
-            prompt_folder: places.prompts(),
+            secrets: Secrets::of(paths, &config),
+            prompt_folder: paths.prompts(),
             focus,
             own_part: None,
             stream: stream.unwrap_or(config.agent.stream),

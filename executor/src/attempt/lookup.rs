@@ -9,7 +9,7 @@ use std::time::Instant;
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, end, failed, milliseconds, order, redact, shape};
+use super::{Attempt, end, failed, invocation, milliseconds, redact, shape};
 use crate::attempt::report::FailedAttempt;
 use crate::base::select;
 use crate::base::template::TemplateValues;
@@ -29,13 +29,13 @@ struct LookupResult {
 pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> Result<End, FailedAttempt> {
     let started = Instant::now();
     let timeout = |lookup: Option<&Lookup>| {
-        lookup.and_then(|lookup| lookup.definition.timeout).unwrap_or(attempt.equipment.config.executor.timeout)
+        lookup.and_then(|lookup| lookup.definition.timeout).unwrap_or(attempt.context.config.executor.timeout)
     };
     let Some((verify, lookup)) = definition.verify.as_ref().and_then(|verify| Some((verify, verify.lookup.as_ref()?)))
     else {
         let failure =
             Failure::new(Code::BadDefinition, "its `verify` names no subtool that is there").effect_possible();
-        return Err(failed(failure, attempt.task, timeout(None), &attempt.reason, 0, attempt.equipment));
+        return Err(failed(failure, attempt.task, timeout(None), &attempt.reason, 0, attempt.context));
     };
     let input = input(attempt, &verify.subtool, &verify.input, lookup);
     let said = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
@@ -47,18 +47,18 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     let failure = match found {
         Ok(LookupResult { happened: Ok(true), data, mut meta }) => {
             meta.insert("verified".to_owned(), said);
-            return Ok(end(Outcome::Data(data), meta, duration, attempt.equipment));
+            return Ok(end(Outcome::Data(data), meta, duration, attempt.context));
         }
         Ok(LookupResult { happened: Ok(false), .. }) => Failure {
-            effect: SideEffect::None,
+            side_effect: SideEffect::None,
             ..Failure::new(Code::UnknownOutcome, format!("`{}` found that it did not happen", verify.subtool))
         },
         Ok(LookupResult { happened: Err(failure), .. }) | Err(failure) => {
-            Failure { effect: SideEffect::Possible, ..failure }
+            Failure { side_effect: SideEffect::Possible, ..failure }
         }
     };
     let failure = failure.detail("check", said);
-    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.equipment);
+    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.context);
     if failed.effect == SideEffect::None {
         // It found what it was for: nothing is to be looked up again.
         failed.again = Retry::Never;
@@ -109,10 +109,10 @@ async fn data_of(
     lookup: &Lookup,
     input: Map<String, Value>,
 ) -> Result<(Value, Map<String, Value>), Failure> {
-    let (equipment, definition) = (attempt.equipment, &*lookup.definition);
-    let timeout = definition.timeout.unwrap_or(equipment.config.executor.timeout);
-    let success = attempt.bounded(&definition.run, &order(attempt.task, input), timeout).await?;
-    let most = equipment.config.executor.output_bytes;
+    let (context, definition) = (attempt.context, &*lookup.definition);
+    let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
+    let success = attempt.bounded(&definition.run, &invocation(attempt.task, input), timeout).await?;
+    let most = context.config.executor.output_bytes;
     let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, most).await?;
     match outcome {
         Outcome::Data(data) => Ok((data, meta)),
@@ -144,11 +144,11 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         Ok(Value::Object(fields)) => Value::Object(fields),
         Ok(_) => return Some(ReplacedValues::Unknown("its preview gave no fields".to_owned())),
         Err(failure) => {
-            let message = attempt.equipment.secrets.redact(&failure.message).into_owned();
+            let message = attempt.context.secrets.redact(&failure.error.message).into_owned();
             return Some(ReplacedValues::Unknown(message));
         }
     };
-    redact(&mut shown, attempt.equipment);
+    redact(&mut shown, attempt.context);
     let Value::Object(fields) = shown else { unreachable!("an object stays one") };
     Some(ReplacedValues::Fields(fields))
 }

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// More mistakes than these are not listed one by one.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 /// A compiled pattern larger than this is refused; it is the `regex` crate's own default.
-const LARGEST_PATTERN: usize = 10 << 20;
+const MAX_PATTERN_BYTES: usize = 10 << 20;
 
 /// A compiled schema, and the text it was made from.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl InputSchema {
         if self.validator.is_valid(input) {
             return Vec::new();
         }
-        self.validator.iter_errors(input).flat_map(|error| self.explain(&error)).take(MOST_PROBLEMS).collect()
+        self.validator.iter_errors(input).flat_map(|error| self.explain(&error)).take(MAX_PROBLEMS).collect()
     }
 
     fn explain(&self, error: &ValidationError<'_>) -> Vec<Problem> {
@@ -128,7 +128,7 @@ pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
 
 fn validator(schema: &Value) -> Result<Validator, SchemaError> {
     jsonschema::options()
-        .with_pattern_options(PatternOptions::regex().size_limit(LARGEST_PATTERN))
+        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)
         .map_err(|error| SchemaError(format!("{}: {error}", place(&error))))
 }
@@ -176,8 +176,8 @@ fn in_backticks(names: &[&str]) -> String {
 }
 
 fn shortened(message: &str) -> String {
-    const LONGEST: usize = 300;
-    match message.char_indices().nth(LONGEST) {
+    const MAX_VALUE_CHARS: usize = 300;
+    match message.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &message[..end]),
         None => message.to_owned(),
     }

@@ -8,7 +8,7 @@ use jaq_json::{Val, read};
 use serde_json::Value;
 
 /// More values than an expression may give.
-const MOST_OUTPUTS: usize = 100_000;
+const MAX_OUTPUTS: usize = 100_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
@@ -46,8 +46,8 @@ pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectErr
     let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut values = Vec::new();
     for output in filter.id.run((context, input)).map(unwrap_valr) {
-        if values.len() == MOST_OUTPUTS {
-            return Err(failed(format!("it gives more than {MOST_OUTPUTS} values")));
+        if values.len() == MAX_OUTPUTS {
+            return Err(failed(format!("it gives more than {MAX_OUTPUTS} values")));
         }
         let text = output.map_err(|error| failed(error.to_string()))?.to_string();
         values.push(serde_json::from_str(&text).map_err(|_| failed(format!("it gives no JSON: {text}")))?);

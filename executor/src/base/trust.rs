@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// As many as the kernel follows.
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// Why something is not trusted, naming the file or folder at fault.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub fn check(path: &Path) -> Result<(), Distrust> {
         check_one(&at, &found)?;
         if found.is_symlink() {
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(unseen(&at, io::Error::from_raw_os_error(nix::libc::ELOOP)));
             }
             let target = fs::read_link(&at).map_err(|error| unseen(&at, error))?;

@@ -19,13 +19,13 @@ pub(super) fn broken<'a>(
     nodes: &[&'a str],
     mut dependencies: impl FnMut(&'a str) -> Vec<&'a str>,
 ) -> Vec<(&'a str, BrokenDependency<'a>)> {
-    let places: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(place, name)| (*name, place)).collect();
+    let paths: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(place, name)| (*name, place)).collect();
     let mut forward = vec![Vec::new(); nodes.len()];
     let mut backward = vec![Vec::new(); nodes.len()];
     let mut reasons: Vec<Option<BrokenDependency<'_>>> = vec![None; nodes.len()];
     for (place, node) in nodes.iter().enumerate() {
         for name in dependencies(node) {
-            match places.get(name) {
+            match paths.get(name) {
                 Some(&on) => {
                     forward[place].push(on);
                     backward[on].push(place);

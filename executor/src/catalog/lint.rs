@@ -7,7 +7,7 @@ use super::listing::ListingEntry;
 use super::{Catalog, Subtool, search};
 
 /// Fewer words than these hardly say when to use a subtool.
-const FEWEST_WORDS: usize = 4;
+const MIN_WORDS: usize = 4;
 /// Two subtools whose scores are this close answer the same question.
 const TIE: f64 = 0.98;
 
@@ -69,7 +69,7 @@ fn description(subtool: &Subtool, findings: &mut Vec<Finding>) {
     let text = &subtool.definition.description;
     let words = text.split_whitespace().count();
     let is_spaced = text.is_ascii();
-    if is_spaced && words < FEWEST_WORDS {
+    if is_spaced && words < MIN_WORDS {
         let message = format!("{words} words do not say when to use it; begin with the words of the one who needs it");
         findings.push(warning(subtool, "short-description", "description", message));
     }

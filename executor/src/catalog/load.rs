@@ -22,10 +22,10 @@ use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
 /// A file of definitions larger than this is refused; Google's largest API makes about 3 MB.
-const LARGEST_FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Shorter values are not taken out of messages: they would match by chance, and no token is so short.
-const LEAST_CONCEALED: usize = 6;
+const MIN_SECRET_CHARS: usize = 6;
 
 /// A pack that ships inside the program.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ pub(super) fn load(sources: &Sources) -> Catalog {
     for SourceFile { path, found } in files {
         let origin = Origin::File(path.clone());
         let size = found.map_or(0, |found| found.len());
-        if size > LARGEST_FILE {
-            loading.problem(&origin, None, None, format!("{size} bytes; the most is {LARGEST_FILE}"));
+        if size > MAX_FILE_BYTES {
+            loading.problem(&origin, None, None, format!("{size} bytes; the most is {MAX_FILE_BYTES}"));
             continue;
         }
         match fs::read(&path) {
@@ -305,7 +305,7 @@ fn check(definition: &Definition) -> Result<InputSchema, MisplacedKey> {
 pub(super) fn concealed(mut message: String, run: Option<&Value>) -> String {
     match run {
         Some(Value::String(text)) => {
-            if text.len() >= LEAST_CONCEALED && SecretName::in_reference(text).is_none() {
+            if text.len() >= MIN_SECRET_CHARS && SecretName::in_reference(text).is_none() {
                 message = message.replace(text, "…");
             }
             message

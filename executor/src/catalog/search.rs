@@ -33,7 +33,7 @@ struct SearchField {
 /// What scores below this share of the best hit merely has a word of the query somewhere. In the
 /// queries of `tests/catalog/search.rs` all that could be meant scores two fifths or more; the half
 /// of that leaves room for longer queries, in which each word weighs less.
-const LEAST_SHARE: f64 = 0.2;
+const MIN_SCORE_SHARE: f64 = 0.2;
 
 /// What a query found.
 #[derive(Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
         .filter(|hit| hit.score > 0.0)
         .collect();
     let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
-    hits.retain(|hit| hit.score >= best * LEAST_SHARE);
+    hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| entries[a.index].name.cmp(&entries[b.index].name)));
     hits
 }
@@ -252,8 +252,9 @@ fn says_nothing(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn entry(name: &str, description: &str, input: &Value) -> ListingEntry {
         ListingEntry::new(name, description, input.as_object().expect("an object"), &[])

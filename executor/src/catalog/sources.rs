@@ -52,8 +52,8 @@ pub struct SourcesStamp {
 
 impl Sources {
     /// The search path of this user.
-    pub fn of(places: &Paths, config: &Config) -> Self {
-        Self::new(config, &places.config, places.named_subtools())
+    pub fn of(paths: &Paths, config: &Config) -> Self {
+        Self::new(config, &paths.config, paths.named_subtools())
     }
 
     /// `named` is the value of `AGENT_MAGIC_TOOL_SUBTOOLS`: folders or files joined by `:`.

@@ -93,15 +93,15 @@ struct RotatingFile {
     path: PathBuf,
     file: File,
     bytes: u64,
-    most: u64,
+    limit: u64,
 }
 
 impl RotatingFile {
-    fn open(path: &Path, most: u64) -> io::Result<Self> {
+    fn open(path: &Path, limit: u64) -> io::Result<Self> {
         make_private(path.parent().unwrap_or(Path::new("/")))?;
         let file = append(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, bytes, most })
+        Ok(Self { path: path.to_owned(), file, bytes, limit })
     }
 
     fn put_aside(&mut self) -> io::Result<()> {
@@ -115,7 +115,7 @@ impl RotatingFile {
 impl io::Write for RotatingFile {
     /// Called once for each line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.most;
+        let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.limit;
         if is_full && self.put_aside().is_err() {
             // It goes on where it is, and is tried again when as much was written once more.
             self.bytes = 0;

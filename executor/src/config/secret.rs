@@ -21,7 +21,7 @@ use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
 
 /// Shorter ones are not looked for in what leaves the executor: they would match by chance.
-const LEAST_REDACTED: usize = 6;
+const MIN_REDACTED_BYTES: usize = 6;
 
 /// The name of a secret, as it stands in a definition: `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -161,8 +161,8 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     /// Those of this user.
-    pub fn of(places: &Paths, config: &Config) -> Self {
-        Self::new(places.secrets(), config.secrets.clone())
+    pub fn of(paths: &Paths, config: &Config) -> Self {
+        Self::new(paths.secrets(), config.secrets.clone())
     }
 
     pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
@@ -184,7 +184,7 @@ impl Secrets {
 
     /// From now on `value` is taken out of everything that leaves, like a token that an OAuth server gave.
     pub fn watch(&self, label: &str, value: &str) {
-        if value.len() < LEAST_REDACTED {
+        if value.len() < MIN_REDACTED_BYTES {
             return;
         }
         let known = (value.to_owned(), label.to_owned());

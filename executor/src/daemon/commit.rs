@@ -46,7 +46,7 @@ impl Backlog {
 impl Daemon {
     /// First what must be durable, then the rest.
     pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), DaemonError> {
-        self.teller.owe(&mut effects, &self.mailbox, self.clock.now());
+        self.hook_dispatcher.owe(&mut effects, &self.mailbox, self.clock.now());
         if self.backlog.is_empty() {
             let started = Instant::now();
             match self.store.commit(&effects.changes) {
@@ -55,7 +55,7 @@ impl Daemon {
                     self.act(effects.actions);
                     return Ok(());
                 }
-                Err(error) if error.is_want_of_room() => {
+                Err(error) if error.is_disk_full() => {
                     tracing::error!(%error, "no room for the record of tasks: new ones are refused until there is");
                     self.backlog.tried = Some(Instant::now());
                     refuse_new(&mut self.dispatcher, &mut effects, self.clock.now());
@@ -91,7 +91,7 @@ impl Daemon {
                 self.act(actions);
                 Ok(())
             }
-            Err(error) if error.is_want_of_room() => Ok(()),
+            Err(error) if error.is_disk_full() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -121,7 +121,7 @@ impl Daemon {
 }
 
 /// What a caller is told while there is no room.
-pub(super) fn no_room() -> ErrorBody {
+pub(super) fn disk_full() -> ErrorBody {
     ErrorBody::new(Code::Throttled, "the disk with the record of tasks is full")
         .hint("nothing was done; run it again when there is room: `agent-magic-tool executor status` names the log beside the record")
 }
@@ -143,7 +143,7 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         dispatcher.handle(event, now, effects);
     }
     for task in running {
-        let end = End { at: now, outcome: Outcome::Error(no_room()), meta: serde_json::Map::new() };
+        let end = End { at: now, outcome: Outcome::Error(disk_full()), meta: serde_json::Map::new() };
         let failed = FailedAttempt { end, why: FailureKind::Cancelled, again: Retry::Never, effect: SideEffect::None };
         let event = Event::Finished(Box::new(AttemptReport { id: task.id, attempt: 1, result: Err(failed) }));
         dispatcher.handle(event, now, effects);
@@ -167,10 +167,10 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
         if let Action::Answer(_, answer) = action
             && matches!(&**answer, Answer::SameAs(id) if ids.contains(id))
         {
-            **answer = Answer::Refused(no_room());
+            **answer = Answer::Refused(disk_full());
         }
     }
-    effects.actions.extend(new.iter().map(|task| Action::Answer(task.id, Box::new(Answer::Refused(no_room())))));
+    effects.actions.extend(new.iter().map(|task| Action::Answer(task.id, Box::new(Answer::Refused(disk_full())))));
 }
 
 fn start(change: &Change) -> Option<TaskId> {
@@ -183,22 +183,21 @@ fn start(change: &Change) -> Option<TaskId> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::dispatcher::Admission;
-    use crate::dispatcher::DispatcherLimits;
-    use crate::store::Store as _;
-    use crate::store::StoreError;
-    use crate::store::memory::MemoryStore;
     use std::sync::Arc;
 
     use rusqlite::ffi;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::dispatcher::{Admission, DispatcherLimits};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Store as _, StoreError};
 
     #[test]
     fn only_a_want_of_room_is_waited_out() {
         let is_waited_out = |code| {
             let error: StoreError = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into();
-            error.is_want_of_room()
+            error.is_disk_full()
         };
         assert!(is_waited_out(ffi::SQLITE_FULL) && is_waited_out(ffi::SQLITE_IOERR_WRITE));
         assert!(!is_waited_out(ffi::SQLITE_IOERR_FSYNC), "a failed sync is final");

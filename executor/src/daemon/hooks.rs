@@ -23,7 +23,7 @@ use crate::store::{Change, Store, StoreError};
 /// How many attempts of one hook are under way at once.
 const AT_ONCE: usize = 4;
 /// With its jitter.
-const LONGEST_PAUSE: Duration = hook::LONGEST_PAUSE.saturating_add(Duration::from_mins(15));
+const MAX_PAUSE: Duration = hook::MAX_PAUSE.saturating_add(Duration::from_mins(15));
 
 /// An attempt has ended.
 pub(super) struct DeliveryReport {
@@ -47,8 +47,8 @@ struct HookQueue {
 impl HookDispatcher {
     pub(super) fn new(hooks: Hooks, store: &mut dyn Store) -> Result<Self, StoreError> {
         let now = clock::now();
-        match store.hasten(now.saturating_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX)) {
-            Err(error) if error.is_want_of_room() => {
+        match store.hasten(now.saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
+            Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "what hooks are owed was not looked through");
             }
             done => done?,
@@ -128,19 +128,20 @@ impl HookQueue {
 impl Daemon {
     /// Sends what is due, as far as there are places. Not while something is to be recorded first, nor
     /// before its result file is there.
-    pub(super) fn tell(&mut self) -> Result<(), DaemonError> {
+    pub(super) fn deliver_hooks(&mut self) -> Result<(), DaemonError> {
         let now = self.clock.now();
-        if self.next_telling().is_none_or(|next| next > now) {
+        if self.next_delivery().is_none_or(|next| next > now) {
             return Ok(());
         }
-        for line in &mut self.teller.lines {
+        for line in &mut self.hook_dispatcher.lines {
             for delivery in line.due(self.store.as_ref(), now)? {
-                let (hooks, equipment) = (Arc::clone(&self.teller.hooks), Arc::clone(&self.equipment));
+                let (hooks, runner_context) =
+                    (Arc::clone(&self.hook_dispatcher.hooks), Arc::clone(&self.runner_context));
                 let (wake, cancel): (_, CancellationToken) = (self.wake.clone(), self.ended.clone());
                 self.tracker.spawn_on(
                     async move {
                         let Some(hook) = hooks.get(&delivery.hook) else { return };
-                        let outcome = send(&delivery, hook, &equipment, &cancel).await;
+                        let outcome = send(&delivery, hook, &runner_context, &cancel).await;
                         if wake.send(DaemonEvent::Told(Box::new(DeliveryReport { delivery, outcome }))).is_err() {
                             tracing::debug!("a hook was told after the executor had ended");
                         }
@@ -153,22 +154,22 @@ impl Daemon {
     }
 
     /// When hooks are to be told something without anything happening before.
-    pub(super) fn next_telling(&self) -> Option<Timestamp> {
+    pub(super) fn next_delivery(&self) -> Option<Timestamp> {
         let is_held_up = !self.backlog.is_empty() || self.publisher.is_behind();
-        self.teller.next().filter(|_| !is_held_up)
+        self.hook_dispatcher.next().filter(|_| !is_held_up)
     }
 
     /// Records what became of attempts.
-    pub(super) fn told(&mut self, told: Vec<DeliveryReport>) -> Result<(), DaemonError> {
+    pub(super) fn hooks_delivered(&mut self, hooks_delivered: Vec<DeliveryReport>) -> Result<(), DaemonError> {
         let now = self.clock.now();
         let mut changes = Vec::new();
-        for DeliveryReport { delivery, outcome } in told {
-            if let Some(line) = self.teller.lines.iter_mut().find(|line| line.hook == delivery.hook) {
+        for DeliveryReport { delivery, outcome } in hooks_delivered {
+            if let Some(line) = self.hook_dispatcher.lines.iter_mut().find(|line| line.hook == delivery.hook) {
                 line.under_way.remove(&delivery.task);
                 // There is a place for the next one.
                 line.next = Some(now);
             }
-            let Some(hook) = self.teller.hooks.get(&delivery.hook) else { continue };
+            let Some(hook) = self.hook_dispatcher.hooks.get(&delivery.hook) else { continue };
             let (name, task) = (delivery.hook.clone(), delivery.task);
             let change = match outcome {
                 Ok(()) => {

@@ -26,20 +26,21 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct QueuePositions {
     /// How many had been answered or had left by then, and when that was.
-    told: u64,
+    hooks_delivered: u64,
     last: Option<Timestamp>,
 }
 
 impl QueuePositions {
     fn next(&self, answered: u64) -> Option<Timestamp> {
-        (answered > self.told).then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
+        (answered > self.hooks_delivered)
+            .then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
     }
 }
 
 impl Daemon {
     /// Serves the page, unless a human does not want it. Where no port can be had, tasks go on.
-    pub(super) fn open_page(&mut self) -> Result<(), DaemonError> {
-        if !self.equipment.config.page.enabled {
+    pub(super) fn start_page(&mut self) -> Result<(), DaemonError> {
+        if !self.runner_context.config.page.enabled {
             return Ok(());
         }
         let listeners = match self.site.listen(&self.folder) {
@@ -50,38 +51,38 @@ impl Daemon {
             }
         };
         let wake = self.wake.clone();
-        let given = page::PageContext {
+        let page_context = page::PageContext {
             site: self.site.clone(),
             records: Mutex::new(RecordReader::open(&self.record)?),
-            catalog: self.desk.catalog(),
-            policy: self.desk.policy(),
-            audience: Arc::clone(&self.audience),
+            catalog: self.intake.catalog(),
+            policy: self.intake.policy(),
+            approver: Arc::clone(&self.approver),
             live: self.live.clone(),
             say: Box::new(move |spoken| wake.send(DaemonEvent::Human(Box::new(spoken))).is_ok()),
-            equipment: Arc::clone(&self.equipment),
+            runner_context: Arc::clone(&self.runner_context),
             mailbox: self.mailbox.clone(),
         };
         let _inside = self.runtime.enter();
-        page::serve(given, &self.folder, listeners, &self.tracker, &self.ended)?;
-        self.bell.page_is_at(self.site.origin());
+        page::serve(page_context, &self.folder, listeners, &self.tracker, &self.ended)?;
+        self.notifier.page_is_at(self.site.origin());
         Ok(())
     }
 
     /// Loads what definitions changed, and ends what a human was shown otherwise.
     pub(super) fn refresh(&mut self) -> Option<Event> {
-        if !self.desk.refresh() {
+        if !self.intake.refresh() {
             return None;
         }
-        let drifted = |task: &&Task| self.desk.definition_of(task).is_none();
+        let drifted = |task: &&Task| self.intake.definition_of(task).is_none();
         let drifted: Vec<_> = self.dispatcher.confirmable().filter(drifted).map(|task| task.id).collect();
         (!drifted.is_empty()).then_some(Event::Drifted(drifted))
     }
 
     /// What somebody on the page said, as an event.
-    pub(super) fn hear(&mut self, spoken: PageMessage) -> Option<Event> {
+    pub(super) fn handle_message(&mut self, spoken: PageMessage) -> Option<Event> {
         let PageMessage { word, by, reply } = spoken;
         let ticket = TaskId::new();
-        self.speakers.insert(ticket, reply);
+        self.replies.insert(ticket, reply);
         Some(match word {
             PageCommand::Decide { of, said, grant } => {
                 Event::Decided(Box::new(HumanDecision { ticket, of, said, by, grant }))
@@ -99,28 +100,28 @@ impl Daemon {
                 return None;
             }
             PageCommand::Seen => {
-                self.speakers.remove(&ticket);
-                self.tell_those_that_wait();
+                self.replies.remove(&ticket);
+                self.publish_positions();
                 return None;
             }
         })
     }
 
     /// When those that wait are to be told that they moved up.
-    pub(super) fn next_move_up(&self) -> Option<Timestamp> {
+    pub(super) fn next_position_update(&self) -> Option<Timestamp> {
         self.queue.next(self.dispatcher.answered()).filter(|_| self.dispatcher.waiting() > 0 && self.backlog.is_empty())
     }
 
     /// Tells those that wait that they moved up, if it is time to.
-    pub(super) fn move_up(&mut self) {
-        if self.next_move_up().is_some_and(|at| at <= self.clock.now()) {
-            self.tell_those_that_wait();
+    pub(super) fn update_positions(&mut self) {
+        if self.next_position_update().is_some_and(|at| at <= self.clock.now()) {
+            self.publish_positions();
         }
     }
 
     /// Writes to those that wait longest where they stand, and whether somebody is there.
-    fn tell_those_that_wait(&mut self) {
-        self.queue = QueuePositions { told: self.dispatcher.answered(), last: Some(self.clock.now()) };
+    fn publish_positions(&mut self) {
+        self.queue = QueuePositions { hooks_delivered: self.dispatcher.answered(), last: Some(self.clock.now()) };
         let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
         let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(TOLD).cloned().collect();
         for (task, place) in waiting.iter().zip(1..) {
@@ -128,20 +129,20 @@ impl Daemon {
         }
     }
 
-    pub(super) fn reply(&mut self, ticket: Ticket, heard: DecisionResult) {
-        let speaker = self.speakers.remove(&ticket);
-        if speaker.is_some_and(|speaker| speaker.send(heard).is_err()) {
+    pub(super) fn reply(&mut self, ticket: Ticket, decision_result: DecisionResult) {
+        let speaker = self.replies.remove(&ticket);
+        if speaker.is_some_and(|speaker| speaker.send(decision_result).is_err()) {
             tracing::debug!("whoever spoke on the page is gone");
         }
     }
 
     /// Has it looked up what `task` would replace, for the human who is asked about it.
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
-        let (equipment, folder) = (Arc::clone(&self.equipment), Arc::clone(&self.data_folder));
+        let (runner_context, folder) = (Arc::clone(&self.runner_context), Arc::clone(&self.data_folder));
         let (wake, cancel) = (self.wake.clone(), self.ended.child_token());
         self.tracker.spawn_on(
             async move {
-                let found = perform::preview(task.clone(), definition, equipment, folder, cancel).await;
+                let found = perform::preview(task.clone(), definition, runner_context, folder, cancel).await;
                 if wake.send(DaemonEvent::Previewed(Box::new((task, found)))).is_err() {
                     tracing::debug!("what a task would replace was found after the executor had ended");
                 }
@@ -158,7 +159,7 @@ impl Daemon {
 }
 
 /// The answer to a cancel, for somebody on the page.
-pub(super) fn heard(answer: &Answer) -> DecisionResult {
+pub(super) fn decision_result(answer: &Answer) -> DecisionResult {
     match answer {
         Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
         Answer::Resolved { id, .. } => Ok(vec![(*id, State::Unknown)]),

@@ -19,8 +19,8 @@ pub(super) struct DesktopNotifier {
 }
 
 impl DesktopNotifier {
-    pub(super) fn new(config: &config::ConfirmSettings, places: &Paths) -> Self {
-        let desktop = if config.notify { places.desktop() } else { None };
+    pub(super) fn new(config: &config::ConfirmSettings, paths: &Paths) -> Self {
+        let desktop = if config.notify { paths.desktop() } else { None };
         let ways = NoticeChannels { command: config.on_confirmation.clone(), desktop };
         Self { notices: NoticeSchedule::default(), ways: Arc::new(ways), page: None }
     }
@@ -36,24 +36,25 @@ impl DesktopNotifier {
 
 impl Daemon {
     /// When a human is to be told something without anything happening before.
-    pub(super) fn next_notice(&self) -> Option<Timestamp> {
-        self.bell.notices.next(self.dispatcher.questions()).filter(|_| !self.bell.ways.are_none())
+    pub(super) fn next_notice_at(&self) -> Option<Timestamp> {
+        self.notifier.notices.next(self.dispatcher.questions()).filter(|_| !self.notifier.ways.are_none())
     }
 
     /// Tells a human of what waits, if it is time to.
-    pub(super) fn give_notice(&mut self) {
+    pub(super) fn send_notice(&mut self) {
         let now = self.clock.now();
-        if self.next_notice().is_none_or(|at| at > now) {
+        if self.next_notice_at().is_none_or(|at| at > now) {
             return;
         }
         let asked = self.dispatcher.questions();
-        if !self.bell.notices.take(asked, self.dispatcher.waiting() > 0, now) {
+        if !self.notifier.notices.take(asked, self.dispatcher.waiting() > 0, now) {
             return;
         }
         let waiting = self.dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
-        let notice = Notice::of(waiting, self.bell.page.clone());
-        let (ways, equipment, cancel) =
-            (Arc::clone(&self.bell.ways), Arc::clone(&self.equipment), self.ended.child_token());
-        self.tracker.spawn_on(async move { send(&notice, &ways, &equipment, &cancel).await }, self.runtime.handle());
+        let notice = Notice::of(waiting, self.notifier.page.clone());
+        let (ways, runner_context, cancel) =
+            (Arc::clone(&self.notifier.ways), Arc::clone(&self.runner_context), self.ended.child_token());
+        self.tracker
+            .spawn_on(async move { send(&notice, &ways, &runner_context, &cancel).await }, self.runtime.handle());
     }
 }

@@ -28,7 +28,7 @@ const LOGGED_INPUT: usize = 1000;
 pub(super) struct Publisher {
     mailbox: Mailbox,
     inline_bytes: usize,
-    audience: Arc<ApproverPresence>,
+    approver: Arc<ApproverPresence>,
     late: Vec<DelayedWrite>,
     /// How many were late since the start.
     late_so_far: u64,
@@ -44,9 +44,9 @@ enum DelayedWrite {
 }
 
 impl Publisher {
-    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, audience: Arc<ApproverPresence>) -> Self {
+    pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, approver: Arc<ApproverPresence>) -> Self {
         let tried = Instant::now();
-        Self { mailbox, inline_bytes, audience, late: Vec::new(), late_so_far: 0, tried, silent: false }
+        Self { mailbox, inline_bytes, approver, late: Vec::new(), late_so_far: 0, tried, silent: false }
     }
 
     /// Brings a task's result file up to date, and before it the data that it refers to.
@@ -122,7 +122,7 @@ impl Publisher {
 
     fn write(&self, task: &Task, place: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
-        let (is_there, last_seen) = (self.audience.is_there(), self.audience.last_seen());
+        let (is_there, last_seen) = (self.approver.is_there(), self.approver.last_seen());
         let file = render(task, self.inline_bytes, ApproverStatus { place, is_there, last_seen }, name);
         match file.beside {
             Some(DataFile::Text { text, extension }) => {
@@ -155,7 +155,7 @@ impl Daemon {
                 i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
             let input = self.log_text(&task.input);
             // The caller's own word, so that anything may stand there.
-            let session = task.caller.session.as_deref().map(|session| self.equipment.secrets.redact(session));
+            let session = task.caller.session.as_deref().map(|session| self.runner_context.secrets.redact(session));
             tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
         self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
@@ -166,23 +166,22 @@ impl Daemon {
     /// An input as it may stand in the log.
     pub(super) fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
         let text = serde_json::to_string(input).expect("an object can be written");
-        self.equipment.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
+        self.runner_context.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::store::Change;
-    use crate::store::Move;
-    use crate::store::contract::task;
-    use crate::store::memory::MemoryStore;
-    use crate::task::End;
-    use protocol::task::{State, Step};
-
-    use crate::task::Outcome;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use protocol::task::{State, Step};
+
+    use super::*;
+    use crate::store::contract::task;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Change, Move};
+    use crate::task::{End, Outcome};
 
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
         let folder = tempfile::tempdir().expect("a folder");

@@ -3,20 +3,20 @@
 use jiff::Timestamp;
 use protocol::task::{State, Step};
 
-use super::{Daemon, DaemonError, LONGEST_PAUSE};
+use super::{Daemon, DaemonError, MAX_PAUSE};
 use crate::dispatcher::{Effects, Event, HOUR};
 use crate::task::Task;
 
 impl Daemon {
     pub(super) fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
-        let (desk, store) = (&self.desk, self.store.as_ref());
+        let (intake, store) = (&self.intake, self.store.as_ref());
         let now = self.clock.now();
-        if let Some(window) = desk.longest_window() {
+        if let Some(window) = intake.longest_window() {
             // A limit must outlast the executor, which ends whenever it is idle.
             let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
             let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
             for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
-                if let Some(limit) = desk.rate_limit(tool) {
+                if let Some(limit) = intake.rate_limit(tool) {
                     // Not later than now, whatever the clock said then: it may have been set back.
                     self.dispatcher.remember_call(caller, tool, limit, at.min(now));
                 }
@@ -30,7 +30,7 @@ impl Daemon {
             };
             telemetry.recover(&open, started);
         }
-        let latest = now.checked_add(LONGEST_PAUSE).unwrap_or(Timestamp::MAX);
+        let latest = now.checked_add(MAX_PAUSE).unwrap_or(Timestamp::MAX);
         for task in &mut open {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
@@ -45,7 +45,7 @@ impl Daemon {
         // A schedule among them means what the clock shows.
         let ahead = Event::ClockSet { ahead: self.clock.ahead() };
         self.dispatcher.handle(ahead, now, &mut Effects::default());
-        let effects = self.dispatcher.recover(open, now, |task| desk.known(task, store));
+        let effects = self.dispatcher.recover(open, now, |task| intake.known(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left, Vec::new())

@@ -18,8 +18,8 @@ impl Daemon {
             "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
             "tasks": counts,
             "page": {
-                "origin": self.bell.page(),
-                "online": self.audience.is_there(),
+                "origin": self.notifier.page(),
+                "online": self.approver.is_there(),
                 "waiting": self.dispatcher.waiting(),
             },
         }))

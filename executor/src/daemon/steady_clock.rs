@@ -27,18 +27,18 @@ pub(super) struct SteadyClock {
 impl SteadyClock {
     /// Not earlier than it is by what was noted when a human was asked about `open` tasks.
     pub(super) fn over(open: &[Task]) -> Self {
-        let (told, uptime) = (clock::now(), clock::uptime());
-        let time = MonotonicTime::now().map_or(told, |moment| latest(open, &moment, told));
+        let (hooks_delivered, uptime) = (clock::now(), clock::uptime());
+        let time = MonotonicTime::now().map_or(hooks_delivered, |moment| latest(open, &moment, hooks_delivered));
         Self { last: Cell::new((time, uptime)), ahead: Cell::default() }
     }
 
     pub(super) fn now(&self) -> Timestamp {
         let (then, at) = self.last.get();
         let now = clock::uptime();
-        let told = clock::now();
-        let time = advance(then, now.saturating_sub(at), told);
+        let hooks_delivered = clock::now();
+        let time = advance(then, now.saturating_sub(at), hooks_delivered);
         self.last.set((time, now));
-        let ahead = time.duration_since(told);
+        let ahead = time.duration_since(hooks_delivered);
         if (ahead - self.ahead.get()).abs() > CORRECTION {
             self.ahead.set(if ahead.abs() > CORRECTION { ahead } else { SignedDuration::ZERO });
         }
@@ -51,27 +51,26 @@ impl SteadyClock {
     }
 }
 
-/// The time at `moment`, when the time of day is `told`.
-fn latest(open: &[Task], moment: &MonotonicTime, told: Timestamp) -> Timestamp {
+/// The time at `moment`, when the time of day is `hooks_delivered`.
+fn latest(open: &[Task], moment: &MonotonicTime, hooks_delivered: Timestamp) -> Timestamp {
     let asked = open.iter().filter_map(|task| task.confirmation.as_ref());
     let noted = asked.filter_map(|asked| Some((asked.asked_at, moment.since(asked.asked_moment.as_ref()?)?)));
-    noted.map(|(then, passed)| advance(then, passed, told)).max().unwrap_or(told)
+    noted.map(|(then, passed)| advance(then, passed, hooks_delivered)).max().unwrap_or(hooks_delivered)
 }
 
-/// The time now, when it was `then` so long ago and the time of day is `told`.
-fn advance(then: Timestamp, passed: Duration, told: Timestamp) -> Timestamp {
+/// The time now, when it was `then` so long ago and the time of day is `hooks_delivered`.
+fn advance(then: Timestamp, passed: Duration, hooks_delivered: Timestamp) -> Timestamp {
     // Whole microseconds, like everything that is stored.
     let passed = SignedDuration::from_micros(i64::try_from(passed.as_micros()).unwrap_or(i64::MAX));
-    let expected = then.saturating_add(passed).unwrap_or(told);
-    let is_back = told < expected.saturating_sub(CORRECTION).unwrap_or(Timestamp::MIN);
-    if is_back { expected } else { told }
+    let expected = then.saturating_add(passed).unwrap_or(hooks_delivered);
+    let is_back = hooks_delivered < expected.saturating_sub(CORRECTION).unwrap_or(Timestamp::MIN);
+    if is_back { expected } else { hooks_delivered }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::confirmation::Confirmation;
-    use crate::task::confirmation::ConfirmationRequest;
+    use crate::task::confirmation::{Confirmation, ConfirmationRequest};
 
     #[test]
     fn a_new_executor_goes_on_from_when_a_human_was_asked() {
@@ -87,9 +86,9 @@ mod tests {
             has_preview: false,
         };
         let asked = Confirmation::ask(&task, asking, "n".to_owned(), asked_at);
-        let mut time = |noted: Option<&MonotonicTime>, told: Timestamp| {
+        let mut time = |noted: Option<&MonotonicTime>, hooks_delivered: Timestamp| {
             task.confirmation = Some(Box::new(Confirmation { asked_moment: noted.cloned(), ..asked.clone() }));
-            latest(&[task.clone()], &moment, told)
+            latest(&[task.clone()], &moment, hooks_delivered)
         };
         assert_eq!(time(Some(&moment), asked_at - hour), asked_at, "set back");
         assert_eq!(time(Some(&moment), asked_at + hour), asked_at + hour, "set forward, or it is later");

@@ -61,7 +61,7 @@ impl Daemon {
                 Ok(DaemonEvent::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
                 // Nobody hears a human any more: what they say is said again to the next executor.
                 Ok(DaemonEvent::Look | DaemonEvent::Human(_) | DaemonEvent::Previewed(_)) => {}
-                Ok(DaemonEvent::Told(told)) => self.told(vec![*told])?,
+                Ok(DaemonEvent::Told(hooks_delivered)) => self.hooks_delivered(vec![*hooks_delivered])?,
                 Ok(DaemonEvent::Stop) if !interrupted => deadline = Instant::now(),
                 Ok(DaemonEvent::Stop) => {}
                 Err(_) if Instant::now() < deadline => {}

@@ -10,7 +10,7 @@ use protocol::clock;
 use protocol::mailbox::request::Answer;
 use protocol::task::TaskId;
 
-use super::commit::no_room;
+use super::commit::disk_full;
 use super::{Daemon, DaemonError};
 use crate::config;
 use crate::store::retention::{self, RetainedTask, RetentionLimits};
@@ -19,7 +19,7 @@ use crate::task::Outcome;
 /// How often it is done where nothing is kept for a shorter time.
 const EVERY: Duration = Duration::from_hours(1);
 /// It is not done more often.
-const LEAST: Duration = Duration::from_secs(10);
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
 /// How far back results are looked for that an executor recorded and did not publish, though there
 /// was not even a placeholder. That is what a loss of power can take back: seconds, in truth.
 const RECENT: Duration = EVERY;
@@ -40,13 +40,13 @@ pub(super) fn keep(config: &config::ExecutorSettings) -> RetentionLimits {
 impl Daemon {
     /// How often it is done: what is kept for a minute does not lie there for an hour.
     pub(super) fn sweeps_every(&self) -> Duration {
-        (self.keep.age / 6).clamp(LEAST, EVERY)
+        (self.keep.age / 6).clamp(MIN_INTERVAL, EVERY)
     }
 
     /// Finds the tasks that ended long ago, or that take too much, to be forgotten in the turns that
     /// follow; clears the mailbox of what nobody needs.
     pub(super) fn sweep(&mut self) -> Result<(), DaemonError> {
-        self.leaving = retention::to_forget(&self.kept()?, self.keep, clock::now()).into();
+        self.to_forget = retention::to_forget(&self.kept()?, self.keep, clock::now()).into();
         self.forget_deliveries()?;
         self.forget_grants()?;
         log_failure("the mailbox could not be swept", self.mailbox.sweep(SystemTime::now()).map(drop));
@@ -56,14 +56,14 @@ impl Daemon {
     /// Forgets some of those that the last sweep found, with all that lies about them. A file that cannot
     /// be removed is met again by the next one.
     pub(super) fn forget_some(&mut self) -> Result<(), DaemonError> {
-        let ids: Vec<_> = self.leaving.drain(..self.leaving.len().min(AT_ONCE)).collect();
+        let ids: Vec<_> = self.to_forget.drain(..self.to_forget.len().min(AT_ONCE)).collect();
         if ids.is_empty() {
             return Ok(());
         }
         match self.store.forget(&ids) {
-            Err(error) if error.is_want_of_room() => {
+            Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "old tasks could not be forgotten");
-                self.leaving.clear();
+                self.to_forget.clear();
                 return Ok(());
             }
             done => done?,
@@ -80,22 +80,22 @@ impl Daemon {
         let mut ids = self.store.ended_of(uid, session)?;
         ids.retain(|id| !self.publisher.owes(*id));
         match self.store.forget(&ids) {
-            Err(error) if error.is_want_of_room() => return Ok(Answer::Refused(no_room())),
+            Err(error) if error.is_disk_full() => return Ok(Answer::Refused(disk_full())),
             done => done?,
         }
         for id in &ids {
             log_failure("a forgotten task's files could not be removed", self.forget(*id));
         }
         let open = self.dispatcher.open_of(uid, session);
-        tracing::info!(uid, session = %self.equipment.secrets.redact(session), forgotten = ids.len(), open = open.len(), "session forgotten");
+        tracing::info!(uid, session = %self.runner_context.secrets.redact(session), forgotten = ids.len(), open = open.len(), "session forgotten");
         Ok(Answer::Forgotten { forgotten: ids.len(), open })
     }
 
     /// What no hook will be told any more goes as ended tasks do.
     fn forget_deliveries(&mut self) -> Result<(), DaemonError> {
-        let hooks: Vec<_> = self.teller.hooks().names().collect();
+        let hooks: Vec<_> = self.hook_dispatcher.hooks().names().collect();
         match self.store.forget_deliveries(before_now(self.keep.age), &hooks) {
-            Err(error) if error.is_want_of_room() => Ok(()),
+            Err(error) if error.is_disk_full() => Ok(()),
             done => Ok(done?),
         }
     }
@@ -107,7 +107,7 @@ impl Daemon {
             return Ok(());
         }
         match self.store.forget_grants(&spent) {
-            Err(error) if error.is_want_of_room() => Ok(()),
+            Err(error) if error.is_disk_full() => Ok(()),
             done => {
                 done?;
                 self.dispatcher.forget_grants(&spent);

@@ -13,7 +13,7 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use super::fair_queue::{QueueKey, party};
+use super::fair_queue::{QueueKey, queue_key};
 use super::{Action, Dispatcher, Effects, StepDetails, failed_end, move_on};
 use crate::store::{AnsweredConfirmation, Change};
 use crate::task::Task;
@@ -128,7 +128,7 @@ impl PendingConfirmations {
         let latest = after(task.run_at.map_or(now, |at| at.max(now)), wait);
         let waiting = PendingConfirmation { until: confirmation.expires_at.min(latest), call: call(task) };
         self.questions += 1;
-        *self.per_party.entry(party(&task.caller)).or_default() += 1;
+        *self.per_party.entry(queue_key(&task.caller)).or_default() += 1;
         self.expiring.insert((waiting.until, task.id));
         self.same.insert(waiting.call, task.id);
         self.waiting.insert(task.id, waiting);
@@ -152,11 +152,11 @@ impl PendingConfirmations {
         let Some(waiting) = self.waiting.remove(&task.id) else { return };
         self.expiring.remove(&(waiting.until, task.id));
         self.same.remove(&waiting.call);
-        let party = party(&task.caller);
-        if let Some(count) = self.per_party.get_mut(&party) {
+        let queue_key = queue_key(&task.caller);
+        if let Some(count) = self.per_party.get_mut(&queue_key) {
             *count -= 1;
             if *count == 0 {
-                self.per_party.remove(&party);
+                self.per_party.remove(&queue_key);
             }
         }
     }
@@ -179,7 +179,7 @@ impl PendingConfirmations {
             let message = "a human said no to exactly this a short while ago, and is not asked again".to_owned();
             return Some(ErrorBody { message, ..denied(None) }.detail("until", until.to_string()));
         }
-        let own = self.per_party.get(&party(&task.caller)).copied().unwrap_or(0);
+        let own = self.per_party.get(&queue_key(&task.caller)).copied().unwrap_or(0);
         let full = if own >= limits.waiting_per_session {
             Some((own, " of this session"))
         } else if self.waiting.len() >= limits.waiting {

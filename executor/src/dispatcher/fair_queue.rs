@@ -19,7 +19,7 @@ pub(super) type QueueKey = (u32, Option<String>);
 pub(super) struct FairQueue {
     /// By kind, so that one whose places are all taken is passed over in one step, however many
     /// of its tasks wait. Each task with the number of its arrival.
-    parties: BTreeMap<QueueKey, BTreeMap<SlotKind, VecDeque<(u64, TaskId)>>>,
+    queues: BTreeMap<QueueKey, BTreeMap<SlotKind, VecDeque<(u64, TaskId)>>>,
     /// The one that was served last; the next one is served first.
     last: Option<QueueKey>,
     arrivals: u64,
@@ -31,20 +31,20 @@ impl FairQueue {
     pub(super) fn join(&mut self, caller: &Caller, kind: SlotKind, id: TaskId) {
         self.arrivals += 1;
         self.delegates += usize::from(kind.delegates_at.is_some());
-        let party = self.parties.entry(party(caller)).or_default();
-        party.entry(kind).or_default().push_back((self.arrivals, id));
+        let key = self.queues.entry(queue_key(caller)).or_default();
+        key.entry(kind).or_default().push_back((self.arrivals, id));
     }
 
     /// Takes a task out that will not start. Without effect if it does not wait here.
     pub(super) fn leave(&mut self, caller: &Caller, kind: &SlotKind, id: TaskId) {
-        let party = party(caller);
-        let Some(queue) = self.parties.get_mut(&party).and_then(|queues| queues.get_mut(kind)) else { return };
+        let key = queue_key(caller);
+        let Some(queue) = self.queues.get_mut(&key).and_then(|queues| queues.get_mut(kind)) else { return };
         let before = queue.len();
         queue.retain(|(_, waiting)| *waiting != id);
         if kind.delegates_at.is_some() {
             self.delegates -= before - queue.len();
         }
-        self.drop_if_empty(&party, kind);
+        self.drop_if_empty(&key, kind);
     }
 
     /// The task whose turn it is, of those whose kind `has_place`: of the next caller the one that
@@ -57,18 +57,18 @@ impl FairQueue {
             });
             fronts.min().map(|(_, kind)| kind)
         };
-        let found = |(party, queues): (&QueueKey, &BTreeMap<_, _>)| Some((party.clone(), free(queues)?));
-        let (party, kind) = match &self.last {
+        let found = |(key, queues): (&QueueKey, &BTreeMap<_, _>)| Some((key.clone(), free(queues)?));
+        let (key, kind) = match &self.last {
             Some(last) => {
-                let later = self.parties.range((Bound::Excluded(last), Bound::Unbounded));
-                later.chain(self.parties.range(..=last)).find_map(found)?
+                let later = self.queues.range((Bound::Excluded(last), Bound::Unbounded));
+                later.chain(self.queues.range(..=last)).find_map(found)?
             }
-            None => self.parties.iter().find_map(found)?,
+            None => self.queues.iter().find_map(found)?,
         };
-        let (_, id) = self.parties.get_mut(&party)?.get_mut(&kind)?.pop_front()?;
+        let (_, id) = self.queues.get_mut(&key)?.get_mut(&kind)?.pop_front()?;
         self.delegates -= usize::from(kind.delegates_at.is_some());
-        self.drop_if_empty(&party, &kind);
-        self.last = Some(party);
+        self.drop_if_empty(&key, &kind);
+        self.last = Some(key);
         Some(id)
     }
 
@@ -76,18 +76,18 @@ impl FairQueue {
         self.delegates > 0
     }
 
-    fn drop_if_empty(&mut self, party: &QueueKey, kind: &SlotKind) {
-        let Some(queues) = self.parties.get_mut(party) else { return };
+    fn drop_if_empty(&mut self, key: &QueueKey, kind: &SlotKind) {
+        let Some(queues) = self.queues.get_mut(key) else { return };
         if queues.get(kind).is_some_and(VecDeque::is_empty) {
             queues.remove(kind);
         }
         if queues.is_empty() {
-            self.parties.remove(party);
+            self.queues.remove(key);
         }
     }
 }
 
-pub(super) fn party(caller: &Caller) -> QueueKey {
+pub(super) fn queue_key(caller: &Caller) -> QueueKey {
     (caller.uid, caller.session.clone())
 }
 
@@ -138,6 +138,6 @@ mod tests {
         lines.leave(&caller("s"), &tool("a"), gone);
         assert_eq!(lines.next(|_| true), Some(stays));
         assert_eq!(lines.next(|_| true), None);
-        assert!(lines.parties.is_empty(), "nothing is kept of a caller without tasks");
+        assert!(lines.queues.is_empty(), "nothing is kept of a caller without tasks");
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     use SideEffect::{None as Surely, Possible};
     use serde_json::json;
 
-    use super::super::recovery::MOST_LOST;
+    use super::super::recovery::MAX_LOST_ATTEMPTS;
     use super::super::tests::{Bench, definition, error_of, limits};
     use super::super::{Event, FailureKind};
     use super::*;
@@ -192,7 +192,7 @@ mod tests {
             bench.pass(Duration::from_mins(10));
             bench.handle(Event::Tick);
         }
-        assert_eq!((bench.state(later), bench.stored(later).attempt), (State::Unknown, 2 * MOST_LOST));
+        assert_eq!((bench.state(later), bench.stored(later).attempt), (State::Unknown, 2 * MAX_LOST_ATTEMPTS));
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let mut bench = Bench::new(limits(1));
         let definition = verifiable();
         let id = bench.start(EffectClass::Verifiable, &definition);
-        for attempt in 2..=2 * MOST_LOST {
+        for attempt in 2..=2 * MAX_LOST_ATTEMPTS {
             assert_eq!(bench.crash(Some(&definition)).performed, [id]);
             assert_eq!((bench.state(id), bench.stored(id).attempt), (State::Running, attempt));
         }

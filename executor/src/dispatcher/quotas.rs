@@ -10,7 +10,7 @@ use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::task::TaskId;
 
-use super::fair_queue::{QueueKey, party};
+use super::fair_queue::{QueueKey, queue_key};
 use super::{DispatcherLimits, OpenTaskLimit};
 use crate::task::Task;
 
@@ -18,7 +18,7 @@ use crate::task::Task;
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     all: QuotaUsage,
-    parties: HashMap<QueueKey, QuotaUsage>,
+    queues: HashMap<QueueKey, QuotaUsage>,
 }
 
 #[derive(Debug, Default)]
@@ -32,16 +32,16 @@ impl Quotas {
     pub(super) fn add(&mut self, task: &Task) {
         let bytes = input_bytes(task);
         self.all.add(task.id, bytes);
-        self.parties.entry(party(&task.caller)).or_default().add(task.id, bytes);
+        self.queues.entry(queue_key(&task.caller)).or_default().add(task.id, bytes);
     }
 
     pub(super) fn remove(&mut self, task: &Task) {
-        let (bytes, party) = (input_bytes(task), party(&task.caller));
+        let (bytes, queue_key) = (input_bytes(task), queue_key(&task.caller));
         self.all.remove(task.id, bytes);
-        if let Some(share) = self.parties.get_mut(&party) {
+        if let Some(share) = self.queues.get_mut(&queue_key) {
             share.remove(task.id, bytes);
             if share.tasks.is_empty() {
-                self.parties.remove(&party);
+                self.queues.remove(&queue_key);
             }
         }
     }
@@ -50,7 +50,7 @@ impl Quotas {
     /// than the limits, which may have been lowered.
     pub(super) fn refuse(&self, task: &Task, limits: DispatcherLimits) -> Option<ErrorBody> {
         let bytes = input_bytes(task);
-        let own = self.parties.get(&party(&task.caller));
+        let own = self.queues.get(&queue_key(&task.caller));
         let (whose, exceeded, most, share) = match own.and_then(|own| own.exceeded(bytes, limits.open_per_session)) {
             Some(exceeded) => (" of this session", exceeded, limits.open_per_session, own?),
             None if bytes > limits.open_per_session.bytes => {
@@ -203,6 +203,6 @@ mod tests {
         for task in &tasks {
             load.remove(task);
         }
-        assert_eq!((load.all.bytes, load.parties.len()), (0, 0), "nothing is kept of a caller without tasks");
+        assert_eq!((load.all.bytes, load.queues.len()), (0, 0), "nothing is kept of a caller without tasks");
     }
 }

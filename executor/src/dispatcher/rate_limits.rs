@@ -7,7 +7,7 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
-use super::fair_queue::{QueueKey, party};
+use super::fair_queue::{QueueKey, queue_key};
 use crate::catalog::definition::RateLimit;
 use crate::task::name::SubtoolName;
 
@@ -40,7 +40,7 @@ impl RateLimits {
         if limit.calls == 0 {
             return None;
         }
-        let window = self.calls.get_mut(&(party(caller), tool.clone()))?;
+        let window = self.calls.get_mut(&(queue_key(caller), tool.clone()))?;
         window.per = length(limit);
         window.forget(now);
         let (per, calls) = (window.per, &window.calls);
@@ -68,7 +68,7 @@ impl RateLimits {
             self.tidy_at = 2 * self.calls.len();
         }
         let empty = || RateWindow { per: length(limit), calls: VecDeque::new() };
-        let calls = &mut self.calls.entry((party(caller), tool.clone())).or_insert_with(empty).calls;
+        let calls = &mut self.calls.entry((queue_key(caller), tool.clone())).or_insert_with(empty).calls;
         // At the end, unless the clock was set back or calls are remembered out of order.
         let place = calls.partition_point(|at| *at <= now);
         calls.insert(place, now);

@@ -17,7 +17,7 @@ use crate::task::effect::EffectClass;
 
 /// How often in all, beyond its declared retries, a task is started that never reported: what
 /// takes its executor down each time must not do so for ever.
-pub(super) const MOST_LOST: u32 = 3;
+pub(super) const MAX_LOST_ATTEMPTS: u32 = 3;
 
 impl Dispatcher {
     /// Takes over the tasks that an executor before us left open; called once, before any event.
@@ -98,7 +98,7 @@ pub struct RecoveredTask {
 /// How often in all a task may be started and looked up, if its attempts are lost.
 pub(super) fn most_attempts(task: &Task, definition: Option<&Definition>) -> u32 {
     let retries = definition.and_then(|definition| definition.retries);
-    let most = retries.map_or(0, |retries| retries.times) + MOST_LOST;
+    let most = retries.map_or(0, |retries| retries.times) + MAX_LOST_ATTEMPTS;
     // Each attempt may have its lookup.
     if task.effect == EffectClass::Verifiable { 2 * most } else { most }
 }

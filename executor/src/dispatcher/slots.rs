@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn whoever_waits_for_others_leaves_them_their_places() {
         let kind = |delegates_at| SlotKind { tool: "t".parse().expect("a name"), delegates_at };
-        let mut places = Slots::default();
-        places.take(kind(Some(0)));
-        assert!(!places.has_one(&kind(Some(0)), 1, None), "they have their own limit");
-        assert!(places.has_any(1) && places.has_one(&kind(None), 1, None));
-        assert!(places.has_one(&kind(Some(1)), 1, Some(1)), "nor does a subtool wait for itself");
-        places.take(kind(None));
-        assert!(!places.has_any(1));
-        assert_eq!(places.taken(), 2);
-        places.free(&kind(Some(0)));
-        assert!(places.has_one(&kind(Some(0)), 1, Some(1)));
+        let mut slots = Slots::default();
+        slots.take(kind(Some(0)));
+        assert!(!slots.has_one(&kind(Some(0)), 1, None), "they have their own limit");
+        assert!(slots.has_any(1) && slots.has_one(&kind(None), 1, None));
+        assert!(slots.has_one(&kind(Some(1)), 1, Some(1)), "nor does a subtool wait for itself");
+        slots.take(kind(None));
+        assert!(!slots.has_any(1));
+        assert_eq!(slots.taken(), 2);
+        slots.free(&kind(Some(0)));
+        assert!(slots.has_one(&kind(Some(0)), 1, Some(1)));
     }
 }

@@ -7,7 +7,7 @@ use protocol::code::Code;
 use protocol::mailbox::request::Answer;
 use serde_json::json;
 
-use super::recovery::MOST_LOST;
+use super::recovery::MAX_LOST_ATTEMPTS;
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -378,7 +378,7 @@ fn a_pause_is_as_long_as_the_far_side_asks_and_never_beyond_its_bound() {
     let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
     let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
     bench.pass(Duration::ZERO);
-    let longest = SignedDuration::try_from(LONGEST_PAUSE).expect("it fits");
+    let longest = SignedDuration::try_from(MAX_PAUSE).expect("it fits");
     assert_eq!(pause(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
     let asked = pause(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
     assert_eq!(asked, SignedDuration::from_secs(7));
@@ -524,7 +524,7 @@ fn what_takes_its_executor_down_each_time_ends_and_others_go_on() {
     let other = task("other", EffectClass::Read, bench.now);
     bench.admit(&other, &retried);
     let crashes = (1..20).find(|_| !bench.crash(Some(&retried)).performed.contains(&poison));
-    assert_eq!(crashes, Some(2 + MOST_LOST));
+    assert_eq!(crashes, Some(2 + MAX_LOST_ATTEMPTS));
     assert_eq!((bench.state(poison), bench.state(other.id)), (State::Unknown, State::Running));
 }
 

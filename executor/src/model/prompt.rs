@@ -17,7 +17,7 @@ use crate::base::trust::{self, Distrust};
 /// What a model has to know of the one tool: the only words of ours in its prompt.
 pub const OWN: &str = include_str!("prompt.md");
 /// More than this is no prompt.
-const LARGEST: u64 = 1 << 20;
+const MAX_SECTION_BYTES: u64 = 1 << 20;
 /// Folders in folders; a link that leads back ends here at the latest.
 const DEEPEST: usize = 16;
 
@@ -50,7 +50,7 @@ pub enum PromptError {
     Unknown { name: String, known: Vec<String> },
     #[error("the section `{name}` is a folder: only a file can be edited")]
     NotALeaf { name: String },
-    #[error("the section `{path}` is larger than {LARGEST} bytes")]
+    #[error("the section `{path}` is larger than {MAX_SECTION_BYTES} bytes")]
     TooLarge { path: PathBuf },
 }
 
@@ -102,7 +102,7 @@ pub fn edit(sections: &[PromptSection], word: &str, text: &str) -> Result<PathBu
     if section.text.is_none() {
         return Err(PromptError::NotALeaf { name: section.name.clone() });
     }
-    if text.len() as u64 > LARGEST {
+    if text.len() as u64 > MAX_SECTION_BYTES {
         return Err(PromptError::TooLarge { path: section.path.clone() });
     }
     let failed = |source| PromptError::Read { path: section.path.clone(), source };
@@ -147,7 +147,7 @@ fn read_folder(
         sections.push(if metadata.is_dir() {
             PromptSection { name, sections: read_folder(&path, above, seen)?, path, text: None }
         } else {
-            if metadata.len() > LARGEST {
+            if metadata.len() > MAX_SECTION_BYTES {
                 return Err(PromptError::TooLarge { path });
             }
             let text = fs::read_to_string(&path).map_err(failed(&path))?;

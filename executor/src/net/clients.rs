@@ -243,10 +243,10 @@ pub(crate) fn not_sent_or_lost(error: &reqwest::Error, url: &Url) -> Failure {
     let host = url.host_str().unwrap_or_default();
     let reason = cause(error);
     if error.is_connect() {
-        return Failure::new(Code::Unreachable, format!("`{host}` could not be reached: {reason}")).again(Retry::Later);
+        return Failure::new(Code::Unreachable, format!("`{host}` could not be reached: {reason}")).retry(Retry::Later);
     }
     Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke before an answer came: {reason}"))
-        .again(Retry::Later)
+        .retry(Retry::Later)
         .effect_possible()
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn broken_off(error: &reqwest::Error, url: &Url) -> Failure {
             .effect_possible();
     }
     Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke while its answer came: {reason}"))
-        .again(Retry::Later)
+        .retry(Retry::Later)
         .effect_possible()
 }
 

@@ -101,7 +101,7 @@ impl AddressGuard {
                 }
                 Err(error) => {
                     let failure = Failure::new(Code::Unreachable, format!("`{host}` could not be resolved: {error}"));
-                    Err(failure.again(Retry::Later))
+                    Err(failure.retry(Retry::Later))
                 }
             },
         }
@@ -251,7 +251,7 @@ mod tests {
             "http://①②⑦.0.0.1/",
         ] {
             let refused = guard.check(&Url::parse(url).expect("a URL")).await.expect_err("refused");
-            assert_eq!(refused.code, Code::ForbiddenAddress, "{url}");
+            assert_eq!(refused.error.code, Code::ForbiddenAddress, "{url}");
         }
         let guard = AddressGuard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()])
             .expect("hosts");
@@ -265,7 +265,7 @@ mod tests {
     async fn with_a_proxy_a_private_name_is_refused_before_the_proxy_sees_it() {
         let guard = AddressGuard { listed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
         let refused = guard.check(&Url::parse("http://localhost:9/").expect("a URL")).await.expect_err("refused");
-        assert_eq!(refused.code, Code::ForbiddenAddress);
+        assert_eq!(refused.error.code, Code::ForbiddenAddress);
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use crate::task::Task;
 pub mod send;
 
 /// A pause before another attempt never grows beyond this, but for its jitter.
-pub const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+pub const MAX_PAUSE: Duration = Duration::from_hours(1);
 
 /// The hooks of one configuration, by name.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ impl Hooks {
 
     /// What is owed for the end of `task`, due at once.
     pub fn owed(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<HookDelivery> {
-        let wanting = self.0.iter().filter(|(_, hook)| wants(hook, task));
+        let is_exhausted = self.0.iter().filter(|(_, hook)| wants(hook, task));
         let delivery = |(name, _): (&String, _)| HookDelivery {
             hook: name.clone(),
             task: task.id,
@@ -53,7 +53,7 @@ impl Hooks {
             next_at: now,
             reason: None,
         };
-        wanting.map(delivery).collect()
+        is_exhausted.map(delivery).collect()
     }
 }
 
@@ -99,7 +99,7 @@ pub fn after_failure(
     hook: &config::HookSettings,
     now: Timestamp,
 ) -> Result<HookDelivery, HookDelivery> {
-    let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(LONGEST_PAUSE);
+    let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(MAX_PAUSE);
     // An id is random in its last bits: what failed together does not come back together.
     let spread = delivery
         .task

@@ -37,7 +37,7 @@ type CurrentVisitor = Extension<Visitor>;
 type PageState = State<Arc<Page>>;
 
 /// A human's own words are not longer.
-const LONGEST_NOTE: usize = 2_000;
+const MAX_NOTE_CHARS: usize = 2_000;
 
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
     let wrong = |reason: String| refuse(StatusCode::BAD_REQUEST, "bad-request", &reason);
@@ -139,7 +139,7 @@ fn wants_word(task: &Task) -> Response {
 }
 
 fn note(text: Option<String>) -> Option<String> {
-    text.map(|text| text.trim().chars().take(LONGEST_NOTE).collect::<String>()).filter(|text| !text.is_empty())
+    text.map(|text| text.trim().chars().take(MAX_NOTE_CHARS).collect::<String>()).filter(|text| !text.is_empty())
 }
 
 async fn say_decision(
@@ -227,7 +227,7 @@ fn edited(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>, Dig
     let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
     let input = edit.input.clone();
     check(subtool, &input)?;
-    let edited = asked.digest_of(&page.given.site.instance, &task, &input);
+    let edited = asked.digest_of(&page.context.site.instance, &task, &input);
     Ok((task, input, digest, edited))
 }
 
@@ -308,7 +308,7 @@ pub(super) async fn answer(State(page): PageState, Extension(visitor): CurrentVi
         AnswerAction::Decline => json!({"action": "decline"}),
         AnswerAction::Cancel => json!({"action": "cancel"}),
         AnswerAction::Accept => question
-            .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.given.equipment.secrets)
+            .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.context.runner_context.secrets)
             .map_err(|problems| unfit(&problems))?,
     };
     say_decision(&page, visitor, vec![bound], HumanVerdict::Answer(said), None).await
@@ -403,8 +403,8 @@ fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Res
         let pointer = form::pointer(name);
         // What is not widened stays exactly as it is.
         let chosen = asked.fields.iter().find(|field| field.pointer == pointer);
-        let given = chosen.and_then(|field| field.value.as_ref());
-        let text = given.and_then(Value::as_str);
+        let context = chosen.and_then(|field| field.value.as_ref());
+        let text = context.and_then(Value::as_str);
         let covers = match chosen.map_or(CoverageKind::Exact, |field| field.how) {
             CoverageKind::Exact => FieldCoverage::Exactly(value.clone()),
             CoverageKind::Any => FieldCoverage::Anything,
@@ -412,7 +412,7 @@ fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Res
                 Some(path) if path.starts_with('/') => FieldCoverage::Below(path.to_owned()),
                 _ => return Err(wrong("a path begins with `/`")),
             },
-            CoverageKind::AtMost => match given.and_then(number) {
+            CoverageKind::AtMost => match context.and_then(number) {
                 Some(most) => FieldCoverage::AtMost(most),
                 None => return Err(wrong("`at most` needs a number")),
             },
@@ -429,7 +429,7 @@ fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Res
             (span.get(), (None, task.caller.folder.clone()))
         }
     };
-    if span > grant::LONGEST {
+    if span > grant::MAX_LIFETIME {
         return Err(wrong("no grant holds longer than 30 days"));
     }
     let grant = Grant {
@@ -525,13 +525,13 @@ pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult 
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };
-    page.given.mailbox.post(id, &request).map_err(unwritten)?;
+    page.context.mailbox.post(id, &request).map_err(unwritten)?;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while tokio::time::Instant::now() < deadline {
-        if page.given.mailbox.result_file(id).exists() {
+        if page.context.mailbox.result_file(id).exists() {
             return Ok(Json(json!({"id": id})).into_response());
         }
-        if let Ok(Some(bytes)) = page.given.mailbox.collect_answer(id) {
+        if let Ok(Some(bytes)) = page.context.mailbox.collect_answer(id) {
             return match serde_json::from_slice(&bytes) {
                 Ok(Answer::SameAs(id)) => Ok(Json(json!({"id": id})).into_response()),
                 Ok(Answer::Refused(error)) => {

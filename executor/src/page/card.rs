@@ -121,7 +121,7 @@ impl Card {
             None => (None, None),
         };
         let fields = fields(subtool, &task.input, replaced);
-        let would_send = would_send(subtool, task, &page.given.equipment.config);
+        let would_send = would_send(subtool, task, &page.context.runner_context.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let asks = question.as_ref().map(|asked| VisibleText::text(&asked.text));
@@ -197,9 +197,9 @@ pub(super) fn fields(
 fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value {
     let Some(subtool) = subtool else { return json!("its definition changed: it cannot be approved any more") };
     let run = &subtool.definition.run;
-    match run.plan(&perform::order(task, task.input.clone()), config) {
+    match run.plan(&perform::invocation(task, task.input.clone()), config) {
         Ok(plan) => json!({ run.name(): plan }),
-        Err(failure) => json!({"it would fail": failure.message}),
+        Err(failure) => json!({"it would fail": failure.error.message}),
     }
 }
 
@@ -221,9 +221,9 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
 }
 
 fn grant_field(name: &str, value: &Value) -> GrantField {
-    const LONGEST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let told = value.as_str().map_or_else(|| value.to_string(), |text| format!("“{text}”"));
-    let exactly = if told.chars().count() > LONGEST || told.chars().any(char::is_control) {
+    let exactly = if told.chars().count() > MAX_CHARS || told.chars().any(char::is_control) {
         "exactly this value".to_owned()
     } else {
         format!("exactly {told}")

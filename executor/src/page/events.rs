@@ -23,11 +23,11 @@ const STILL_THERE: Duration = Duration::from_secs(15);
 /// Changes that come together are told together.
 const GATHER: Duration = Duration::from_millis(30);
 /// How many of those that wait the page is told of.
-const MOST: u32 = 50;
+const MAX_ROWS: u32 = 50;
 
 pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
     let seat = OpenStream::take(Arc::clone(&page));
-    let watching = StreamState { live: page.given.live.subscribe(), page, _seat: seat, is_first: true };
+    let watching = StreamState { live: page.context.live.subscribe(), page, _seat: seat, is_first: true };
     let frames = stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), watching))
@@ -40,7 +40,7 @@ struct OpenStream(Arc<Page>);
 
 impl OpenStream {
     fn take(page: Arc<Page>) -> Self {
-        page.given.audience.enter();
+        page.context.approver.enter();
         page.seen();
         Self(page)
     }
@@ -48,7 +48,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.given.audience.leave();
+        self.0.context.approver.leave();
         self.0.seen();
     }
 }
@@ -90,7 +90,7 @@ impl StreamState {
     }
 
     fn waiting(&self) -> String {
-        let found = self.page.read(|records| Ok((records.waiting_ids(MOST)?, records.counts()?)));
+        let found = self.page.read(|records| Ok((records.waiting_ids(MAX_ROWS)?, records.counts()?)));
         match found {
             Ok((ids, counts)) => {
                 let counts = json!({"waiting": counts.waiting, "running": counts.running});

@@ -18,11 +18,11 @@ use serde_json::json;
 use super::Page;
 
 /// The largest body of a request: an input, and what comes with it.
-pub(super) const LARGEST_BODY: usize = 2 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
 const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
 /// A body comes over loopback from a script that has all of it.
-const BODY_WITHIN: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Of every answer, whatever it says.
@@ -73,7 +73,7 @@ pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, ne
 /// The request with all of its body, which is neither too large nor too slow.
 async fn whole(request: Request) -> Result<Request, Response> {
     let (head, stream) = request.into_parts();
-    match tokio::time::timeout(BODY_WITHIN, body::to_bytes(stream, LARGEST_BODY)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, body::to_bytes(stream, MAX_BODY_BYTES)).await {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
         // Or it ended too early, and nobody is there to read this.
         Ok(Err(_)) => Err(too_large()),
@@ -84,7 +84,7 @@ async fn whole(request: Request) -> Result<Request, Response> {
 fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
     is_for_us(page, request)?;
     let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    if length.is_some_and(|length| length > LARGEST_BODY) {
+    if length.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
     let path = request.uri().path().to_owned();
@@ -146,13 +146,13 @@ fn is_for_us(page: &Page, request: &Request) -> Result<(), Response> {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "a body has its length before it"));
     }
     match single(headers, &header::HOST) {
-        Some(host) if host == format!("{}:{}", page.given.site.host, page.given.site.port) => Ok(()),
+        Some(host) if host == format!("{}:{}", page.context.site.host, page.context.site.port) => Ok(()),
         _ => Err(misdirected()),
     }
 }
 
 fn is_from_us(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
-    if single(headers, &header::ORIGIN) != Some(page.given.site.origin().as_str()) {
+    if single(headers, &header::ORIGIN) != Some(page.context.site.origin().as_str()) {
         return Err(refuse(StatusCode::FORBIDDEN, "wrong-origin", "only the page itself may ask for this"));
     }
     if single(headers, &SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {

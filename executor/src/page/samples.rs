@@ -93,22 +93,22 @@ async fn the_server_gives_what_the_samples_have() {
     let folder = tempfile::tempdir().expect("a folder");
     let (page, shown) = page(folder.path());
     let mut ours = Names::new();
-    let given = || Given(Arc::clone(&page));
+    let context = || Given(Arc::clone(&page));
     let of = |id: TaskId| Path(id.to_string());
     let asked = || Query(HashMap::<String, String>::new());
     let search = || Query(serde_json::from_value(serde_json::to_value(asked().0).expect("JSON")).expect("a search"));
     let answers = [
-        ("waiting", views::waiting(given()).await.ok()),
-        ("card", views::card(given(), of(shown.confirm)).await.ok()),
-        ("card", views::card(given(), of(shown.question)).await.ok()),
-        ("tasks", views::tasks(given()).await.ok()),
-        ("history", views::history(given(), search()).await.ok()),
-        ("task", views::task(given(), of(shown.failed)).await.ok()),
-        ("task", views::task(given(), of(shown.edited)).await.ok()),
-        ("grants", views::grants(given()).await.ok()),
-        ("subtools", views::subtools(given(), search()).await.ok()),
-        ("subtool", views::subtool(given(), Path("gmail_send_message".to_owned())).await.ok()),
-        ("message", Some(views::nothing(given()).await)),
+        ("waiting", views::waiting(context()).await.ok()),
+        ("card", views::card(context(), of(shown.confirm)).await.ok()),
+        ("card", views::card(context(), of(shown.question)).await.ok()),
+        ("tasks", views::tasks(context()).await.ok()),
+        ("history", views::history(context(), search()).await.ok()),
+        ("task", views::task(context(), of(shown.failed)).await.ok()),
+        ("task", views::task(context(), of(shown.edited)).await.ok()),
+        ("grants", views::grants(context()).await.ok()),
+        ("subtools", views::subtools(context(), search()).await.ok()),
+        ("subtool", views::subtool(context(), Path("gmail_send_message".to_owned())).await.ok()),
+        ("message", Some(views::nothing(context()).await)),
         ("login", Some(page.login())),
     ];
     for (view, answer) in answers {
@@ -123,8 +123,8 @@ async fn the_server_gives_what_the_samples_have() {
     for (_, view, sample) in samples() {
         gather(&view, &sample, &mut theirs);
     }
-    let places: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-    let differ = places.into_iter().filter(|place| ours.get(*place) != theirs.get(*place));
+    let paths: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+    let differ = paths.into_iter().filter(|place| ours.get(*place) != theirs.get(*place));
     let told: Vec<_> =
         differ.map(|place| format!("{place}: {:?}, its samples {:?}", ours.get(place), theirs.get(place))).collect();
     assert_eq!(told, [] as [String; 0]);
@@ -152,22 +152,22 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         let values: Map<_, _> =
             values.filter_map(|(name, value)| Some((name, serde_json::to_value(value).ok()?))).collect();
         let globals = ["debug", "dict", "given", "lipsum", "namespace", "range"];
-        let given = values.into_iter().filter(|(name, _)| !globals.contains(&name.as_str())).collect::<Map<_, _>>();
-        Value::Object(given).to_string()
+        let context = values.into_iter().filter(|(name, _)| !globals.contains(&name.as_str())).collect::<Map<_, _>>();
+        Value::Object(context).to_string()
     });
     for (name, _) in TEMPLATES {
         views.add_template(name, "{{ given() }}").expect("a template");
     }
-    let given = PageContext {
+    let context = PageContext {
         site: PageSite::of(folder).expect("made"),
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
         policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
-        audience: Arc::default(),
+        approver: Arc::default(),
         live: broadcast::channel(1).0,
         say: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
-        equipment: Arc::new(RunnerContext {
+        runner_context: Arc::new(RunnerContext {
             tokens: crate::runner::http::OAuthTokens::default(),
             http: HttpClients::new(&config).expect("clients"),
             secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
@@ -176,8 +176,8 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
             config,
         }),
     };
-    let sessions = PageSessions::of(folder, given.equipment.config.page.idle.get());
-    let page = Page { given, sessions, views: views.into() };
+    let sessions = PageSessions::of(folder, context.runner_context.config.page.idle.get());
+    let page = Page { context, sessions, views: views.into() };
     (Arc::new(page), shown)
 }
 

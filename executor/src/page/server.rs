@@ -10,12 +10,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Request, StatusCode};
-use axum::middleware;
 use axum::routing::{get, post};
+use axum::{Router, middleware};
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,19 +23,19 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{LARGEST_BODY, Visitor};
-use super::{Page, actions, events, gate, views};
+use super::gate::{self, MAX_BODY_BYTES, Visitor};
+use super::{Page, actions, events, views};
 
 /// What headers may take and be.
-const HEADERS_WITHIN: Duration = Duration::from_secs(5);
-const LARGEST_HEADERS: usize = 16 << 10;
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_HEADER_BYTES: usize = 16 << 10;
 /// How long one request may take altogether, but for streams.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many connections there may be at once that have shown no session, and how many in all.
-const MOST_STRANGERS: usize = 64;
-const MOST: usize = 256;
+const MAX_ANONYMOUS: usize = 64;
+const MAX_CONNECTIONS: usize = 256;
 /// After a failure to accept, for want of descriptors.
-const WANTING: Duration = Duration::from_millis(100);
+const RESOURCE_RETRY: Duration = Duration::from_millis(100);
 
 pub(super) fn routes(page: Arc<Page>) -> Router {
     Router::new()
@@ -66,7 +65,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/grants/revoke", post(actions::revoke_grant))
         .route("/try", post(actions::try_it))
         .fallback(views::nothing)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::pass))
         .with_state(page)
 }
@@ -98,7 +97,7 @@ pub(super) fn serve(
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection to the page could not be taken");
-                        tokio::time::sleep(WANTING).await;
+                        tokio::time::sleep(RESOURCE_RETRY).await;
                     }
                 }
             }
@@ -115,7 +114,7 @@ async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Connections>, 
             async move {
                 let answer = TowerToHyperService::new(routes).call(request.map(Body::new));
                 // The body of a stream goes on; the answer itself comes at once.
-                let response = match tokio::time::timeout(ANSWERED_WITHIN, answer).await {
+                let response = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(never)) => match never {},
                     Err(_) => gate::refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long"),
@@ -129,8 +128,8 @@ async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Connections>, 
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .max_buf_size(LARGEST_HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = guest.leave.cancelled() => {}
@@ -167,7 +166,7 @@ impl Connections {
         guests.next += 1;
         let guest = Connection { number: guests.next, leave: ended.child_token() };
         guests.strangers.push_back(guest.clone());
-        if guests.strangers.len() > MOST_STRANGERS
+        if guests.strangers.len() > MAX_ANONYMOUS
             && let Some(oldest) = guests.strangers.pop_front()
         {
             oldest.leave.cancel();
@@ -181,7 +180,7 @@ impl Connections {
         let Some(place) = guests.strangers.iter().position(|stranger| stranger.number == guest.number) else { return };
         guests.strangers.remove(place);
         guests.known.push_back(guest.clone());
-        if guests.known.len() > MOST
+        if guests.known.len() > MAX_CONNECTIONS
             && let Some(oldest) = guests.known.pop_front()
         {
             oldest.leave.cancel();

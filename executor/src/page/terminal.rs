@@ -18,7 +18,7 @@ use super::{PageSite, make_link};
 /// The page answers at once, but for what it must have made durable.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// No answer of the page to us is longer.
-const LONGEST_ANSWER: u64 = 4 << 20;
+const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
 /// A session of the page in this process's memory.
 pub struct TerminalSession {
@@ -106,7 +106,7 @@ impl TerminalSession {
         let body = body.map(Value::to_string);
         stream.write_all(self.request(method, path, body.as_deref()).as_bytes())?;
         let mut answer = Vec::new();
-        stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+        stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
         understood(&answer)
     }
 

@@ -28,8 +28,8 @@ use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
 
 /// How many cards are shown at once; the others wait behind them.
-const MOST_CARDS: u32 = 50;
-const MOST_ROWS: u32 = 50;
+const MAX_CARDS: u32 = 50;
+const MAX_ROWS: u32 = 50;
 /// How many runs of one subtool stand with it.
 const LAST_RUNS: u32 = 10;
 /// How much of an input stands in a row.
@@ -90,7 +90,7 @@ type ViewResult = Result<Response, ViewError>;
 
 pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let now = clock::now();
-    let tasks = page.read(|records| records.waiting(MOST_CARDS))?;
+    let tasks = page.read(|records| records.waiting(MAX_CARDS))?;
     let frame = page.frame("Waiting", "waiting")?;
     let more = frame
         .counts
@@ -135,9 +135,9 @@ struct OpenRow {
 }
 
 pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
-    const MOST: u32 = 200;
+    const MAX_SUBTOOLS: u32 = 200;
     let now = clock::now();
-    let tasks = page.read(|records| records.open_tasks(MOST))?;
+    let tasks = page.read(|records| records.open_tasks(MAX_SUBTOOLS))?;
     let mut rows = Vec::with_capacity(tasks.len());
     for task in tasks {
         let DisplayTime { at, ago } = DisplayTime::of(task.created_at, now);
@@ -214,8 +214,8 @@ pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<H
         before: asked.before.parse().ok(),
         tool: None,
     };
-    let tasks = page.read(|records| records.ended(&wanted, MOST_ROWS + 1))?;
-    let (rows, more) = tasks.split_at(tasks.len().min(MOST_ROWS as usize));
+    let tasks = page.read(|records| records.ended(&wanted, MAX_ROWS + 1))?;
+    let (rows, more) = tasks.split_at(tasks.len().min(MAX_ROWS as usize));
     let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
         let query = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("q", &asked.q)
@@ -372,7 +372,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
     let rows: Vec<_> = if asked.q.trim().is_empty() {
-        catalog.subtools().take(4 * MOST_ROWS as usize).map(row).collect()
+        catalog.subtools().take(4 * MAX_ROWS as usize).map(row).collect()
     } else {
         let entry = |subtool: &Subtool| {
             let definition = &subtool.definition;
@@ -380,7 +380,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
         };
         let entries: Vec<_> = catalog.subtools().map(entry).collect();
         let hits = search(&asked.q, &entries);
-        hits.iter().take(MOST_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
+        hits.iter().take(MAX_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
     };
     let view = json!({"page": page.frame("Subtools", "subtools")?, "query": asked.q, "rows": rows});
     Ok(page.show("subtools.html", &view))
@@ -415,7 +415,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
     let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-    let ruling = page.given.policy.decide(case);
+    let ruling = page.context.policy.decide(case);
     let words = match ruling.decision {
         PolicyDecision::Run => "runs by itself",
         PolicyDecision::Ask => "asks you",

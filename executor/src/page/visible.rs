@@ -18,9 +18,9 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// More blanks than this in a row are counted for the reader.
-const MOST_BLANKS: usize = 2;
+const MAX_BLANKS: usize = 2;
 /// What a text that is JSON itself must at least be to be shown as such.
-const LEAST_ENCODED: usize = 2;
+const MIN_ENCODED: usize = 2;
 
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl VisibleText {
             other => serde_json::to_string_pretty(other).expect("JSON can be written"),
         };
         let encoded = match value {
-            Value::String(text) if text.len() >= LEAST_ENCODED => serde_json::from_str::<Value>(text).ok(),
+            Value::String(text) if text.len() >= MIN_ENCODED => serde_json::from_str::<Value>(text).ok(),
             _ => None,
         };
         let decoded = encoded.filter(|value| value.is_object() || value.is_array());
@@ -100,9 +100,9 @@ impl VisibleText {
 
     /// Whether it must be scrolled to be read.
     pub(super) fn is_long(&self) -> bool {
-        const MOST_LINES: usize = 12;
-        const MOST_BYTES: usize = 1_500;
-        self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES
+        const MAX_LINES: usize = 12;
+        const MAX_BYTES: usize = 1_500;
+        self.lines.len() > MAX_LINES || self.bytes > MAX_BYTES
     }
 }
 
@@ -156,7 +156,7 @@ fn push_text(spans: &mut VisibleLine, text: &str) {
     while !rest.is_empty() {
         let blanks = rest.len() - rest.trim_start_matches(' ').len();
         let is_edge = spans.is_empty() || blanks == rest.len();
-        if blanks > MOST_BLANKS || blanks > 0 && is_edge {
+        if blanks > MAX_BLANKS || blanks > 0 && is_edge {
             spans.push(TextSpan::Chip { character: ' ', count: blanks });
             rest = &rest[blanks..];
             continue;
@@ -166,7 +166,7 @@ fn push_text(spans: &mut VisibleLine, text: &str) {
         let mut from = blanks;
         while let Some(start) = rest[from..].find(' ').map(|at| from + at) {
             let run = rest[start..].len() - rest[start..].trim_start_matches(' ').len();
-            if run > MOST_BLANKS || start + run == rest.len() {
+            if run > MAX_BLANKS || start + run == rest.len() {
                 end = start;
                 break;
             }
@@ -196,9 +196,9 @@ fn notes(text: &str) -> Vec<String> {
 }
 
 fn push_note(notes: &mut Vec<String>, what: &str, word: &str) {
-    const MOST: usize = 5;
+    const MAX_NOTES: usize = 5;
     const LONGEST: usize = 60;
-    if notes.len() < MOST {
+    if notes.len() < MAX_NOTES {
         let word: String = word.chars().take(LONGEST).filter(|character| !character.is_control()).collect();
         let note = format!("{what}: {word}");
         if !notes.contains(&note) {
@@ -256,9 +256,10 @@ fn name_of(character: char) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
 
     /// The text that was shown.
     fn read_back(lines: &[VisibleLine]) -> String {

@@ -84,8 +84,8 @@ struct AgentReport {
 }
 
 impl Agent {
-    fn filled(&self, order: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
-        let scope = TemplateValues::of_input(&order.input);
+    fn filled(&self, invocation: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
+        let scope = TemplateValues::of_input(&invocation.input);
         let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
             let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
             Ok(filled.flatten().filter(|value| !value.is_null()))
@@ -98,12 +98,12 @@ impl Agent {
         let count = |field: &str, template: &Option<Value>| -> Result<Option<u64>, Failure> {
             value(template)?.map(|value| value.as_u64().ok_or_else(|| unfit(field, "whole number"))).transpose()
         };
-        let reach = match value(&self.subtools)? {
-            None => order.caller.tool_scope.clone(),
+        let tool_scope = match value(&self.subtools)? {
+            None => invocation.caller.tool_scope.clone(),
             Some(patterns) => {
                 let patterns =
                     serde_json::from_value(patterns).map_err(|_| unfit("subtools", "list of names and globs"))?;
-                let narrowed = order.caller.tool_scope.narrowed(patterns);
+                let narrowed = invocation.caller.tool_scope.narrowed(patterns);
                 narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
             }
         };
@@ -120,7 +120,7 @@ impl Agent {
             tokens: count("tokens", &self.tokens)?,
             cost,
         };
-        Ok((brief, reach))
+        Ok((brief, tool_scope))
     }
 }
 
@@ -153,65 +153,65 @@ impl Runner for Agent {
         }
     }
 
-    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
-        let (mut brief, reach) = self.filled(order)?;
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        let (mut brief, tool_scope) = self.filled(invocation)?;
         brief.model = brief.model.or_else(|| Some(config.agent.model.clone()));
         let mut plan = serde_json::to_value(brief).expect("a brief is plain JSON");
-        plan["subtools"] = if reach.is_everything() { "all".into() } else { json!(reach) };
+        plan["subtools"] = if tool_scope.is_everything() { "all".into() } else { json!(tool_scope) };
         Ok(plan)
     }
 
     async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        if let Some(error) = too_deep("a sub-agent", order.caller.depth, &equipment.config) {
+        if let Some(error) = too_deep("a sub-agent", invocation.caller.depth, &context.config) {
             return Err(error.into());
         }
-        let (brief, reach) = self.filled(order)?;
-        let delegation = equipment.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
+        let (brief, tool_scope) = self.filled(invocation)?;
+        let delegation = context.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
         // Before a process is started for nothing.
-        crate::model::registry::ModelRegistry::new(&equipment.config).choose(brief.model.as_deref())?;
+        crate::model::registry::ModelRegistry::new(&context.config).choose(brief.model.as_deref())?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, "the sub-agent was not started"));
         }
         let cannot = |error: std::io::Error| {
             Failure::new(Code::CannotStart, format!("the sub-agent could not be started: {error}"))
         };
-        let command = command(order, &reach, delegation);
+        let command = command(invocation, &tool_scope, delegation);
         let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
         let ended = group::run(command, Some(brief), MAX_BYTES, cancel).await.map_err(cannot)?;
         let outcome = outcome(&ended, &delegation.sessions);
         if ended.stopped.is_some() {
-            delegation.abandon(order, &session(order)).await;
+            delegation.abandon(invocation, &session(invocation)).await;
         }
         outcome
     }
 }
 
 /// What a sub-agent's tasks carry as their session.
-fn session(order: &Invocation) -> String {
-    format!("agent-{}", order.id)
+fn session(invocation: &Invocation) -> String {
+    format!("agent-{}", invocation.id)
 }
 
 /// Our own program as a sub-agent. It has all of our environment: it opens the keys of its models itself.
-fn command(order: &Invocation, reach: &ToolScope, delegation: &Delegation) -> Command {
+fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegation) -> Command {
     let mut command = Command::new(&delegation.program);
     command
         .args(["agent", "--delegated"])
         .envs(delegation.environment.iter().map(|(name, value)| (name, value)))
-        .env(DEPTH, order.caller.depth.saturating_add(1).to_string())
-        .env(SESSION, session(order))
-        .current_dir(order.caller.folder.as_deref().unwrap_or(Path::new("/")))
+        .env(DEPTH, invocation.caller.depth.saturating_add(1).to_string())
+        .env(SESSION, session(invocation))
+        .current_dir(invocation.caller.folder.as_deref().unwrap_or(Path::new("/")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if reach.is_everything() {
+    if tool_scope.is_everything() {
         command.env_remove(TOOL_SCOPE);
     } else {
-        command.env(TOOL_SCOPE, reach.written());
+        command.env(TOOL_SCOPE, tool_scope.written());
     }
     command
 }
@@ -287,7 +287,7 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn order(input: Value) -> Invocation {
+    fn invocation(input: Value) -> Invocation {
         Invocation { input: serde_json::from_value(input).expect("an object"), ..Invocation::default() }
     }
 
@@ -296,15 +296,17 @@ mod tests {
         let run =
             agent(json!({"prompt": "Do: {{ task }}", "subtools": "{{ subtools }}", "steps": 5, "cost": "{{ cost }}"}));
         run.check().expect("sound");
-        let mut order = order(json!({"task": "count", "subtools": ["count_*"], "cost": 0.5}));
-        order.caller.tool_scope = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
-        let (brief, reach) = run.filled(&order).expect("filled");
+        let mut invocation = invocation(json!({"task": "count", "subtools": ["count_*"], "cost": 0.5}));
+        invocation.caller.tool_scope = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
+        let (brief, tool_scope) = run.filled(&invocation).expect("filled");
         let expected =
             AgentBrief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..AgentBrief::default() };
         assert_eq!(brief, expected);
-        assert!(reach.covers("count_words") && !reach.covers("count_lines") && !reach.covers("other_words"));
-        order.input.remove("subtools");
-        assert_eq!(run.filled(&order).expect("filled").1, order.caller.tool_scope);
+        assert!(
+            tool_scope.covers("count_words") && !tool_scope.covers("count_lines") && !tool_scope.covers("other_words")
+        );
+        invocation.input.remove("subtools");
+        assert_eq!(run.filled(&invocation).expect("filled").1, invocation.caller.tool_scope);
     }
 
     #[test]
@@ -331,6 +333,9 @@ mod tests {
         let stderr = b"note: x\n{\"error\":{\"code\":\"model-failed\",\"message\":\"no\",\"hint\":\"h\"}}\n".to_vec();
         let ended = Ended { status: None, stdout: Vec::new(), stderr, stopped: None };
         let failure = outcome(&ended, Path::new("/state")).expect_err("an error");
-        assert_eq!((failure.code, failure.message.as_str()), (Code::ModelFailed, "the sub-agent could not answer: no"));
+        assert_eq!(
+            (failure.error.code, failure.error.message.as_str()),
+            (Code::ModelFailed, "the sub-agent could not answer: no")
+        );
     }
 }

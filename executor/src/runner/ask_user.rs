@@ -154,19 +154,19 @@ impl Runner for AskUser {
         Ok(())
     }
 
-    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
-        let question = self.question(&order.input)?;
+    fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
+        let question = self.question(&invocation.input)?;
         Ok(json!({"question": question.text, "form": question.schema}))
     }
 
     async fn perform(
         &self,
-        order: &Invocation,
+        invocation: &Invocation,
         _: &RunnerContext,
         _: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let unanswered = || Failure::new(Code::Internal, "it was let through without an answer");
-        order.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
+        invocation.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn question(input: &Value) -> Result<UserQuestion, String> {
-        ask().question(input.as_object().expect("an object")).map_err(|failure| failure.message)
+        ask().question(input.as_object().expect("an object")).map_err(|failure| failure.error.message)
     }
 
     #[test]

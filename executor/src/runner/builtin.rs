@@ -56,8 +56,8 @@ impl Runner for Builtin {
         Ok(())
     }
 
-    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
-        let scope = TemplateValues::of_input(&order.input);
+    fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
+        let scope = TemplateValues::of_input(&invocation.input);
         let mut plan = Map::new();
         for (function, templates) in self.templates() {
             plan.insert(function, Value::Object(scope.fields(&templates)?));
@@ -67,21 +67,23 @@ impl Runner for Builtin {
 
     async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         match self {
-            Self::ReadFile(templates) => read_file::perform(filled(templates, order)?, order, equipment, cancel).await,
+            Self::ReadFile(templates) => {
+                read_file::perform(filled(templates, invocation)?, invocation, context, cancel).await
+            }
             Self::SearchFiles(templates) => {
-                search_files::perform(filled(templates, order)?, order, equipment, cancel).await
+                search_files::perform(filled(templates, invocation)?, invocation, context, cancel).await
             }
             Self::ListFiles(templates) => {
-                list_files::perform(filled(templates, order)?, order, equipment, cancel).await
+                list_files::perform(filled(templates, invocation)?, invocation, context, cancel).await
             }
-            Self::FetchUrl(templates) => fetch_url::perform(filled(templates, order)?, equipment, cancel).await,
-            Self::ReadPrompt(templates) => prompt::show(filled(templates, order)?, equipment, cancel).await,
-            Self::EditPrompt(templates) => prompt::change(filled(templates, order)?, equipment, cancel).await,
+            Self::FetchUrl(templates) => fetch_url::perform(filled(templates, invocation)?, context, cancel).await,
+            Self::ReadPrompt(templates) => prompt::show(filled(templates, invocation)?, context, cancel).await,
+            Self::EditPrompt(templates) => prompt::change(filled(templates, invocation)?, context, cancel).await,
         }
     }
 }
@@ -97,8 +99,8 @@ impl Builtin {
 }
 
 /// The arguments that the templates become for this order; a null is as good as an absent value.
-fn filled<T: DeserializeOwned>(templates: &impl Serialize, order: &Invocation) -> Result<T, Failure> {
-    let mut arguments = TemplateValues::of_input(&order.input).fields(&fields_of(templates))?;
+fn filled<T: DeserializeOwned>(templates: &impl Serialize, invocation: &Invocation) -> Result<T, Failure> {
+    let mut arguments = TemplateValues::of_input(&invocation.input).fields(&fields_of(templates))?;
     arguments.retain(|_, value| !value.is_null());
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         Failure::new(Code::Rejected, format!("the argument `{}` does not fit: {}", error.path(), error.inner()))

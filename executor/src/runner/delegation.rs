@@ -28,7 +28,7 @@ use crate::results::trigger::Trigger;
 /// How often an answer is looked for that the executor gives at once.
 const LOOK: Duration = Duration::from_millis(5);
 /// An executor that has not taken a request by then has stopped taking any.
-const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a call that was cancelled may take to report.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
@@ -73,14 +73,14 @@ pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
 }
 
 impl Delegation {
-    pub fn new(places: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
+    pub fn new(paths: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
         Ok(Self {
             mailbox,
             subtools,
             program: std::env::current_exe()?,
-            environment: places.environment(),
-            prompts: places.prompts(),
-            sessions: places.delegates(),
+            environment: paths.environment(),
+            prompts: paths.prompts(),
+            sessions: paths.delegates(),
         })
     }
 
@@ -90,8 +90,8 @@ impl Delegation {
     }
 
     /// The subtool that the order's caller may use under this name.
-    pub(super) fn subtool(&self, name: &str, order: &Invocation) -> Result<ToolDefinition, Failure> {
-        self.subtools.find(name, &order.caller.tool_scope).map_err(|nearest| {
+    pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
+        self.subtools.find(name, &invocation.caller.tool_scope).map_err(|nearest| {
             let hint = match nearest.first() {
                 Some(first) => format!("did you mean `{first}`?"),
                 None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
@@ -104,14 +104,14 @@ impl Delegation {
     /// often it is performed: what an earlier attempt called counts.
     pub(super) async fn call(
         &self,
-        order: &Invocation,
+        invocation: &Invocation,
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
     ) -> Result<CalledTask, Failure> {
-        let key = format!("{}-call", order.id);
+        let key = format!("{}-call", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
-        let request = self.ask(order, Operation::run(run))?;
+        let request = self.ask(invocation, Operation::run(run))?;
         let accepted = async {
             loop {
                 if let Some(accepted) = self.accepted(request)? {
@@ -123,13 +123,13 @@ impl Delegation {
         let id = tokio::select! {
             biased;
             accepted = accepted => accepted?,
-            () = cancel.cancelled() => return Err(self.give_up(order, tool, request).await),
+            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, request).await),
         };
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;
             _ = trigger.ended(&ids) => {}
-            () = cancel.cancelled() => return Err(self.give_up(order, tool, id).await),
+            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, id).await),
         }
         let result = self.mailbox.read_result(id).map_err(|error| {
             Failure::new(Code::Io, format!("the result of `{tool}` cannot be read: {error}"))
@@ -139,12 +139,13 @@ impl Delegation {
     }
 
     /// Puts a request of the order's caller into the mailbox.
-    fn ask(&self, order: &Invocation, ask: Operation) -> Result<TaskId, Failure> {
+    fn ask(&self, invocation: &Invocation, ask: Operation) -> Result<TaskId, Failure> {
         let id = TaskId::new();
-        let caller = Caller { depth: order.caller.depth.saturating_add(1), wakes: false, ..order.caller.clone() };
+        let caller =
+            Caller { depth: invocation.caller.depth.saturating_add(1), wakes: false, ..invocation.caller.clone() };
         let request = Request::new(ask, caller);
         let failed =
-            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).again(Retry::Later);
+            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).retry(Retry::Later);
         self.mailbox.post(id, &request).map_err(failed)?;
         Ok(id)
     }
@@ -175,13 +176,13 @@ impl Delegation {
 
     /// Stops the call `id`, which the order no longer waits for. An executor that stops takes no request:
     /// then the call goes on with the next one, as the order does.
-    async fn give_up(&self, order: &Invocation, tool: &str, id: TaskId) -> Failure {
+    async fn give_up(&self, invocation: &Invocation, tool: &str, id: TaskId) -> Failure {
         let failure = Failure::new(Code::Cancelled, format!("it was cancelled while it waited for `{tool}`"));
         if self.mailbox.withdraw(id) {
             return failure;
         }
         let before = self.state(id);
-        if let Ok(request) = self.ask(order, Operation::Cancel { id }) {
+        if let Ok(request) = self.ask(invocation, Operation::Cancel { id }) {
             if self.is_answered(request).await {
                 let ended = Trigger::new(self.mailbox.clone());
                 // Whatever it says in time is what is known.
@@ -202,8 +203,8 @@ impl Delegation {
     }
 
     /// Stops what a sub-agent of the order left open. An executor that stops leaves that to the next one.
-    pub(super) async fn abandon(&self, order: &Invocation, session: &str) {
-        let Ok(request) = self.ask(order, Operation::Abandon { session: session.to_owned() }) else { return };
+    pub(super) async fn abandon(&self, invocation: &Invocation, session: &str) {
+        let Ok(request) = self.ask(invocation, Operation::Abandon { session: session.to_owned() }) else { return };
         if !self.is_answered(request).await {
             tracing::debug!(session, "what a sub-agent left open is stopped by the next executor");
         }
@@ -216,7 +217,7 @@ impl Delegation {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        tokio::time::timeout(TAKEN_WITHIN, answered).await.is_ok()
+        tokio::time::timeout(TAKEN_TIMEOUT, answered).await.is_ok()
     }
 
     fn state(&self, id: TaskId) -> Option<State> {

@@ -234,21 +234,21 @@ impl Runner for Http {
         check::definition(self)
     }
 
-    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
-        Ok(request::Draft::of(self, order, config)?.shown())
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        Ok(request::Draft::of(self, invocation, config)?.shown())
     }
 
     async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let outcome = match request::Draft::of(self, order, &equipment.config) {
-            Ok(draft) => call::HttpCall::new(self, order, equipment, cancel, &draft).perform().await,
+        let outcome = match request::Draft::of(self, invocation, &context.config) {
+            Ok(draft) => call::HttpCall::new(self, invocation, context, cancel, &draft).perform().await,
             Err(failure) => Err(failure),
         };
-        outcome.map_err(|failure| redacted(failure, equipment))
+        outcome.map_err(|failure| redacted(failure, context))
     }
 }
 
@@ -286,17 +286,17 @@ impl Auth {
 }
 
 /// Far sides echo what they got; a failure never holds a secret all the same.
-fn redacted(mut failure: Failure, equipment: &RunnerContext) -> Failure {
-    fn walk(value: &mut Value, equipment: &RunnerContext) {
+fn redacted(mut failure: Failure, context: &RunnerContext) -> Failure {
+    fn walk(value: &mut Value, context: &RunnerContext) {
         match value {
-            Value::String(text) => *text = equipment.secrets.redact(text).into_owned(),
-            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, equipment)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, equipment)),
+            Value::String(text) => *text = context.secrets.redact(text).into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, context)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, context)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-    failure.message = equipment.secrets.redact(&failure.message).into_owned();
-    failure.hint = failure.hint.map(|hint| equipment.secrets.redact(&hint).into_owned());
-    failure.details.values_mut().for_each(|value| walk(value, equipment));
+    failure.error.message = context.secrets.redact(&failure.error.message).into_owned();
+    failure.error.hint = failure.error.hint.map(|hint| context.secrets.redact(&hint).into_owned());
+    failure.error.details.values_mut().for_each(|value| walk(value, context));
     failure
 }

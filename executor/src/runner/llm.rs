@@ -19,7 +19,7 @@ use crate::model::registry::{ChosenModel, ModelRegistry};
 use crate::model::view::{self, CallStyle, ContextBounds};
 
 /// How much of a result the model gets to read.
-const MOST_RESULT: usize = 50_000;
+const MAX_RESULT_BYTES: usize = 50_000;
 const IN_WORDS: &str = "Say in words what came of this call. Nothing more can be called.";
 
 /// One question to a language model.
@@ -80,8 +80,8 @@ impl Llm {
         self.tool.is_some()
     }
 
-    fn filled(&self, order: &Invocation) -> Result<FilledPrompt, Failure> {
-        let scope = TemplateValues::of_input(&order.input);
+    fn filled(&self, invocation: &Invocation) -> Result<FilledPrompt, Failure> {
+        let scope = TemplateValues::of_input(&invocation.input);
         let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
             let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
             Ok(filled.flatten().filter(|value| !value.is_null()))
@@ -158,8 +158,8 @@ impl Runner for Llm {
         }
     }
 
-    fn plan(&self, order: &Invocation, config: &Config) -> Result<Value, Failure> {
-        let FilledPrompt { model, prompt, system, temperature, max_tokens, tool } = self.filled(order)?;
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        let FilledPrompt { model, prompt, system, temperature, max_tokens, tool } = self.filled(invocation)?;
         let mut plan = Map::new();
         plan.insert("model".to_owned(), model.unwrap_or_else(|| config.agent.model.clone()).into());
         plan.insert("prompt".to_owned(), prompt.into());
@@ -172,30 +172,30 @@ impl Runner for Llm {
 
     async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let filled = self.filled(order)?;
-        let models = ModelRegistry::new(&equipment.config);
+        let filled = self.filled(invocation)?;
+        let models = ModelRegistry::new(&context.config);
         let mut chosen = models.choose(filled.model.as_deref())?;
         chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
         chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
         let Some(tool) = &filled.tool else {
-            let mut target = ModelSession::open(chosen, filled.system, equipment, cancel).await?;
+            let mut target = ModelSession::open(chosen, filled.system, context, cancel).await?;
             let turn = target.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
             return Ok(target.told(RunnerOutput::json(self.data(turn.text)?)));
         };
-        if let Some(error) = too_deep(tool, order.caller.depth, &equipment.config) {
+        if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
             return Err(error.into());
         }
-        let delegation = equipment.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
-        let subtool = delegation.subtool(tool, order)?;
+        let delegation = context.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
+        let subtool = delegation.subtool(tool, invocation)?;
         if !chosen.model.tools {
             return Err(cannot_call(&chosen, &models));
         }
-        let mut target = ModelSession::open(chosen, filled.system, equipment, cancel).await?;
-        let (turn, called) = target.call(&filled.prompt, subtool, delegation, order).await?;
+        let mut target = ModelSession::open(chosen, filled.system, context, cancel).await?;
+        let (turn, called) = target.call(&filled.prompt, subtool, delegation, invocation).await?;
         let success =
             RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
         Ok(target.told(success))
@@ -218,13 +218,13 @@ impl<'a> ModelSession<'a> {
     async fn open(
         chosen: ChosenModel,
         system: String,
-        equipment: &RunnerContext,
+        context: &RunnerContext,
         cancel: &'a CancellationToken,
     ) -> Result<Self, Failure> {
         let name = chosen.name.clone();
         // What is asked is asked whole.
         let bounds = ContextBounds { messages: usize::MAX, tokens: u64::MAX };
-        let client = ModelClient::new(chosen, false, &equipment.http, &equipment.secrets).await?;
+        let client = ModelClient::new(chosen, false, &context.http, &context.secrets).await?;
         Ok(Self { client, name, system, bounds, requests: 0, usage: TokenUsage::default(), cost: 0.0, cancel })
     }
 
@@ -251,7 +251,7 @@ impl<'a> ModelSession<'a> {
         prompt: &str,
         tool: ToolDefinition,
         delegation: &Delegation,
-        order: &Invocation,
+        invocation: &Invocation,
     ) -> Result<(Turn, CalledTask), Failure> {
         let name = &tool.name.clone();
         let asked = JournalEntry::Asked { text: prompt.to_owned() };
@@ -268,7 +268,7 @@ impl<'a> ModelSession<'a> {
             )
             .hint("name the arguments in the prompt, or choose another model"));
         };
-        let called = delegation.call(order, name, input, self.cancel).await?;
+        let called = delegation.call(invocation, name, input, self.cancel).await?;
         if called.result["success"] != true {
             return Err(failed(name, &called));
         }
@@ -318,7 +318,7 @@ fn result_of(call: &ToolCall, called: &CalledTask) -> ToolResult {
             fields.remove(known);
         }
     }
-    ToolResult::new(call, excerpt(&result.to_string(), MOST_RESULT), 0)
+    ToolResult::new(call, excerpt(&result.to_string(), MAX_RESULT_BYTES), 0)
 }
 
 fn excerpt(text: &str, most: usize) -> String {
@@ -345,7 +345,7 @@ impl From<ModelFailure> for Failure {
         };
         Self::new(Code::ModelFailed, failed.message)
             .hint("what the provider said is in the executor's log")
-            .again(again)
+            .retry(again)
     }
 }
 
@@ -357,7 +357,7 @@ mod tests {
         serde_json::from_value(definition).expect("a runner")
     }
 
-    fn order(input: Value) -> Invocation {
+    fn invocation(input: Value) -> Invocation {
         Invocation { input: serde_json::from_value(input).expect("an object"), ..Invocation::default() }
     }
 
@@ -365,18 +365,18 @@ mod tests {
     fn an_absent_model_is_the_configured_one_and_numbers_stay_numbers() {
         let run = llm(json!({"model": "{{ model }}", "prompt": "{{ prompt }}", "temperature": "{{ temperature }}"}));
         run.check().expect("sound");
-        let plan = run.plan(&order(json!({"prompt": "年度?", "temperature": 0.5})), &Config::default());
+        let plan = run.plan(&invocation(json!({"prompt": "年度?", "temperature": 0.5})), &Config::default());
         assert_eq!(plan.expect("a plan"), json!({"model": "", "prompt": "年度?", "temperature": 0.5}));
-        let empty = run.plan(&order(json!({"prompt": " "})), &Config::default()).expect_err("nothing to ask");
-        assert_eq!(empty.code, Code::Rejected);
+        let empty = run.plan(&invocation(json!({"prompt": " "})), &Config::default()).expect_err("nothing to ask");
+        assert_eq!(empty.error.code, Code::Rejected);
     }
 
     #[test]
     fn arguments_are_part_of_what_is_asked() {
         let run = llm(json!({"tool": "{{ tool }}", "prompt": "{{ prompt }}", "arguments": "{{ arguments }}"}));
-        let asked = run.filled(&order(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
+        let asked = run.filled(&invocation(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
         assert_eq!(asked.prompt, "Call `count` with these arguments: {\"a\":1}");
-        assert!(run.filled(&order(json!({"tool": "count", "arguments": [1]}))).is_err());
+        assert!(run.filled(&invocation(json!({"tool": "count", "arguments": [1]}))).is_err());
     }
 
     #[test]

@@ -21,12 +21,12 @@ use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName, Secrets};
 use argument::{Argument, ArgumentOptions};
 use group::Ended;
-use invocation::ProgramCall;
+use program_call::ProgramCall;
 
 mod argument;
 pub(super) mod group;
-mod invocation;
 mod outcome;
+mod program_call;
 
 /// What is kept of each of stdout and stderr where the definition names no other limit.
 const MAX_BYTES: u64 = 1 << 20;
@@ -109,26 +109,26 @@ impl Runner for Process {
         Ok(())
     }
 
-    fn plan(&self, order: &Invocation, _: &Config) -> Result<Value, Failure> {
-        Ok(ProgramCall::of(self, order)?.plan())
+    fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
+        Ok(ProgramCall::of(self, invocation)?.plan())
     }
 
     async fn perform(
         &self,
-        order: &Invocation,
-        equipment: &RunnerContext,
+        invocation: &Invocation,
+        context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let invocation = ProgramCall::of(self, order)?;
+        let program_call = ProgramCall::of(self, invocation)?;
         if cancel.is_cancelled() {
-            return Err(Failure::new(Code::Cancelled, format!("`{}` was not started", invocation.name())));
+            return Err(Failure::new(Code::Cancelled, format!("`{}` was not started", program_call.name())));
         }
-        let prepared = invocation.prepare(&equipment.secrets).await?;
+        let prepared = program_call.prepare(&context.secrets).await?;
         let program = prepared.program.clone();
         let ended = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
             .await
-            .map_err(|error| invocation.cannot_start(&error))?;
-        outcome::OutputReader { process: self, program: &program, known: &equipment.secrets, given: &prepared.secrets }
+            .map_err(|error| program_call.cannot_start(&error))?;
+        outcome::OutputReader { process: self, program: &program, known: &context.secrets, given: &prepared.secrets }
             .outcome(&ended)
     }
 }
@@ -141,15 +141,15 @@ pub(crate) async fn run_configured(
     secrets: &Secrets,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
-    let invocation = ProgramCall::configured(argv, stdin);
-    let mut prepared = invocation.prepare(secrets).await.map_err(|failure| failure.message)?;
+    let program_call = ProgramCall::configured(argv, stdin);
+    let mut prepared = program_call.prepare(secrets).await.map_err(|failure| failure.error.message)?;
     prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
     let ended = group::run(prepared.command, prepared.stdin, MAX_BYTES, cancel).await;
-    match ended.map_err(|error| invocation.cannot_start(&error).message)? {
-        Ended { stopped: Some(_), .. } => Err(format!("`{}` was stopped", invocation.name())),
+    match ended.map_err(|error| program_call.cannot_start(&error).error.message)? {
+        Ended { stopped: Some(_), .. } => Err(format!("`{}` was stopped", program_call.name())),
         Ended { status: Some(status), .. } if status.success() => Ok(()),
-        Ended { status: Some(status), .. } => Err(format!("`{}` ended with {status}", invocation.name())),
-        Ended { status: None, .. } => Err(format!("nobody knows how `{}` ended", invocation.name())),
+        Ended { status: Some(status), .. } => Err(format!("`{}` ended with {status}", program_call.name())),
+        Ended { status: None, .. } => Err(format!("nobody knows how `{}` ended", program_call.name())),
     }
 }
 
@@ -163,14 +163,14 @@ fn is_script(path: &Path) -> bool {
 
 impl Process {
     /// The program, and the scripts among its constant arguments.
-    pub fn files(&self, order: &Invocation) -> Vec<PathBuf> {
-        let Ok(invocation) = ProgramCall::of(self, order) else { return Vec::new() };
+    pub fn files(&self, invocation: &Invocation) -> Vec<PathBuf> {
+        let Ok(program_call) = ProgramCall::of(self, invocation) else { return Vec::new() };
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
             Argument::Template(_) | Argument::When(_) => None,
         });
-        let scripts = constants.map(|text| invocation.folder().join(text)).filter(|path| is_script(path));
-        invocation.program().into_iter().chain(scripts).collect()
+        let scripts = constants.map(|text| program_call.folder().join(text)).filter(|path| is_script(path));
+        program_call.program().into_iter().chain(scripts).collect()
     }
 
     /// The program, as its definition names it.

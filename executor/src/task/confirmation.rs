@@ -25,7 +25,7 @@ use crate::task::fingerprint::Fingerprint;
 const LAYOUT: &str = "agent-magic-tool/confirmation/1";
 
 /// How much an agent may say in its own favour.
-pub const LONGEST_REASON: usize = 280;
+pub const MAX_REASON_CHARS: usize = 280;
 
 /// SHA-256 over everything that a yes is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -206,7 +206,7 @@ impl Confirmation {
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
-            reason: reason.map(|reason| reason.chars().take(LONGEST_REASON).collect()),
+            reason: reason.map(|reason| reason.chars().take(MAX_REASON_CHARS).collect()),
             asked_at: now,
             asked_moment: None,
             expires_at,

@@ -4,18 +4,15 @@ use std::time::Duration;
 
 use protocol::code::Code;
 use protocol::error::ErrorBody;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Why an order failed, in words that a model can act on. Never holds a secret.
 #[derive(Debug)]
 pub struct Failure {
-    pub code: Code,
-    pub message: String,
-    pub hint: Option<String>,
-    /// More for the reader: what the API said, what the program printed so far.
-    pub details: Map<String, Value>,
-    pub again: Retry,
-    pub effect: SideEffect,
+    /// As the caller reads it.
+    pub error: ErrorBody,
+    pub retry: Retry,
+    pub side_effect: SideEffect,
 }
 
 /// Whether a repetition could help.
@@ -38,48 +35,40 @@ pub enum SideEffect {
 }
 
 impl Failure {
-    /// A failure that a repetition cannot mend, before anything happened.
+    /// A failure before anything happened, which a repetition cannot mend.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            hint: None,
-            details: Map::new(),
-            again: Retry::Never,
-            effect: SideEffect::None,
-        }
+        ErrorBody::new(code, message).into()
     }
 
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.error = self.error.hint(hint);
         self
     }
 
     #[must_use]
     pub fn detail(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.details.insert(key.to_owned(), value.into());
+        self.error = self.error.detail(key, value);
         self
     }
 
     #[must_use]
-    pub fn again(mut self, again: Retry) -> Self {
-        self.again = again;
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
         self
     }
 
     /// It may have taken effect all the same.
     #[must_use]
     pub fn effect_possible(mut self) -> Self {
-        self.effect = SideEffect::Possible;
+        self.side_effect = SideEffect::Possible;
         self
     }
 }
 
-/// What a caller would have read, as the failure of whoever called for it.
+/// A failure before anything happened, which a repetition cannot mend.
 impl From<ErrorBody> for Failure {
     fn from(error: ErrorBody) -> Self {
-        let failure = Self::new(error.code, error.message);
-        Self { hint: error.hint, details: error.details, ..failure }
+        Self { error, retry: Retry::Never, side_effect: SideEffect::None }
     }
 }

@@ -34,7 +34,7 @@ struct FileIdentity {
 
 /// A program may have hundreds of megabytes, and be asked about again and again.
 static KNOWN: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
-const MOST_KNOWN: usize = 256;
+const MAX_CACHED: usize = 256;
 /// How much is read at a time.
 const PART: usize = 64 << 10;
 
@@ -70,7 +70,7 @@ fn contents(path: &Path) -> io::Result<String> {
     }
     let sha256 = digest::hex(&hash.finalize());
     let mut known = known();
-    if known.len() >= MOST_KNOWN {
+    if known.len() >= MAX_CACHED {
         known.clear();
     }
     known.insert(look, sha256.clone());

@@ -20,7 +20,7 @@ use crate::task::name::SubtoolName;
 pub type GrantId = TaskId;
 
 /// No grant holds longer.
-pub const LONGEST: std::time::Duration = std::time::Duration::from_hours(30 * 24);
+pub const MAX_LIFETIME: std::time::Duration = std::time::Duration::from_hours(30 * 24);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,7 @@ use protocol::task::Step;
 use crate::task::Task;
 
 /// Longer notes are refused: they stand in every copy of the result.
-pub const LONGEST_NOTE: usize = 2_000;
+pub const MAX_NOTE_CHARS: usize = 2_000;
 
 /// What somebody wants to have said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +37,10 @@ pub fn resolve(task: &Task, verdict: ResolutionClaim, at: Timestamp) -> Result<R
         };
         return Err(ErrorBody::new(Code::NotUnknown, message).hint(format!("{hint} {id}")));
     }
-    if let Some(length) = verdict.note.as_ref().map(|note| note.chars().count()).filter(|length| *length > LONGEST_NOTE)
+    if let Some(length) =
+        verdict.note.as_ref().map(|note| note.chars().count()).filter(|length| *length > MAX_NOTE_CHARS)
     {
-        let message = format!("the note has {length} characters; the most is {LONGEST_NOTE}");
+        let message = format!("the note has {length} characters; the most is {MAX_NOTE_CHARS}");
         return Err(ErrorBody::new(Code::BadRequest, message).hint("say it in fewer words"));
     }
     let ResolutionClaim { happened, by, note } = verdict;
@@ -100,9 +101,9 @@ mod tests {
     fn a_note_has_its_limit() {
         let task = Task { state: State::Unknown, ..contract::task(None) };
         let note = |length| ResolutionClaim { note: Some("ä".repeat(length)), ..verdict(true) };
-        assert!(resolve(&task, note(LONGEST_NOTE), task.created_at).is_ok());
+        assert!(resolve(&task, note(MAX_NOTE_CHARS), task.created_at).is_ok());
         assert_eq!(
-            resolve(&task, note(LONGEST_NOTE + 1), task.created_at).expect_err("too long").code,
+            resolve(&task, note(MAX_NOTE_CHARS + 1), task.created_at).expect_err("too long").code,
             Code::BadRequest
         );
     }

@@ -19,11 +19,11 @@ use tokio_util::task::TaskTracker;
 use super::{SharedTelemetry, text};
 
 /// So many are answered at once; the others wait.
-const MOST_CONNECTIONS: usize = 8;
+const MAX_CONNECTIONS: usize = 8;
 /// A request's head must be there by then.
-const HEAD_WITHIN: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// A whole connection, from its acceptance to the last byte.
-const ALL_WITHIN: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How soon an address that is taken, or a want of descriptors, is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
@@ -37,15 +37,15 @@ pub(super) async fn serve(address: SocketAddr, shared: Arc<SharedTelemetry>, end
 
 async fn listen(address: SocketAddr, shared: Arc<SharedTelemetry>) {
     let listener = bound(address).await;
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let paths = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+        let place = Arc::clone(&paths).acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (shared, own_only) = (Arc::clone(&shared), address.ip().is_loopback());
                 connections.spawn(async move {
-                    let answered = tokio::time::timeout(ALL_WITHIN, answer(stream, shared, own_only)).await;
+                    let answered = tokio::time::timeout(REQUEST_TIMEOUT, answer(stream, shared, own_only)).await;
                     tracing::trace!(in_time = answered.is_ok(), "a reader of metrics is gone");
                     drop(place);
                 });
@@ -85,7 +85,7 @@ async fn answer(stream: TcpStream, shared: Arc<SharedTelemetry>, own_only: bool)
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .await;

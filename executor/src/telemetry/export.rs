@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The pauses after failures: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// More of a collector's answer is not read.
-const LARGEST_ANSWER: u64 = 64 << 10;
+const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
 pub(super) struct Exporter {
     traces: Url,
     metrics: Url,
     resource: Value,
     shared: Arc<SharedTelemetry>,
-    equipment: Arc<RunnerContext>,
+    runner_context: Arc<RunnerContext>,
     is_failing: bool,
 }
 
@@ -44,19 +44,24 @@ enum ExportError {
 }
 
 impl Exporter {
-    pub(super) fn new(to: &Url, instance: &str, shared: Arc<SharedTelemetry>, equipment: Arc<RunnerContext>) -> Self {
+    pub(super) fn new(
+        to: &Url,
+        instance: &str,
+        shared: Arc<SharedTelemetry>,
+        runner_context: Arc<RunnerContext>,
+    ) -> Self {
         let signal = |path: &str| {
             let mut url = to.clone();
             url.set_path(&format!("{}/v1/{path}", to.path().trim_end_matches('/')));
             url
         };
         let (traces, metrics) = (signal("traces"), signal("metrics"));
-        Self { traces, metrics, resource: otlp::resource(instance), shared, equipment, is_failing: false }
+        Self { traces, metrics, resource: otlp::resource(instance), shared, runner_context, is_failing: false }
     }
 
     /// Until `ending`; then once more, without trying again.
     pub(super) async fn run(mut self, ending: CancellationToken) {
-        let every = self.equipment.config.telemetry.every.get();
+        let every = self.runner_context.config.telemetry.every.get();
         let mut pause = PAUSES.0;
         while !ending.is_cancelled() {
             tokio::select! {
@@ -106,12 +111,17 @@ impl Exporter {
     /// How many items the collector rejected of what it took.
     async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, ExportError> {
         let headers = self.headers().await?;
-        let for_now = |why: String| ExportError::ForNow(self.equipment.secrets.redact(&why).into_owned());
-        let client = self.equipment.http.for_operator(url).await.map_err(|failure| for_now(failure.message))?;
+        let for_now = |why: String| ExportError::ForNow(self.runner_context.secrets.redact(&why).into_owned());
+        let client =
+            self.runner_context.http.for_operator(url).await.map_err(|failure| for_now(failure.error.message))?;
         let text = serde_json::to_vec(body).expect("JSON can be written");
         let request = client.post(url.clone()).headers(headers).timeout(PATIENCE).body(text);
-        let (status, answer) =
-            self.equipment.http.send_plain(request, url, LARGEST_ANSWER).await.map_err(|f| for_now(f.message))?;
+        let (status, answer) = self
+            .runner_context
+            .http
+            .send_plain(request, url, MAX_ANSWER_BYTES)
+            .await
+            .map_err(|f| for_now(f.error.message))?;
         match status {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
@@ -130,8 +140,8 @@ impl Exporter {
     async fn headers(&self) -> Result<HeaderMap, ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
-        for (name, secret) in &self.equipment.config.telemetry.otlp_headers {
-            let value = self.equipment.secrets.get(secret).await;
+        for (name, secret) in &self.runner_context.config.telemetry.otlp_headers {
+            let value = self.runner_context.secrets.get(secret).await;
             let value = value.map_err(|error| ExportError::ForNow(error.to_string()))?;
             let name = HeaderName::try_from(name.as_str());
             let value = HeaderValue::try_from(value.expose());

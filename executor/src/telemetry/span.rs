@@ -20,7 +20,7 @@ use crate::task::name::SubtoolName;
 use crate::task::{Outcome, Task};
 
 /// More than these wait for no collector.
-const MOST_WAITING: usize = 4096;
+const MAX_PENDING: usize = 4096;
 
 #[derive(Debug, Clone)]
 pub(super) struct TraceSpan {
@@ -46,7 +46,7 @@ pub(super) struct SpanBuffer {
 
 impl SpanBuffer {
     pub(super) fn push(&mut self, span: TraceSpan) {
-        if self.waiting.len() < MOST_WAITING {
+        if self.waiting.len() < MAX_PENDING {
             self.waiting.push_back(span);
         } else {
             self.dropped += 1;
@@ -60,7 +60,7 @@ impl SpanBuffer {
 
     /// Those could not be sent, and come first the next time.
     pub(super) fn put_back(&mut self, spans: Vec<TraceSpan>) {
-        let room = MOST_WAITING.saturating_sub(self.waiting.len());
+        let room = MAX_PENDING.saturating_sub(self.waiting.len());
         self.dropped += u64::try_from(spans.len().saturating_sub(room)).unwrap_or_default();
         let skipped = spans.len().saturating_sub(room);
         for span in spans.into_iter().skip(skipped).rev() {
@@ -242,11 +242,11 @@ mod tests {
         };
         let span = story.attempt(&step(&task, Step::Fail, State::Running, 1), task.created_at);
         let mut spans = SpanBuffer::default();
-        (0..MOST_WAITING + 3).for_each(|_| spans.push(span.clone()));
+        (0..MAX_PENDING + 3).for_each(|_| spans.push(span.clone()));
         assert_eq!(spans.dropped, 3);
         let taken = spans.take(10);
         (0..4).for_each(|_| spans.push(span.clone()));
         spans.put_back(taken);
-        assert_eq!((spans.waiting.len(), spans.dropped), (MOST_WAITING, 7));
+        assert_eq!((spans.waiting.len(), spans.dropped), (MAX_PENDING, 7));
     }
 }

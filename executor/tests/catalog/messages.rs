@@ -168,7 +168,7 @@ fn no_secret_that_was_written_into_a_definition() {
         http.as_object_mut().expect("an object").extend(crate::object(changes));
         json!({"http": http})
     };
-    let mut places = vec![
+    let mut paths = vec![
         json!(CANARY),
         json!({"http": CANARY}),
         json!({"process": [CANARY]}),
@@ -193,7 +193,7 @@ fn no_secret_that_was_written_into_a_definition() {
         json!({"builtin": CANARY}),
     ];
     for text in [CANARY, &quoted, &reference, &format!("Bearer {{{{ {CANARY}")] {
-        places.extend([
+        paths.extend([
             http(json!({"auth": {"bearer": text}})),
             http(json!({"auth": {"bearer": {"value": text}}})),
             http(json!({"auth": {"oauth2": text}})),
@@ -204,7 +204,7 @@ fn no_secret_that_was_written_into_a_definition() {
         ]);
     }
     for text in [&quoted, &reference] {
-        places.extend([
+        paths.extend([
             http(json!({"headers": {"authorization": text}})),
             http(json!({"query": {"key": text}})),
             http(json!({"query": {"key": [text, "{{"]}})),
@@ -217,7 +217,7 @@ fn no_secret_that_was_written_into_a_definition() {
             json!({"builtin": {"fetch_url": {"url": text, "max_chars": "{{"}}}),
         ]);
     }
-    for run in places {
+    for run in paths {
         for file in [
             json!({"greet": definition(json!({"run": run}))}),
             json!({"$defaults": {"run": run}, "greet": definition(json!({"run": Value::Null}))}),

@@ -49,14 +49,14 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
             let mut input = example.input.clone();
             subtool.schema.fill_defaults(&mut input);
             assert_eq!(subtool.schema.problems(&Value::Object(input.clone())), [], "{}", subtool.name);
-            let order = Invocation {
+            let invocation = Invocation {
                 id: "task".to_owned(),
                 attempt: 1,
                 input,
                 caller: Caller { folder: Some(home.path().to_owned()), ..Caller::default() },
                 ..Invocation::default()
             };
-            let plan = subtool.definition.run.plan(&order, &config);
+            let plan = subtool.definition.run.plan(&invocation, &config);
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));
             assert!(!plan.to_string().contains("{{"), "{}: a template is left in {plan}", subtool.name);
         }

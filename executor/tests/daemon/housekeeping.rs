@@ -68,21 +68,21 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
 #[test]
 fn when_all_of_it_takes_too_much_the_oldest_go_but_none_that_just_ended() {
     let world = World::new("keep_bytes = 50000");
-    let mut store = SqliteStore::open(&world.places.store()).expect("a record");
+    let mut store = SqliteStore::open(&world.paths.store()).expect("a record");
     // Each takes its bytes twice: in the record and in its result file.
     let ids = [3, 2, 1].map(|hours| ended(&mut store, SignedDuration::from_hours(hours), 10_000));
     drop(store);
     let remain = |ids: &[TaskId]| {
         let left: Vec<_> = ids.iter().map(|id| format!("results/result-{id}.json")).collect();
         eventually("the others are removed", || (world.files() == left).then_some(()));
-        let store = SqliteStore::open(&world.places.store()).expect("a record");
+        let store = SqliteStore::open(&world.paths.store()).expect("a record");
         let recorded: Vec<_> = store.kept().expect("read").iter().map(|kept| kept.id).collect();
         assert_eq!(recorded, ids);
     };
     let executor = world.serve();
     remain(&ids[1..]);
     executor.stop();
-    let mut store = SqliteStore::open(&world.places.store()).expect("a record");
+    let mut store = SqliteStore::open(&world.paths.store()).expect("a record");
     let young = ended(&mut store, SignedDuration::from_mins(1), 60_000);
     drop(store);
     let _executor = world.serve();

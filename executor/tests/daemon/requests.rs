@@ -105,8 +105,8 @@ fn an_edited_definition_takes_effect_at_the_next_request_and_a_bad_file_hides_no
         world.define("edited", &say(word));
         assert_eq!(world.wait(world.post_run("edited", json!({})))["data"], word);
     }
-    fs::write(world.places.config.join("subtools/bad.json"), "{").expect("written");
-    fs::write(world.places.config.join("subtools/test.json"), "not even JSON").expect("written");
+    fs::write(world.paths.config.join("subtools/bad.json"), "{").expect("written");
+    fs::write(world.paths.config.join("subtools/test.json"), "not even JSON").expect("written");
     assert_eq!(world.wait(world.post_run("edited", json!({})))["data"], "three");
     assert_eq!(refusal(&world.answer(world.post_run("gate", json!({"path": "x"})))), Code::UnknownSubtool);
     world.open("gate");

@@ -28,7 +28,7 @@ const ENDED: &str = "AGENT_MAGIC_TOOL_TEST_ENDED";
 
 pub(crate) struct World {
     folder: TempDir,
-    pub(crate) places: Paths,
+    pub(crate) paths: Paths,
     pub(crate) mailbox: Mailbox,
 }
 
@@ -59,13 +59,13 @@ impl Drop for Executor {
     }
 }
 
-fn places(folder: &Path) -> Paths {
-    let mut places = Paths::from_env().expect("a home folder");
-    places.mailbox = folder.join("mailbox");
-    places.config = folder.join("config");
-    places.state = folder.join("state");
-    places.cache = folder.join("cache");
-    places
+fn paths(folder: &Path) -> Paths {
+    let mut paths = Paths::from_env().expect("a home folder");
+    paths.mailbox = folder.join("mailbox");
+    paths.config = folder.join("config");
+    paths.state = folder.join("state");
+    paths.cache = folder.join("cache");
+    paths
 }
 
 /// Waits until `condition` gives something; panics when it takes too long.
@@ -84,10 +84,10 @@ impl World {
     /// With the given `[executor]` settings, and the subtools that tests use.
     pub(crate) fn new(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let places = places(folder.path());
-        fs::create_dir_all(places.config.join("subtools")).expect("folders");
-        let mailbox = Mailbox::open(&places.mailbox).expect("a mailbox");
-        let world = Self { folder, places, mailbox };
+        let paths = paths(folder.path());
+        fs::create_dir_all(paths.config.join("subtools")).expect("folders");
+        let mailbox = Mailbox::open(&paths.mailbox).expect("a mailbox");
+        let world = Self { folder, paths, mailbox };
         world.configure(settings);
         // Says that it began, then waits until the file of its name is there; or the test is over,
         // for one that outlives its executor.
@@ -112,11 +112,11 @@ impl World {
     }
 
     pub(crate) fn configure(&self, settings: &str) {
-        fs::write(self.places.config_file(), format!("[executor]\n{settings}\n")).expect("written");
+        fs::write(self.paths.config_file(), format!("[executor]\n{settings}\n")).expect("written");
     }
 
     pub(crate) fn define(&self, file: &str, definitions: &Value) {
-        let path = self.places.config.join(format!("subtools/{file}.json"));
+        let path = self.paths.config.join(format!("subtools/{file}.json"));
         fs::write(path, definitions.to_string()).expect("written");
     }
 
@@ -281,7 +281,7 @@ fn executor_of_the_environment() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let ended = match executor::daemon::run(&places(Path::new(&folder)), || {}) {
+    let ended = match executor::daemon::run(&paths(Path::new(&folder)), || {}) {
         Ok(ended) => format!("{ended:?}"),
         Err(error) => format!("{error}"),
     };

@@ -10,10 +10,10 @@ use crate::server::{Reply, Server};
 
 async fn fetched(bench: &Bench, url: &str) -> Result<String, Code> {
     let url = Url::parse(url).expect("a URL");
-    let fetched = bench.equipment.http.fetch_guarded(&url, 1000, &CancellationToken::new()).await;
+    let fetched = bench.context.http.fetch_guarded(&url, 1000, &CancellationToken::new()).await;
     fetched
         .map(|fetched| format!("{} {} {}", fetched.status, fetched.final_url.path(), fetched.text()))
-        .map_err(|f| f.code)
+        .map_err(|f| f.error.code)
 }
 
 #[tokio::test]
@@ -24,11 +24,11 @@ async fn a_host_from_the_input_is_no_private_one_by_number_or_by_name() {
         let url = format!("http://{host}:{port}/");
         let definition = json!({"base_url": "{{ url }}"});
         let failure = Bench::new().run(definition, json!({"url": url})).await.expect_err("refused");
-        assert_eq!(failure.code, Code::ForbiddenAddress, "{url}");
+        assert_eq!(failure.error.code, Code::ForbiddenAddress, "{url}");
         let by_part = json!({"base_url": format!("http://{{{{ host }}}}:{port}")});
         if !host.starts_with('[') {
             let failure = Bench::new().run(by_part, json!({"host": host})).await.expect_err("refused");
-            assert_eq!(failure.code, Code::ForbiddenAddress, "{host}");
+            assert_eq!(failure.error.code, Code::ForbiddenAddress, "{host}");
         }
         assert_eq!(fetched(&Bench::new(), &url).await, Err(Code::ForbiddenAddress), "{url}");
     }

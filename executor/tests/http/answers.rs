@@ -38,7 +38,7 @@ async fn anything_else_becomes_a_file_in_the_spool() {
     let success = bench.run(json!({"base_url": server.url()}), json!({})).await.expect("it succeeds");
     let OutputData::File { path, content_type, bytes } = success.data else { panic!("no file") };
     assert_eq!((content_type.as_str(), bytes), ("image/png", 10));
-    assert!(path.starts_with(&bench.equipment.spool));
+    assert!(path.starts_with(&bench.context.spool));
     assert_eq!(std::fs::read(path).expect("the file is there"), image);
 }
 
@@ -52,7 +52,7 @@ async fn a_body_over_the_limit_is_refused_while_it_streams_and_leaves_nothing() 
         let (server, bench) = (server.await, Bench::new());
         let definition = json!({"base_url": server.url(), "max_bytes": 1000});
         let failure = bench.run(definition, json!({})).await.expect_err("too large");
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::None));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::ResponseTooLarge, SideEffect::None));
         server.was_left(1).await;
 
         let chunked = Server::new(move |_, _| {
@@ -64,7 +64,7 @@ async fn a_body_over_the_limit_is_refused_while_it_streams_and_leaves_nothing() 
         let chunked = chunked.await;
         let definition = json!({"method": "POST", "base_url": chunked.url(), "max_bytes": 1000});
         let failure = bench.run(definition, json!({})).await.expect_err("too large");
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::Possible));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::ResponseTooLarge, SideEffect::Possible));
         assert!(bench.spooled().is_empty(), "{:?}", bench.spooled());
     }
 }
@@ -80,15 +80,15 @@ async fn the_limit_is_one_of_what_comes_out_of_a_compressed_body() {
     assert_eq!(text.as_str().map(str::len), Some(100_000));
     let definition = json!({"base_url": server.url(), "max_bytes": 50_000});
     let failure = Bench::new().run(definition, json!({})).await.expect_err("too large");
-    assert_eq!(failure.code, Code::ResponseTooLarge);
+    assert_eq!(failure.error.code, Code::ResponseTooLarge);
 }
 
 #[tokio::test]
 async fn what_is_no_json_is_a_bad_response() {
     let server = Server::new(|_, _| Reply::new(200, &["content-type: application/json"], "<html>login</html>")).await;
     let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("no JSON");
-    assert_eq!(failure.code, Code::BadResponse);
-    assert_eq!(failure.details.get("starts_with"), Some(&json!("<html>login</html>")));
+    assert_eq!(failure.error.code, Code::BadResponse);
+    assert_eq!(failure.error.details.get("starts_with"), Some(&json!("<html>login</html>")));
 }
 
 #[tokio::test]
@@ -104,9 +104,9 @@ async fn an_api_says_in_its_own_words_why_and_when_to_come_back() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let failure = bench.run(definition(), json!({})).await.expect_err("an error");
-        assert_eq!(failure.code, Code::ApiError);
-        let said = failure.message.split(": ").skip(1).collect::<Vec<_>>().join(": ");
-        seen.push((said, failure.details["http_status"].clone(), failure.again, failure.effect));
+        assert_eq!(failure.error.code, Code::ApiError);
+        let said = failure.error.message.split(": ").skip(1).collect::<Vec<_>>().join(": ");
+        seen.push((said, failure.error.details["http_status"].clone(), failure.retry, failure.side_effect));
     }
     assert_eq!(
         seen,
@@ -124,7 +124,10 @@ async fn nothing_was_sent_where_nobody_listens() {
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
     let failure = Bench::new().run(json!({"method": "POST", "base_url": base}), json!({})).await.expect_err("nobody");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Retry::Later, SideEffect::None));
+    assert_eq!(
+        (failure.error.code, failure.retry, failure.side_effect),
+        (Code::Unreachable, Retry::Later, SideEffect::None)
+    );
 }
 
 #[tokio::test]
@@ -140,7 +143,10 @@ async fn nothing_was_sent_where_tls_does_not_come_about() {
     let definition = json!({"method": "POST", "base_url": base});
     let (outcome, _stream) = tokio::join!(bench.run(definition, json!({})), answered);
     let failure = outcome.expect_err("no TLS");
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::Unreachable, Retry::Later, SideEffect::None));
+    assert_eq!(
+        (failure.error.code, failure.retry, failure.side_effect),
+        (Code::Unreachable, Retry::Later, SideEffect::None)
+    );
 }
 
 #[tokio::test]
@@ -152,7 +158,7 @@ async fn a_connection_that_breaks_after_sending_leaves_the_outcome_open() {
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
         let failure = Bench::new().run(definition, json!({})).await.expect_err("it breaks");
         assert_eq!(
-            (failure.code, failure.again, failure.effect),
+            (failure.error.code, failure.retry, failure.side_effect),
             (Code::ConnectionLost, Retry::Later, SideEffect::Possible)
         );
         assert_eq!(server.received().len(), 1, "it was not repeated");

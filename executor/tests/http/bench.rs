@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) equipment: RunnerContext,
+    pub(crate) context: RunnerContext,
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -26,7 +26,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = Config::default();
         change(&mut config);
-        let equipment = RunnerContext {
+        let context = RunnerContext {
             tokens: executor::runner::http::OAuthTokens::default(),
             secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
             http: HttpClients::new(&config).expect("clients"),
@@ -34,7 +34,7 @@ impl Bench {
             delegation: None,
             config,
         };
-        Self { equipment, folder }
+        Self { context, folder }
     }
 
     /// Stores a secret and gives the bench back.
@@ -44,11 +44,11 @@ impl Bench {
     }
 
     pub(crate) fn set(&self, name: &str, value: &str) {
-        self.equipment.secrets.set(&name.parse().expect("a name"), value).expect("it is stored");
+        self.context.secrets.set(&name.parse().expect("a name"), value).expect("it is stored");
     }
 
     pub(crate) async fn stored(&self, name: &str) -> String {
-        let secret = self.equipment.secrets.get(&name.parse().expect("a name")).await.expect("it is set");
+        let secret = self.context.secrets.get(&name.parse().expect("a name")).await.expect("it is set");
         secret.expose().to_owned()
     }
 
@@ -63,10 +63,10 @@ impl Bench {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let run = run_of(json!({ "http": definition }));
-        run.perform(&self.order(input), &self.equipment, cancel).await
+        run.perform(&self.invocation(input), &self.context, cancel).await
     }
 
-    pub(crate) fn order(&self, input: Value) -> Invocation {
+    pub(crate) fn invocation(&self, input: Value) -> Invocation {
         Invocation {
             id: "01997f5e-order".to_owned(),
             attempt: 1,
@@ -78,7 +78,7 @@ impl Bench {
 
     /// What lies in the spool.
     pub(crate) fn spooled(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.equipment.spool).map(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = std::fs::read_dir(&self.context.spool).map(Iterator::collect::<Result<Vec<_>, _>>);
         entries.map_or_else(
             |_| Vec::new(),
             |entries| entries.expect("it can be read").into_iter().map(|entry| entry.path()).collect(),

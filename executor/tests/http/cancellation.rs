@@ -22,7 +22,7 @@ async fn a_cancelled_request_is_dropped_at_once_and_may_have_happened() {
             cancel.cancel();
         });
         let failure = outcome.0.expect_err("cancelled");
-        assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::Possible));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::Cancelled, SideEffect::Possible));
         server.was_left(1).await;
         assert!(bench.spooled().is_empty());
     }
@@ -35,6 +35,6 @@ async fn what_is_cancelled_before_it_is_sent_did_not_happen() {
     cancel.cancel();
     let definition = json!({"method": "POST", "base_url": server.url()});
     let failure = Bench::new().run_until(definition, json!({}), &cancel).await.expect_err("cancelled");
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::None));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Cancelled, SideEffect::None));
     assert!(server.received().is_empty());
 }

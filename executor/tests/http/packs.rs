@@ -38,7 +38,7 @@ impl Shop {
         let validator = jsonschema::validator_for(&definition["input"]).expect("a schema");
         assert!(validator.is_valid(&input), "{name}: {input}");
         let run = run_of(definition["run"].clone());
-        run.perform(&self.bench.order(input), &self.bench.equipment, &CancellationToken::new()).await
+        run.perform(&self.bench.invocation(input), &self.bench.context, &CancellationToken::new()).await
     }
 }
 
@@ -63,7 +63,7 @@ fn every_definition_loads_and_its_examples_fit_and_can_be_planned() {
             for example in definition.examples {
                 let input = Value::Object(example.input);
                 assert!(validator.is_valid(&input), "{name}: {input}");
-                let plan = definition.run.plan(&bench.order(input), &bench.equipment.config);
+                let plan = definition.run.plan(&bench.invocation(input), &bench.context.config);
                 assert!(plan.is_ok(), "{name}: {plan:?}");
             }
         }
@@ -75,8 +75,8 @@ fn a_mail_that_would_smuggle_a_header_in_is_not_even_planned() {
     let bench = Bench::new();
     let run = run_of(pack("gmail.json")["gmail_send_message"]["run"].clone());
     let input = json!({"to": ["a@b.example"], "subject": "Hi\r\nBcc: eve@example.com", "body": "x"});
-    let failure = run.plan(&bench.order(input), &bench.equipment.config).expect_err("refused");
-    assert_eq!(failure.code, Code::TemplateFailed);
+    let failure = run.plan(&bench.invocation(input), &bench.context.config).expect_err("refused");
+    assert_eq!(failure.error.code, Code::TemplateFailed);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_mail_whose_sending_is_answered_by_a_timeout_may_have_been_sent() {
     let shop = Shop::new("gmail.json", &world);
     let input = json!({"to": ["bob@example.com"], "subject": "once", "body": "only"});
     let failure = shop.outcome("gmail_send_message", input).await.expect_err("a timeout");
-    assert_eq!((failure.code, failure.effect), (Code::ApiError, SideEffect::Possible), "{failure:?}");
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, SideEffect::Possible), "{failure:?}");
     assert_eq!(world.sent().await.len(), 1);
     let asked = world.calls().await.into_iter().filter(|call| call["tool"] == "gmail.users.messages.send").count();
     assert_eq!(asked, 1);
@@ -154,10 +154,10 @@ async fn gmail_says_itself_what_is_wrong() {
     let Some(world) = World::start().await else { return };
     let shop = Shop::new("gmail.json", &world);
     let failure = shop.outcome("gmail_read_message", json!({"message_id": "nope"})).await.expect_err("unknown");
-    assert!(failure.message.contains("Requested entity was not found. (NOT_FOUND)"), "{}", failure.message);
+    assert!(failure.error.message.contains("Requested entity was not found. (NOT_FOUND)"), "{}", failure.error.message);
     shop.bench.set("google", "ya29.wrong-token");
     let failure = shop.outcome("gmail_list_labels", json!({})).await.expect_err("refused");
-    assert_eq!(failure.details["http_status"], json!(401));
+    assert_eq!(failure.error.details["http_status"], json!(401));
     assert!(!format!("{failure:?}").contains("wrong-token"), "{failure:?}");
 }
 
@@ -175,7 +175,7 @@ async fn a_refresh_token_is_all_that_google_needs() {
     revoked["refresh_token"] = json!("ya29.a0revoked.signature");
     shop.bench.set("google", &revoked.to_string());
     let failure = shop.outcome("gmail_list_labels", json!({})).await.expect_err("revoked");
-    assert_eq!(failure.code, Code::NeedsReauthorization);
+    assert_eq!(failure.error.code, Code::NeedsReauthorization);
 }
 
 #[tokio::test]

@@ -80,5 +80,5 @@ async fn a_link_to_another_host_is_not_followed() {
     let server = server.await;
     let definition = json!({"base_url": server.url(), "pagination": {"link_header": true}});
     let failure = Bench::new().run(definition, json!({})).await.expect_err("refused");
-    assert_eq!(failure.code, Code::BadResponse);
+    assert_eq!(failure.error.code, Code::BadResponse);
 }

@@ -48,7 +48,7 @@ async fn a_redirect_leads_to_no_private_address_of_another_origin() {
     let target = inner.url();
     let server = Server::new(move |_, _| to(&target, 302)).await;
     let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("refused");
-    assert_eq!(failure.code, Code::ForbiddenAddress);
+    assert_eq!(failure.error.code, Code::ForbiddenAddress);
     assert!(inner.received().is_empty());
 }
 
@@ -56,7 +56,7 @@ async fn a_redirect_leads_to_no_private_address_of_another_origin() {
 async fn redirects_without_end_are_given_up() {
     let server = Server::new(|_, number| to(&format!("/{number}"), 301)).await;
     let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("no end");
-    assert_eq!(failure.code, Code::BadResponse);
+    assert_eq!(failure.error.code, Code::BadResponse);
     assert_eq!(server.received().len(), 6);
 }
 
@@ -66,8 +66,8 @@ async fn a_change_is_never_sent_to_where_it_is_redirected() {
         let server = Server::new(move |_, _| to("/elsewhere", status)).await;
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
         let failure = Bench::new().run(definition, json!({})).await.expect_err("not followed");
-        assert_eq!((failure.code, failure.effect), (Code::ApiError, effect));
-        assert!(failure.message.contains("/elsewhere"), "{}", failure.message);
+        assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, effect));
+        assert!(failure.error.message.contains("/elsewhere"), "{}", failure.error.message);
         assert_eq!(server.received().len(), 1);
     }
 }

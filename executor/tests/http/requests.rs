@@ -21,8 +21,8 @@ async fn a_request_carries_what_the_plan_says() {
         "idempotency_header": "Idempotency-Key", "body": {"json": {"n": "{{ n }}", "text": "a{{ n }}"}}
     });
     let input = json!({"id": "é/1", "tags": ["x", "y z"], "q": "secret:token", "n": 5, "note": "über"});
-    let order = bench.order(input.clone());
-    let plan = run_of(json!({"http": definition})).plan(&order, &bench.equipment.config).expect("a plan");
+    let invocation = bench.invocation(input.clone());
+    let plan = run_of(json!({"http": definition})).plan(&invocation, &bench.context.config).expect("a plan");
     bench.run(definition, input).await.expect("it succeeds");
     let sent = server.only();
     assert_eq!(sent.method, "PUT");
@@ -94,7 +94,7 @@ async fn a_raw_text_and_a_file_are_sent_as_they_are() {
     assert_eq!((sent[1].body.as_slice(), sent[1].header("content-length")), ([0xff, 0xd8, 0x00].as_slice(), Some("3")));
     assert_eq!(sent[1].header("content-type"), Some("image/jpeg"));
     let outside = bench.run(definition, json!({"p": "/etc/hostname"})).await.expect_err("outside");
-    assert_eq!(outside.code, Code::OutsideRoots);
+    assert_eq!(outside.error.code, Code::OutsideRoots);
     assert_eq!(server.received().len(), 2);
 }
 
@@ -111,7 +111,7 @@ async fn a_failure_never_holds_a_secret_that_the_far_side_echoes() {
     });
     let failure = bench.run(definition, json!({})).await.expect_err("an error");
     assert_eq!(server.only().header("authorization"), Some("Basic YW5uOnBhNTV3b3Jk"));
-    let shown = format!("{failure:?} {:?}", bench.equipment);
+    let shown = format!("{failure:?} {:?}", bench.context);
     for secret in ["k3y", "pa55word", "YW5uOnBhNTV3b3Jk"] {
         assert!(!shown.contains(secret), "{shown}");
     }
@@ -123,7 +123,7 @@ async fn a_secret_that_is_not_set_is_named_and_nothing_is_sent() {
     let definition =
         json!({"base_url": server.url(), "auth": {"api_key": {"header": "X-Key", "value": "secret:absent"}}});
     let failure = Bench::new().run(definition, json!({})).await.expect_err("no secret");
-    assert_eq!(failure.code, Code::SecretMissing);
-    assert!(failure.hint.is_some_and(|hint| hint.contains("secret set absent")));
+    assert_eq!(failure.error.code, Code::SecretMissing);
+    assert!(failure.error.hint.is_some_and(|hint| hint.contains("secret set absent")));
     assert!(server.received().is_empty());
 }

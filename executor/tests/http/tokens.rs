@@ -46,8 +46,8 @@ async fn a_bare_access_token_is_sent_as_it_is_and_its_refusal_is_the_apis() {
     assert_eq!(json_of(bench.run(definition(&server), json!({})).await), json!("data"));
     bench.set("google", "ya29.other");
     let failure = bench.run(definition(&server), json!({})).await.expect_err("refused");
-    assert_eq!((failure.code, failure.effect), (Code::ApiError, SideEffect::None));
-    assert!(failure.hint.is_some_and(|hint| hint.contains("secret set google")));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, SideEffect::None));
+    assert!(failure.error.hint.is_some_and(|hint| hint.contains("secret set google")));
     assert!(token_requests(&server).is_empty());
 }
 
@@ -73,7 +73,7 @@ async fn a_refused_token_is_renewed_once_and_the_request_repeated() {
     let bench = Bench::new().secret("google", &client(&server, old));
     // access-old is refused, renewed to revoked-soon, refused again: no third attempt.
     let failure = bench.run(definition(&server), json!({})).await.expect_err("refused twice");
-    assert_eq!(failure.code, Code::ApiError);
+    assert_eq!(failure.error.code, Code::ApiError);
     assert_eq!(token_requests(&server).len(), 1);
     assert_eq!(json_of(bench.run(definition(&server), json!({})).await), json!("data"));
     assert_eq!(token_requests(&server).len(), 2);
@@ -117,11 +117,11 @@ async fn a_revoked_grant_is_a_matter_for_a_human_and_shows_no_secret() {
     let bench = Bench::new().secret("google", &client(&server, json!({})));
     let failure = bench.run(definition(&server), json!({})).await.expect_err("revoked");
     assert_eq!(
-        (failure.code, failure.again, failure.effect),
+        (failure.error.code, failure.retry, failure.side_effect),
         (Code::NeedsReauthorization, Retry::Never, SideEffect::None)
     );
-    assert!(failure.hint.as_deref().is_some_and(|hint| hint.contains("secret set google")));
-    let shown = format!("{failure:?} {:?}", bench.equipment);
+    assert!(failure.error.hint.as_deref().is_some_and(|hint| hint.contains("secret set google")));
+    let shown = format!("{failure:?} {:?}", bench.context);
     assert!(!shown.contains("refresh-one") && !shown.contains("s3cret-client"), "{shown}");
 }
 
@@ -143,7 +143,7 @@ async fn a_token_server_in_trouble_is_no_change_that_may_have_happened() {
     definition["method"] = json!("POST");
     let failure = bench.run(definition, json!({})).await.expect_err("busy");
     let wait = Retry::After(std::time::Duration::from_secs(3));
-    assert_eq!((failure.code, failure.again, failure.effect), (Code::ApiError, wait, SideEffect::None));
+    assert_eq!((failure.error.code, failure.retry, failure.side_effect), (Code::ApiError, wait, SideEffect::None));
 }
 
 #[tokio::test]

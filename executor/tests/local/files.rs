@@ -84,16 +84,16 @@ async fn a_binary_file_is_refused() {
     let world = World::new();
     world.write("image.png", b"\x89PNG\r\n\x1a\n\0\0\0");
     let failure = world.failure(&shipped("files", "files_read"), json!({"path": "image.png"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
-    assert_eq!(failure.details["bytes"], 11);
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Rejected, SideEffect::None));
+    assert_eq!(failure.error.details["bytes"], 11);
 }
 
 #[tokio::test]
 async fn arguments_of_the_wrong_type_are_refused_by_name() {
     let world = World::new();
     let failure = world.failure(&shipped("files", "files_read"), json!({"path": "x", "lines": "many"})).await;
-    assert_eq!(failure.code, Code::Rejected);
-    assert!(failure.message.contains("`lines`"), "{}", failure.message);
+    assert_eq!(failure.error.code, Code::Rejected);
+    assert!(failure.error.message.contains("`lines`"), "{}", failure.error.message);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_bad_pattern_or_glob_is_refused_with_what_is_wrong() {
     let world = World::new();
     for input in [json!({"pattern": "(a"}), json!({"pattern": "(?=a)"}), json!({"pattern": "a", "glob": "{a"})] {
         let failure = world.failure(&shipped("files", "files_search"), input).await;
-        assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::Rejected, SideEffect::None));
     }
 }
 
@@ -169,7 +169,7 @@ async fn an_evil_pattern_is_harmless() {
     let data = world.data(&shipped("files", "files_search"), json!({"pattern": "^(a+)+$|(a|aa)+b"})).await;
     assert_eq!(data["matches"].as_array().map(Vec::len), Some(1));
     let failure = world.failure(&shipped("files", "files_search"), json!({"pattern": "(a{1000}){1000}"})).await;
-    assert_eq!(failure.code, Code::Rejected);
+    assert_eq!(failure.error.code, Code::Rejected);
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_search_can_be_cancelled() {
     let (outcome, ()) =
         tokio::join!(world.perform_until(&read, json!({"path": "sparse", "start": 30_000}), &cancel), canceller);
     let failure = outcome.expect_err("it was cancelled");
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::None));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Cancelled, SideEffect::None));
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn a_folder_is_listed_with_types_and_sizes() {
         let data = world.data(&list, input.clone()).await;
         assert_eq!(data, json!({"path": path, "entries": entries, "more": false}), "{input}");
     }
-    assert_eq!(world.failure(&list, json!({"path": "b.txt"})).await.code, Code::Rejected);
+    assert_eq!(world.failure(&list, json!({"path": "b.txt"})).await.error.code, Code::Rejected);
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn at_most_200_entries_are_listed() {
 fn the_plan_shows_the_filled_arguments() {
     let world = World::new();
     let run = runner(&shipped("files", "files_search"));
-    let plan = run.plan(&world.order(json!({"pattern": "x", "limit": 3})), &world.equipment.config).expect("a plan");
+    let plan = run.plan(&world.invocation(json!({"pattern": "x", "limit": 3})), &world.context.config).expect("a plan");
     assert_eq!(plan, json!({"search_files": {"pattern": "x", "limit": 3}}));
 }
 

@@ -134,8 +134,8 @@ async fn show_gives_a_commit_or_a_file_of_it() {
     let shown = text(run(&world, "git_show", json!({"revision": "HEAD", "stat": true, "paths": ["poem.txt"]})).await);
     assert!(shown.contains("1 file changed") && !shown.contains("+violets"), "{shown}");
     let failure = refusal(&world, "git_show", json!({"revision": "nonesuch"})).await;
-    assert_eq!(failure.code, Code::ProcessFailed);
-    assert!(failure.message.contains("nonesuch"), "{}", failure.message);
+    assert_eq!(failure.error.code, Code::ProcessFailed);
+    assert!(failure.error.message.contains("nonesuch"), "{}", failure.error.message);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_revision_or_a_path_never_becomes_an_option() {
             ];
             for input in inputs {
                 let failure = refusal(&world, subtool, input.clone()).await;
-                assert_eq!(failure.code, Code::Rejected, "{subtool} {input}");
+                assert_eq!(failure.error.code, Code::Rejected, "{subtool} {input}");
             }
             // As a path it is one, which does not exist.
             let input = json!({"path": attack, "paths": [attack]});
@@ -207,7 +207,7 @@ async fn no_file_outside_the_repository_is_read() {
     let failure = refusal(&world, "git_diff", input).await;
     assert!(!format!("{failure:?}").contains("nobody may read"), "{failure:?}");
     let failure = refusal(&world, "git_blame", json!({"path": secret})).await;
-    assert_eq!(failure.code, Code::ProcessFailed);
+    assert_eq!(failure.error.code, Code::ProcessFailed);
 }
 
 /// Puts a commit on top that claims to be signed, so that a signature would be checked.
@@ -369,7 +369,7 @@ async fn a_folder_that_is_no_repository_is_a_clear_failure() {
     let world = World::new();
     for subtool in ["git_status", "git_log", "git_show", "git_diff"] {
         let failure = refusal(&world, subtool, json!({})).await;
-        assert_eq!(failure.code, Code::ProcessFailed);
-        assert!(failure.message.to_lowercase().contains("not a git repository"), "{}", failure.message);
+        assert_eq!(failure.error.code, Code::ProcessFailed);
+        assert!(failure.error.message.to_lowercase().contains("not a git repository"), "{}", failure.error.message);
     }
 }

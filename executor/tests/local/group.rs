@@ -43,9 +43,9 @@ async fn a_group_that_ignores_sigterm_dies_whole_when_cancelled() {
         sh -c 'echo $$ > child; exec sleep 300' &
         while [ ! -s child ]; do sleep 0.01; done; mv child grandchild; touch ready; wait; sleep 300";
     let (failure, took) = cancelled_when_ready(&world, script).await;
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::Possible));
-    assert_eq!(failure.details["stdout"], "begun\n");
-    assert_eq!(failure.details["signal"], "SIGKILL");
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Cancelled, SideEffect::Possible));
+    assert_eq!(failure.error.details["stdout"], "begun\n");
+    assert_eq!(failure.error.details["signal"], "SIGKILL");
     assert!(took < Duration::from_secs(10), "{took:?}");
     for file in ["parent", "grandchild"] {
         let pid = std::fs::read_to_string(world.home().join(file)).expect("a process id");
@@ -58,9 +58,9 @@ async fn a_program_that_heeds_sigterm_may_say_goodbye() {
     let world = World::new();
     let script = "trap 'echo goodbye; exit 3' TERM; touch ready; while :; do sleep 0.01; done";
     let (failure, took) = cancelled_when_ready(&world, script).await;
-    assert_eq!(failure.code, Code::Cancelled);
-    assert_eq!(failure.details["stdout"], "goodbye\n");
-    assert_eq!(failure.details["exit_code"], 3);
+    assert_eq!(failure.error.code, Code::Cancelled);
+    assert_eq!(failure.error.details["stdout"], "goodbye\n");
+    assert_eq!(failure.error.details["exit_code"], 3);
     assert!(took < Duration::from_secs(2), "{took:?}: it did not need SIGKILL");
 }
 
@@ -70,7 +70,7 @@ async fn an_order_cancelled_beforehand_starts_nothing() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let failure = world.perform_until(&shell("touch started"), json!({}), &cancel).await.expect_err("cancelled");
-    assert_eq!((failure.code, failure.effect), (Code::Cancelled, SideEffect::None));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Cancelled, SideEffect::None));
     assert!(!world.home().join("started").exists());
 }
 
@@ -116,9 +116,13 @@ async fn a_program_that_prints_too_much_is_stopped() {
     for (script, stream) in [("echo $$ > pid; exec yes", "stdout"), ("echo $$ > pid; exec yes >&2", "stderr")] {
         let run = json!({"process": {"argv": ["sh", "-c", script], "max_bytes": 1000}});
         let failure = world.failure(&run, json!({})).await;
-        assert_eq!((failure.code, failure.effect), (Code::ResponseTooLarge, SideEffect::Possible));
-        assert!(failure.message.contains("1000 bytes") && failure.message.contains(stream), "{}", failure.message);
-        assert_eq!(failure.details[stream].as_str().map(str::len), Some(1000));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::ResponseTooLarge, SideEffect::Possible));
+        assert!(
+            failure.error.message.contains("1000 bytes") && failure.error.message.contains(stream),
+            "{}",
+            failure.error.message
+        );
+        assert_eq!(failure.error.details[stream].as_str().map(str::len), Some(1000));
         let pid = std::fs::read_to_string(world.home().join("pid")).expect("a process id");
         eventually("it is gone", || is_gone(&pid)).await;
     }

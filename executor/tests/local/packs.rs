@@ -46,7 +46,7 @@ fn each_subtool_is_well_formed_and_its_examples_fit() {
                 let input = Value::Object(example.input);
                 validator.validate(&input).unwrap_or_else(|error| panic!("{subtool}: {input}: {error}"));
                 let world = World::new();
-                definition.run.plan(&world.order(input), &world.equipment.config).expect("it can be planned");
+                definition.run.plan(&world.invocation(input), &world.context.config).expect("it can be planned");
             }
         }
     }

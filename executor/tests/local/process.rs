@@ -23,7 +23,7 @@ async fn a_value_never_becomes_an_option_unless_the_definition_allows_it() {
     let world = World::new();
     let argv = json!(["echo", "{{ what }}"]);
     let failure = world.failure(&json!({"process": {"argv": argv}}), json!({"what": "-n"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::Rejected, SideEffect::None));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::Rejected, SideEffect::None));
     let run = json!({"process": {"argv": argv, "allow_options": true}});
     assert_eq!(world.data(&run, json!({"what": ["-n", "-e"]})).await, "");
 }
@@ -35,8 +35,8 @@ async fn only_allowed_first_arguments_are_run() {
     assert_eq!(world.data(&run, json!({"command": ["status", "now"]})).await, "status now");
     for command in [json!("remove"), json!(["remove", "status"]), json!([])] {
         let failure = world.failure(&run, json!({"command": command})).await;
-        assert_eq!((failure.code, failure.effect), (Code::NotAllowed, SideEffect::None));
-        assert_eq!(failure.hint.as_deref(), Some("allowed are: `status`, `list`"));
+        assert_eq!((failure.error.code, failure.side_effect), (Code::NotAllowed, SideEffect::None));
+        assert_eq!(failure.error.hint.as_deref(), Some("allowed are: `status`, `list`"));
     }
 }
 
@@ -57,7 +57,7 @@ async fn the_environment_is_clean() {
 #[tokio::test]
 async fn a_secret_reaches_the_program_and_nobody_else() {
     let world = World::new();
-    world.equipment.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
+    world.context.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
     let script = r#"[ "$TOKEN" = hunter2-hunter2 ] && echo "it is $TOKEN, not $TEXT"; echo "$TOKEN" >&2; exit $1"#;
     let run = json!({"process": {
         "argv": ["sh", "-c", script, "sh", "{{ status }}"],
@@ -69,19 +69,19 @@ async fn a_secret_reaches_the_program_and_nobody_else() {
     assert_eq!(json_of(success), "it is [secret:token], not secret:token");
     let failure = world.failure(&run, input(1)).await;
     assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
-    let plan = runner(&run).plan(&world.order(input(0)), &world.equipment.config).expect("a plan");
+    let plan = runner(&run).plan(&world.invocation(input(0)), &world.context.config).expect("a plan");
     assert_eq!(plan["env"], json!({"TEXT": "secret:token", "TOKEN": "secret:token"}));
 }
 
 #[tokio::test]
 async fn a_secret_cut_in_half_by_the_limit_is_not_shown() {
     let world = World::new();
-    world.equipment.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
+    world.context.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
     let run = json!({"process": {
         "argv": ["sh", "-c", "printf 'it is %s' $TOKEN; sleep 300"], "env": {"TOKEN": "secret:token"}, "max_bytes": 12
     }});
     let failure = world.failure(&run, json!({})).await;
-    assert_eq!((failure.code, &failure.details["stdout"]), (Code::ResponseTooLarge, &json!("it is ")));
+    assert_eq!((failure.error.code, &failure.error.details["stdout"]), (Code::ResponseTooLarge, &json!("it is ")));
 }
 
 #[tokio::test]
@@ -97,7 +97,11 @@ async fn a_missing_secret_or_program_or_folder_starts_nothing() {
     ];
     for (process, code) in cases {
         let failure = world.failure(&json!({"process": process}), json!({"nul": "a\0b"})).await;
-        assert_eq!((failure.code, failure.effect, failure.again), (code, SideEffect::None, Retry::Never), "{process}");
+        assert_eq!(
+            (failure.error.code, failure.side_effect, failure.retry),
+            (code, SideEffect::None, Retry::Never),
+            "{process}"
+        );
     }
 }
 
@@ -115,8 +119,8 @@ async fn output_is_text_lines_or_json() {
     assert_eq!(world.data(&run("lines"), json!({"text": r"a\n\nb\n"})).await, json!(["a", "", "b"]));
     assert_eq!(world.data(&run("json"), json!({"text": r#"{"a": [1]}\n"#})).await, json!({"a": [1]}));
     let failure = world.failure(&run("json"), json!({"text": "oops"})).await;
-    assert_eq!((failure.code, failure.effect), (Code::BadResponse, SideEffect::Possible));
-    assert_eq!(failure.details["stdout"], "oops");
+    assert_eq!((failure.error.code, failure.side_effect), (Code::BadResponse, SideEffect::Possible));
+    assert_eq!(failure.error.details["stdout"], "oops");
 }
 
 #[tokio::test]
@@ -135,10 +139,10 @@ async fn a_failing_program_says_why() {
     let script = "echo so far; echo one >&2; echo 'fatal: no such thing' >&2; exit 3";
     let mut run = json!({"process": {"argv": ["sh", "-c", script]}});
     let failure = world.failure(&run, json!({})).await;
-    assert_eq!((failure.code, failure.effect), (Code::ProcessFailed, SideEffect::Possible));
-    assert_eq!(failure.message, "`sh` ended with status 3: one; fatal: no such thing");
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ProcessFailed, SideEffect::Possible));
+    assert_eq!(failure.error.message, "`sh` ended with status 3: one; fatal: no such thing");
     assert_eq!(
-        Value::Object(failure.details),
+        Value::Object(failure.error.details),
         json!({"exit_code": 3, "stdout": "so far\n", "stderr": "one\nfatal: no such thing\n"})
     );
 
@@ -149,7 +153,7 @@ async fn a_failing_program_says_why() {
 
     let failure = world.failure(&json!({"process": {"argv": ["sh", "-c", "kill -KILL $$"]}}), json!({})).await;
     assert_eq!(
-        (failure.message.as_str(), &failure.details["signal"]),
+        (failure.error.message.as_str(), &failure.error.details["signal"]),
         ("`sh` ended with signal SIGKILL", &json!("SIGKILL"))
     );
 }
@@ -172,7 +176,8 @@ fn the_plan_is_what_would_be_started() {
     let run = runner(&json!({"process": {
         "argv": ["git", "log", "{{ paths }}"], "env": {"A": "{{ a }}"}, "stdin": ["{{ a }}"], "folder": "x"
     }}));
-    let plan = run.plan(&world.order(json!({"paths": ["p", "q"], "a": 1})), &world.equipment.config).expect("a plan");
+    let plan =
+        run.plan(&world.invocation(json!({"paths": ["p", "q"], "a": 1})), &world.context.config).expect("a plan");
     assert_eq!(
         plan,
         json!({"program": "git", "argv": ["git", "log", "p", "q"], "folder": world.home().join("x").to_string_lossy(),

@@ -63,7 +63,11 @@ async fn no_path_leads_out() {
             let mut input = input.clone();
             input["path"] = json!(path);
             let failure = world.failure(&run, input).await;
-            assert_eq!((failure.code, failure.effect), (Code::OutsideRoots, SideEffect::None), "{subtool} {path}");
+            assert_eq!(
+                (failure.error.code, failure.side_effect),
+                (Code::OutsideRoots, SideEffect::None),
+                "{subtool} {path}"
+            );
             assert!(!format!("{failure:?}").contains(SECRET));
         }
     }
@@ -82,7 +86,12 @@ async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_th
     ];
     for (there, not_there) in pairs {
         let said = |failure: executor::task::failure::Failure, path: &str| {
-            (failure.code, failure.message.replace(path, "PATH"), failure.hint, Value::Object(failure.details))
+            (
+                failure.error.code,
+                failure.error.message.replace(path, "PATH"),
+                failure.error.hint,
+                Value::Object(failure.error.details),
+            )
         };
         let first = said(world.failure(&run, json!({"path": there})).await, &there);
         assert_eq!(first, said(world.failure(&run, json!({"path": not_there})).await, &not_there));
@@ -101,10 +110,10 @@ async fn what_lies_inside_may_be_named_in_any_way() {
     }
     for path in ["nothing.txt", "inside.txt/x", "nothing/../inside.txt"] {
         let failure = world.failure(&run, json!({"path": path})).await;
-        assert_eq!((failure.code, failure.effect), (Code::NotFound, SideEffect::None), "{path}");
+        assert_eq!((failure.error.code, failure.side_effect), (Code::NotFound, SideEffect::None), "{path}");
     }
     let failure = world.failure(&run, json!({"path": "a\0b"})).await;
-    assert_eq!(failure.code, Code::Rejected);
+    assert_eq!(failure.error.code, Code::Rejected);
 }
 
 #[tokio::test]
@@ -127,9 +136,9 @@ async fn pipes_and_devices_are_refused_without_waiting_for_them() {
     world.write("file.txt", "word\n");
     let run = shipped("files", "files_read");
     let failure = world.failure(&run, json!({"path": "pipe"})).await;
-    assert_eq!(failure.code, Code::Rejected);
+    assert_eq!(failure.error.code, Code::Rejected);
     let failure = world.failure(&run, json!({"path": "."})).await;
-    assert_eq!(failure.code, Code::Rejected, "a folder is no file");
+    assert_eq!(failure.error.code, Code::Rejected, "a folder is no file");
     let found = world.data(&shipped("files", "files_search"), json!({"pattern": "word"})).await;
     assert_eq!((found["files_searched"].as_u64(), found["matches"].as_array().map(Vec::len)), (Some(1), Some(1)));
     let found = world.data(&shipped("files", "files_search"), json!({"pattern": "word", "path": "pipe"})).await;
@@ -140,35 +149,35 @@ async fn pipes_and_devices_are_refused_without_waiting_for_them() {
 async fn configured_roots_may_lie_elsewhere() {
     let mut world = World::new();
     std::fs::write(world.outside().join("note.txt"), "elsewhere\n").expect("a file");
-    world.equipment.config.files.roots = vec![world.outside()];
+    world.context.config.files.roots = vec![world.outside()];
     world.write("inside.txt", "no root any more\n");
     let run = shipped("files", "files_read");
     let absolute = world.outside().join("note.txt").to_string_lossy().into_owned();
     for path in ["note.txt", &absolute] {
         assert_eq!(world.data(&run, json!({"path": path})).await["text"], "elsewhere\n");
     }
-    assert_eq!(world.failure(&run, json!({"path": "inside.txt"})).await.code, Code::NotFound);
+    assert_eq!(world.failure(&run, json!({"path": "inside.txt"})).await.error.code, Code::NotFound);
     let absolute = world.home().join("inside.txt").to_string_lossy().into_owned();
-    assert_eq!(world.failure(&run, json!({"path": absolute})).await.code, Code::OutsideRoots);
+    assert_eq!(world.failure(&run, json!({"path": absolute})).await.error.code, Code::OutsideRoots);
 
     // The caller stands in a folder below the root: its relative paths start there.
     std::fs::create_dir(world.outside().join("below")).expect("a folder");
-    let order = Invocation {
+    let invocation = Invocation {
         caller: Caller { folder: Some(world.outside().join("below")), ..Caller::default() },
-        ..world.order(json!({"path": "../note.txt"}))
+        ..world.invocation(json!({"path": "../note.txt"}))
     };
-    let outcome = runner(&run).perform(&order, &world.equipment, &CancellationToken::new()).await;
+    let outcome = runner(&run).perform(&invocation, &world.context, &CancellationToken::new()).await;
     assert_eq!(json_of(outcome.expect("it lies in the root"))["text"], "elsewhere\n");
 }
 
 #[tokio::test]
 async fn without_a_callers_folder_there_is_no_root() {
     let world = World::new();
-    let order =
-        Invocation { caller: Caller { folder: None, ..Caller::default() }, ..world.order(json!({"path": "x"})) };
+    let invocation =
+        Invocation { caller: Caller { folder: None, ..Caller::default() }, ..world.invocation(json!({"path": "x"})) };
     let run = runner(&shipped("files", "files_read"));
-    let failure = run.perform(&order, &world.equipment, &CancellationToken::new()).await.expect_err("no root");
-    assert_eq!(failure.code, Code::OutsideRoots);
+    let failure = run.perform(&invocation, &world.context, &CancellationToken::new()).await.expect_err("no root");
+    assert_eq!(failure.error.code, Code::OutsideRoots);
 }
 
 #[tokio::test]

@@ -11,9 +11,9 @@ use crate::shell::PrintedOutput;
 use crate::task::TaskId;
 
 /// The most that a model is given at once, in bytes: row by row it pays for all of it at every turn.
-pub(super) const MOST: usize = 50_000;
+pub(super) const MAX_BYTES: usize = 50_000;
 /// Of it, the most that is said on standard error.
-const MOST_ASIDE: usize = 8_000;
+const MAX_STDERR_BYTES: usize = 8_000;
 /// Room for the words about what was cut.
 const ROOM: usize = 600;
 
@@ -88,12 +88,12 @@ impl OutputBuilder {
     fn text(&self, status: u8) -> String {
         let stdout = String::from_utf8_lossy(&self.stdout);
         let mut after = String::new();
-        push_lines(&mut after, &shortened(&self.stderr, MOST_ASIDE));
+        push_lines(&mut after, &shortened(&self.stderr, MAX_STDERR_BYTES));
         if status != 0 {
             push_lines(&mut after, &format!("exit status: {status}"));
         }
         let mut text = String::new();
-        let room = MOST - ROOM - after.len();
+        let room = MAX_BYTES - ROOM - after.len();
         if stdout.len() > room {
             let shown = &stdout[..stdout.floor_char_boundary(room)];
             push_lines(&mut text, shown);

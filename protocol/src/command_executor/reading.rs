@@ -25,7 +25,7 @@ pub use jq::JqCall;
 pub(super) const PROGRAMS: [&str; 9] = ["cat", "echo", "grep", "head", "jq", "ls", "tail", "true", "wc"];
 
 /// What a program may have in memory: larger files are read in parts.
-const MOST: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// What a program did.
 #[derive(Debug, Default)]
@@ -108,12 +108,12 @@ impl<'a> ResultReader<'a> {
     /// All of it, if that is not too much.
     fn read(&mut self, name: &str) -> Result<Vec<u8>, ProgramFailure> {
         let mut bytes = Vec::new();
-        let read = self.open(name)?.take(MOST + 1).read_to_end(&mut bytes);
+        let read = self.open(name)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
         read.map_err(|error| ProgramFailure(1, format!("{name}: it cannot be read: {error}")))?;
-        if bytes.len() as u64 > MOST {
+        if bytes.len() as u64 > MAX_BYTES {
             let id = task_in(name).map_or_else(|| "ID".to_owned(), |id| id.to_string());
             let message =
-                format!("{name}: more than {MOST} bytes; read a part: agent-magic-tool read {id} --lines 1-100");
+                format!("{name}: more than {MAX_BYTES} bytes; read a part: agent-magic-tool read {id} --lines 1-100");
             return Err(ProgramFailure(1, message));
         }
         Ok(bytes)

@@ -68,10 +68,11 @@ impl Mailbox {
     }
 
     /// Becomes the executor of this mailbox; `None` if there is one.
-    pub fn take_office(&self, identity: &ExecutorIdentity) -> io::Result<Option<ExecutorLock>> {
+    pub fn acquire_executor_lock(&self, identity: &ExecutorIdentity) -> io::Result<Option<ExecutorLock>> {
         let lock = open(&self.lock_file())?;
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
             Ok(_) => {
+                self.adopt_old_wakeups()?;
                 super::replace(&self.identity_file(), &serde_json::to_vec(identity)?, "identity")?;
                 Ok(Some(ExecutorLock { lock, path: self.lock_file() }))
             }
@@ -95,7 +96,7 @@ impl Mailbox {
     }
 
     /// Takes the executor's word on itself away: it leaves with nothing open.
-    pub fn leave_office(&self) -> io::Result<()> {
+    pub fn release_executor_lock(&self) -> io::Result<()> {
         super::gone(fs::remove_file(self.identity_file()))
     }
 
@@ -150,7 +151,7 @@ mod tests {
     }
 
     fn office(mailbox: &Mailbox) -> ExecutorLock {
-        mailbox.take_office(&identity()).expect("it works").expect("nobody has it")
+        mailbox.acquire_executor_lock(&identity()).expect("it works").expect("nobody has it")
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Mailbox {
 
     /// Whether an executor went away and left something to do: only one that has nothing open
     /// takes its identity with it.
-    pub fn has_unfinished_business(&self) -> bool {
+    pub fn has_unfinished_tasks(&self) -> bool {
         self.identity_file().exists() && matches!(self.executor(), Ok(None))
     }
 }

@@ -41,7 +41,7 @@ impl Mailbox {
                 }
             }
         }
-        Ok(swept + self.sweep_owed(now)?)
+        Ok(swept + self.sweep_wakeups(now)?)
     }
 
     /// The tasks that have a result file or data here.

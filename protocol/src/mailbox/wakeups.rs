@@ -1,9 +1,9 @@
 //! What agents are owed: the tasks of a session whose end it has not been told.
 //!
 //! ```text
-//! owed/<listener>/         made by the client's hook: this session can be woken
-//! owed/<listener>/<id>     made by `run`, before the request is posted
-//! owed/<listener>/.waiter  the hook that waits for this session now
+//! wakeups/<target>/         made by the client's hook: this session can be woken
+//! wakeups/<target>/<id>     made by `run`, before the request is posted
+//! wakeups/<target>/.waiter  the hook that waits for this session now
 //! ```
 //!
 //! `run` and `hook` meet here, because the mailbox is all that both can write: `run` may be called in
@@ -25,10 +25,11 @@ use crate::digest;
 use crate::task::TaskId;
 
 /// A mark without a result file is of a `run` that has not been answered yet; or never will be, after this.
-const ANSWERED_BY_THEN: Duration = Duration::from_mins(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 /// A session that was owed nothing for so long is over; if it is not, its hook makes its folder anew.
-const FORGOTTEN_AFTER: Duration = Duration::from_hours(24 * 7);
+const MAX_IDLE: Duration = Duration::from_hours(24 * 7);
 
+const FOLDER: &str = "wakeups";
 const WAITER: &str = ".waiter";
 const TELLING: &str = ".telling";
 
@@ -54,32 +55,32 @@ pub struct WakeLock {
 impl Mailbox {
     /// Whether somebody will wake this session.
     pub fn listens(&self, listener: &WakeTarget) -> bool {
-        self.owed(listener).is_dir()
+        self.wakeups_folder(listener).is_dir()
     }
 
     /// From now on somebody does.
     pub fn listen(&self, listener: &WakeTarget) -> io::Result<()> {
-        for folder in [self.root.join("owed"), self.owed(listener)] {
+        for folder in [self.root.join(FOLDER), self.wakeups_folder(listener)] {
             ensure_private(&folder).map_err(io::Error::other)?;
         }
         Ok(())
     }
 
     /// Marks a task whose end this session is to be told.
-    pub fn owe(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
-        let folder = self.owed(listener);
+    pub fn add_wakeup(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
+        let folder = self.wakeups_folder(listener);
         fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder)?;
         File::create(folder.join(id.to_string())).map(drop)
     }
 
     /// The session knows how the task ended, or there is no such task.
-    pub fn owe_no_more(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
-        gone(fs::remove_file(self.owed(listener).join(id.to_string())))
+    pub fn remove_wakeup(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
+        gone(fs::remove_file(self.wakeups_folder(listener).join(id.to_string())))
     }
 
     /// What this session is owed, in the order in which it was asked for.
-    pub fn owed_to(&self, listener: &WakeTarget) -> io::Result<Vec<TaskId>> {
-        let entries = match fs::read_dir(self.owed(listener)) {
+    pub fn wakeups_for(&self, listener: &WakeTarget) -> io::Result<Vec<TaskId>> {
+        let entries = match fs::read_dir(self.wakeups_folder(listener)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -90,7 +91,7 @@ impl Mailbox {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             if self.result_file(id).exists() {
                 ids.push(id);
-            } else if is_older(entry.metadata().ok().as_ref(), SystemTime::now(), ANSWERED_BY_THEN) {
+            } else if is_older(entry.metadata().ok().as_ref(), SystemTime::now(), ANSWER_TIMEOUT) {
                 gone(fs::remove_file(entry.path()))?;
             }
         }
@@ -100,31 +101,31 @@ impl Mailbox {
 
     /// Says that this process waits for the session from now on, and whoever did before need not.
     pub fn take_over(&self, listener: &WakeTarget, waiter: &str) -> io::Result<()> {
-        replace(&self.owed(listener).join(WAITER), waiter.as_bytes(), "waiter")
+        replace(&self.wakeups_folder(listener).join(WAITER), waiter.as_bytes(), "waiter")
     }
 
     /// Whether it still does.
     pub fn is_waiter(&self, listener: &WakeTarget, waiter: &str) -> bool {
-        fs::read(self.owed(listener).join(WAITER)).is_ok_and(|found| found == waiter.as_bytes())
+        fs::read(self.wakeups_folder(listener).join(WAITER)).is_ok_and(|found| found == waiter.as_bytes())
     }
 
     /// The right to tell the session something; waits for whoever has it, which takes no time.
     ///
     /// An error if marks could not be taken away afterwards: who is told must not be told for ever.
-    pub fn telling(&self, listener: &WakeTarget) -> io::Result<WakeLock> {
-        let folder = self.owed(listener);
+    pub fn lock_wakeups(&self, listener: &WakeTarget) -> io::Result<WakeLock> {
+        let folder = self.wakeups_folder(listener);
         let lock = Flock::lock(File::open(&folder)?, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
         File::create(folder.join(TELLING))?;
         Ok(WakeLock { folder, _lock: lock })
     }
 
     /// Drops the folders of sessions that have been owed nothing for long.
-    pub(super) fn sweep_owed(&self, now: SystemTime) -> io::Result<usize> {
-        let Ok(sessions) = fs::read_dir(self.root.join("owed")) else { return Ok(0) };
+    pub(super) fn sweep_wakeups(&self, now: SystemTime) -> io::Result<usize> {
+        let Ok(sessions) = fs::read_dir(self.root.join(FOLDER)) else { return Ok(0) };
         let mut swept = 0;
         for session in sessions {
             let session = session?;
-            if !is_older(session.metadata().ok().as_ref(), now, FORGOTTEN_AFTER) {
+            if !is_older(session.metadata().ok().as_ref(), now, MAX_IDLE) {
                 continue;
             }
             for own in [WAITER, TELLING] {
@@ -136,14 +137,20 @@ impl Mailbox {
         Ok(swept)
     }
 
-    fn owed(&self, listener: &WakeTarget) -> PathBuf {
-        self.root.join("owed").join(&listener.0)
+    /// Takes over the folder of an earlier release, which called it `owed`.
+    pub(super) fn adopt_old_wakeups(&self) -> io::Result<()> {
+        let (old, new) = (self.root.join("owed"), self.root.join(FOLDER));
+        if new.exists() { Ok(()) } else { gone(fs::rename(old, new)) }
+    }
+
+    fn wakeups_folder(&self, listener: &WakeTarget) -> PathBuf {
+        self.root.join(FOLDER).join(&listener.0)
     }
 }
 
 impl WakeLock {
     /// The session was told of these.
-    pub fn told(self, ids: &[TaskId]) -> io::Result<()> {
+    pub fn delivered(self, ids: &[TaskId]) -> io::Result<()> {
         for id in ids {
             gone(fs::remove_file(self.folder.join(id.to_string())))?;
         }
@@ -175,18 +182,29 @@ mod tests {
         assert!(mailbox.listens(&own) && !mailbox.listens(&other));
         let (first, second, unanswered) = (TaskId::new(), TaskId::new(), TaskId::new());
         for id in [second, first, unanswered] {
-            mailbox.owe(&own, id).expect("marked");
+            mailbox.add_wakeup(&own, id).expect("marked");
         }
         for id in [first, second] {
             mailbox.publish(id, "{}").expect("published");
         }
-        assert_eq!(mailbox.owed_to(&own).expect("read"), [first, second]);
-        assert_eq!(mailbox.owed_to(&other).expect("read"), []);
-        mailbox.owe_no_more(&other, first).expect("nothing to do");
-        mailbox.telling(&own).expect("mine").told(&[second]).expect("told");
-        assert_eq!(mailbox.owed_to(&own).expect("read"), [first]);
-        mailbox.owe_no_more(&own, first).expect("taken away");
-        assert_eq!(mailbox.owed_to(&own).expect("read"), []);
+        assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first, second]);
+        assert_eq!(mailbox.wakeups_for(&other).expect("read"), []);
+        mailbox.remove_wakeup(&other, first).expect("nothing to do");
+        mailbox.lock_wakeups(&own).expect("mine").delivered(&[second]).expect("told");
+        assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first]);
+        mailbox.remove_wakeup(&own, first).expect("taken away");
+        assert_eq!(mailbox.wakeups_for(&own).expect("read"), []);
+    }
+
+    #[test]
+    fn the_wakeups_of_an_earlier_release_are_kept() {
+        let (_folder, mailbox) = mailbox();
+        let target = WakeTarget::new("codex", "session:1");
+        mailbox.adopt_old_wakeups().expect("there are none");
+        mailbox.listen(&target).expect("made");
+        fs::rename(mailbox.root.join(FOLDER), mailbox.root.join("owed")).expect("renamed");
+        mailbox.adopt_old_wakeups().expect("renamed back");
+        assert!(mailbox.listens(&target));
     }
 
     #[test]
@@ -203,15 +221,15 @@ mod tests {
     #[test]
     fn the_folder_of_a_session_that_is_over_goes_unless_it_is_owed_something() {
         let (_folder, mailbox) = mailbox();
-        let (over, owed) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
-        for listener in [&over, &owed] {
+        let (over, wakeups_folder) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
+        for listener in [&over, &wakeups_folder] {
             mailbox.listen(listener).expect("made");
             mailbox.take_over(listener, "one").expect("written");
         }
-        mailbox.owe(&owed, TaskId::new()).expect("marked");
+        mailbox.add_wakeup(&wakeups_folder, TaskId::new()).expect("marked");
         let now = SystemTime::now();
-        assert_eq!(mailbox.sweep_owed(now).expect("swept"), 0);
-        assert_eq!(mailbox.sweep_owed(now + FORGOTTEN_AFTER * 2).expect("swept"), 1);
-        assert!(!mailbox.listens(&over) && mailbox.listens(&owed));
+        assert_eq!(mailbox.sweep_wakeups(now).expect("swept"), 0);
+        assert_eq!(mailbox.sweep_wakeups(now + MAX_IDLE * 2).expect("swept"), 1);
+        assert!(!mailbox.listens(&over) && mailbox.listens(&wakeups_folder));
     }
 }

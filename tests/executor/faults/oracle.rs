@@ -115,7 +115,7 @@ impl Oracle {
             let mut ended = None;
             until("the executor is in office", || {
                 ended = child.try_wait().expect("asked");
-                ended.is_some() || self.is_in_office(&child)
+                ended.is_some() || self.holds_executor_lock(&child)
             });
             match ended {
                 None => return child,
@@ -139,7 +139,7 @@ impl Oracle {
         self.world.home().join("executor.stderr")
     }
 
-    pub(super) fn is_in_office(&self, child: &Child) -> bool {
+    pub(super) fn holds_executor_lock(&self, child: &Child) -> bool {
         let mailbox = Mailbox::open(&self.world.mailbox()).expect("a mailbox");
         mailbox.executor().expect("asked") == Some(child.id())
     }

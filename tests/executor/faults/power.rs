@@ -63,7 +63,7 @@ fn a_loss_of_power_before_any_sync_takes_back_nothing_that_was_said() {
         environment.push(("SHIM_KILL", &nth_text));
         // It may be killed before it is in office: then there is nothing to lose.
         let mut executor = oracle.spawn("", &environment);
-        until("it is in office, or was killed", || oracle.is_in_office(&executor) || has_ended(&mut executor));
+        until("it is in office, or was killed", || oracle.holds_executor_lock(&executor) || has_ended(&mut executor));
         keep_others_from_starting(&oracle);
         std::thread::scope(|scope| {
             for caller in 0..2 {
@@ -91,7 +91,7 @@ fn what_a_killed_executor_did_not_live_to_sync_is_durable_before_it_is_said() {
         let mut killed = disk.environment(library);
         killed.push(("SHIM_KILL", &nth));
         let mut executor = oracle.spawn("", &killed);
-        until("it is in office, or was killed", || oracle.is_in_office(&executor) || has_ended(&mut executor));
+        until("it is in office, or was killed", || oracle.holds_executor_lock(&executor) || has_ended(&mut executor));
         keep_others_from_starting(&oracle);
         // One after the other, so that nothing else makes the last one durable.
         for number in 0..4 {

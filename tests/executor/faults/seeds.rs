@@ -18,7 +18,7 @@ use super::size;
 const CALLERS: u64 = 4;
 const TASKS_OF_EACH: u64 = 6;
 /// One more, and a task that each of them took along would be given up.
-const MOST_KILLS: u64 = 2;
+const MAX_KILLS: u64 = 2;
 
 #[test]
 fn killed_at_random_moments_everything_that_was_promised_holds() {
@@ -79,7 +79,7 @@ fn run(seed: u64) {
         }
         let (oracle, mut chance) = (&oracle, Chance::new(seed, CALLERS));
         scope.spawn(move || {
-            for _ in 0..=chance.below(MOST_KILLS) {
+            for _ in 0..=chance.below(MAX_KILLS) {
                 std::thread::park_timeout(Duration::from_micros(chance.below(150_000)));
                 kill_whoever_is_in_office(oracle);
             }

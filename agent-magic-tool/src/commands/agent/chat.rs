@@ -69,7 +69,7 @@ enum ChatFlow {
 pub(super) fn run(args: &Args, config: &Config, sessions: &SessionStore, context: &Context) -> Result<Exit, Error> {
     let typing = Arc::new(AtomicBool::new(false));
     let models = ModelRegistry::new(config).names().into_iter().map(str::to_owned).collect();
-    let history = context.places.state.join("agent-history");
+    let history = context.paths.state.join("agent-history");
     let mut editor = Editor::new(history, models, sessions.clone(), Arc::clone(&typing))?;
     let (to, messages) = mpsc::channel();
     let printer = editor.print_above(messages);
@@ -94,7 +94,7 @@ fn talk(
     typing: Arc<AtomicBool>,
 ) -> Result<String, Error> {
     let aside = Context {
-        places: context.places.clone(),
+        paths: context.paths.clone(),
         output: Output::above(to.clone()),
         stdin: Stdin::Text(String::new()),
         caller: context.caller.clone(),
@@ -139,7 +139,7 @@ impl Chat<'_> {
             Activity::Nothing if !had_text => self.say("nothing is under way; /exit or Ctrl-D leaves"),
             Activity::Nothing | Activity::Works => {
                 // A session that has ended says so when it is asked next.
-                board.wish(executor::agent::driver::LoopCommand::Cancel);
+                board.command(executor::agent::driver::LoopCommand::Cancel);
             }
         }
     }
@@ -172,14 +172,16 @@ impl Chat<'_> {
     }
 
     fn ask(&mut self, question: Question) -> Result<(), Error> {
-        let RunningSession { board, seats, model, .. } = &self.running;
+        let RunningSession { board, models, model, .. } = &self.running;
         let is_asked = match question.model {
             None => board.ask(question.text.clone()),
             Some(name) => {
                 // Both are had before anything is asked: a model that is not there is asked nothing.
-                let seat = seats.take_here(Some(&name)).and_then(|seat| Ok((seat, seats.take_here(Some(model))?)));
-                match seat {
-                    Ok((seat, back)) => board.ask_once(question.text.clone(), seat, back),
+                let active_model = models
+                    .take_here(Some(&name))
+                    .and_then(|active_model| Ok((active_model, models.take_here(Some(model))?)));
+                match active_model {
+                    Ok((active_model, back)) => board.ask_once(question.text.clone(), active_model, back),
                     Err(error) => {
                         self.wrong(&error.into());
                         return Ok(());

@@ -53,7 +53,7 @@ impl PlainObserver {
 }
 
 impl LoopObserver for PlainObserver {
-    fn hear(&self, news: LoopEvent<'_>) {
+    fn observe(&self, news: LoopEvent<'_>) {
         match news {
             LoopEvent::Text(text) if self.streams && !text.is_empty() => {
                 drop(self.output.text(text));

@@ -9,7 +9,7 @@ use executor::agent::session::Session;
 use executor::config::Config;
 use executor::model::conversation::{StopReason, TokenUsage};
 use protocol::code::{Code, Exit};
-use protocol::mailbox::LARGEST_REQUEST;
+use protocol::mailbox::MAX_REQUEST_BYTES;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) struct Outcome {
 pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>, Error> {
     let question = match args.prompt.as_deref() {
         Some("-") => {
-            let bytes = context.stdin.read_at_most(LARGEST_REQUEST);
+            let bytes = context.stdin.read_at_most(MAX_REQUEST_BYTES);
             let bytes = bytes.map_err(|error| Error::io("standard input cannot be read", &error))?;
             let text = String::from_utf8(bytes).map_err(|_| Error::usage("the question is no UTF-8 text"))?;
             Some(text)
@@ -70,26 +70,26 @@ pub(super) fn run(
 ) -> Result<Exit, Error> {
     // A program wants the answer alone.
     let streams = context.output.is_terminal() && !args.json;
-    let audience = Arc::new(PlainObserver::new(Output::new(), streams));
-    let mut session = super::open(args, config, sessions, Arc::clone(&audience) as _, context)?;
+    let observer = Arc::new(PlainObserver::new(Output::new(), streams));
+    let mut session = super::open(args, config, sessions, Arc::clone(&observer) as _, context)?;
     session.end_on_interrupt();
-    let wishes = session.wishes();
-    if let (Some(wishes), Some(text)) = (&wishes, question) {
+    let commands = session.commands();
+    if let (Some(commands), Some(text)) = (&commands, question) {
         // There is room: nobody else has wished anything yet.
-        if wishes.try_send(LoopCommand::Ask(text.to_owned())).is_err() {
+        if commands.try_send(LoopCommand::Ask(text.to_owned())).is_err() {
             return Err(Error::internal("a new session took no question"));
         }
     }
-    drop(wishes);
+    drop(commands);
     session.run()?;
-    let failed = audience.heard().failed.take();
+    let failed = observer.heard().failed.take();
     let outcome = outcome(&session);
     if let Some(file) = &args.report {
         report::write(file, question, &outcome, session.machine().entries())?;
     }
     let termination = session.termination().unwrap_or(StopReason::Completed);
     if let (StopReason::ProviderFailed, Some(failed)) = (termination, failed) {
-        let log = context.places.state.join("agent.log");
+        let log = context.paths.state.join("agent.log");
         return Err(Error::new(Code::ModelFailed, failed.message).hint(format!(
             "what the provider said: {}; to try again: agent-magic-tool agent --session {}",
             log.display(),

@@ -9,12 +9,12 @@ use crate::wake_promise::WakePromise;
 const NAME: &str = "client";
 
 pub(super) fn reached(context: &Context, mailbox: Option<&Mailbox>) -> Check {
-    let places = &context.places;
-    let client = places.clients().next().map(|(client, _)| client);
-    let folder = mailbox.map_or_else(|| places.mailbox.clone(), Mailbox::inbox);
+    let paths = &context.paths;
+    let client = paths.clients().next().map(|(client, _)| client);
+    let folder = mailbox.map_or_else(|| paths.mailbox.clone(), Mailbox::inbox);
     if let Err(error) = tempfile::Builder::new().prefix(".writable-").tempfile_in(folder) {
-        let message = format!("the mailbox `{}` cannot be written from here: {error}", places.mailbox.display());
-        return Check::bad(NAME, message, allow(client, &places.mailbox.display().to_string()));
+        let message = format!("the mailbox `{}` cannot be written from here: {error}", paths.mailbox.display());
+        return Check::bad(NAME, message, allow(client, &paths.mailbox.display().to_string()));
     }
     let Some(client) = client else { return Check::good(NAME, "called by none that is known") };
     match mailbox.map(|mailbox| WakePromise::of(context, mailbox)) {

@@ -21,8 +21,8 @@ const UNTAKEN: Duration = Duration::from_mins(1);
 const SKEW: Duration = Duration::from_secs(5);
 
 /// How many bytes lie where.
-pub(super) fn sizes(places: &Paths) -> Value {
-    let store = places.store();
+pub(super) fn sizes(paths: &Paths) -> Value {
+    let store = paths.store();
     // The database has companions: `tasks.db-wal`, `tasks.db-shm`.
     let record = ["", "-wal", "-shm"].iter().map(|end| {
         let mut path = store.clone().into_os_string();
@@ -30,10 +30,10 @@ pub(super) fn sizes(places: &Paths) -> Value {
         fs::metadata(path).map_or(0, |found| found.len())
     });
     json!({
-        "results": size_of(&places.mailbox.join("results")),
-        "data": size_of(&places.data()),
+        "results": size_of(&paths.mailbox.join("results")),
+        "data": size_of(&paths.data()),
         "record": record.sum::<u64>(),
-        "log": fs::metadata(places.log()).map_or(0, |found| found.len()),
+        "log": fs::metadata(paths.log()).map_or(0, |found| found.len()),
     })
 }
 
@@ -81,10 +81,10 @@ pub(super) fn clock(mailbox: &Mailbox, now: SystemTime) -> Check {
 }
 
 /// The folders that are ours alone and that others may enter all the same.
-pub(super) fn open_folders(places: &Paths) -> Vec<PathBuf> {
-    let mailbox = &places.mailbox;
+pub(super) fn open_folders(paths: &Paths) -> Vec<PathBuf> {
+    let mailbox = &paths.mailbox;
     let inside = ["inbox", "taken", "answers", "results"].map(|name| mailbox.join(name));
-    let ours = [vec![places.state.clone(), mailbox.clone()], inside.to_vec()].concat();
+    let ours = [vec![paths.state.clone(), mailbox.clone()], inside.to_vec()].concat();
     ours.into_iter().filter(|folder| fs::symlink_metadata(folder).is_ok_and(|found| is_open(&found))).collect()
 }
 
@@ -93,9 +93,9 @@ fn is_open(found: &Metadata) -> bool {
     is_ours && found.permissions().mode() & 0o077 != 0
 }
 
-pub(super) fn modes(places: &Paths) -> Check {
+pub(super) fn modes(paths: &Paths) -> Check {
     const NAME: &str = "modes";
-    let open = open_folders(places);
+    let open = open_folders(paths);
     if open.is_empty() {
         return Check::good(NAME, "our folders are ours alone");
     }
@@ -105,9 +105,9 @@ pub(super) fn modes(places: &Paths) -> Check {
 }
 
 /// What a session may not call any more: that is told, and is no fault of the installation.
-pub(super) fn switches(places: &Paths) -> Check {
+pub(super) fn switches(paths: &Paths) -> Check {
     const NAME: &str = "switches";
-    match SwitchedOffTools::below(&places.executor()).all() {
+    match SwitchedOffTools::below(&paths.executor()).all() {
         Ok(off) if off.is_empty() => Check::good(NAME, "no subtool is off"),
         Ok(off) => {
             let line = |off: &SwitchedOffTool| match &off.session {

@@ -8,13 +8,13 @@ use protocol::paths::Paths;
 
 use super::Check;
 
-pub(super) fn told(config: &Config, places: &Paths) -> Check {
+pub(super) fn told(config: &Config, paths: &Paths) -> Check {
     const NAME: &str = "hooks";
     let configured = match config.hooks.len() {
         0 => "none configured".to_owned(),
         count => format!("{count} configured"),
     };
-    let undelivered = match sqlite::undelivered(&places.store()) {
+    let undelivered = match sqlite::undelivered(&paths.store()) {
         Ok(undelivered) => undelivered,
         Err(error) => return Check::bad(NAME, chain(&error), "agent-magic-tool executor start"),
     };

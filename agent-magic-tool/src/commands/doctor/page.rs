@@ -37,7 +37,7 @@ pub(super) fn reached(config: &Config, mailbox: Option<&Mailbox>, context: &Cont
     let count = page["waiting"].as_u64().unwrap_or_default();
     let Some(origin) = page["origin"].as_str() else {
         let message = format!("the executor serves none, and {count} tasks wait for a yes");
-        let hint = format!("its log says why: {}", context.places.log().display());
+        let hint = format!("its log says why: {}", context.paths.log().display());
         return Check { found, ..Check::bad(NAME, message, hint) };
     };
     let open = if page["online"] == true { "somebody has it open" } else { "nobody has it open" };

@@ -43,7 +43,7 @@ pub(crate) struct PageLink {
 
 /// Refused where the environment shows an agent at work.
 pub(crate) fn is_for_a_human(context: &Context) -> Result<(), Error> {
-    match context.places.first_set(&AGENTS) {
+    match context.paths.first_set(&AGENTS) {
         None => Ok(()),
         Some(mark) => Err(Error::new(Code::HumansOnly, format!("`{mark}` says that an agent runs this command"))
             .hint("the page is where a human confirms: ask the user to run it in a terminal of their own")),
@@ -54,9 +54,9 @@ pub(crate) fn is_for_a_human(context: &Context) -> Result<(), Error> {
 /// nowhere but to a terminal.
 pub(crate) fn way(context: &Context) -> Result<PageLink, Error> {
     is_for_a_human(context)?;
-    let mailbox = Mailbox::open(&context.places.mailbox)?;
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
-    let folder = context.places.executor();
+    let folder = context.paths.executor();
     let site = PageSite::of(&folder).map_err(|error| Error::io("the page's address cannot be read", &error))?;
     if site.port == 0 {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
@@ -94,7 +94,7 @@ fn browser(context: &Context) -> Option<OsString> {
     if cfg!(target_os = "macos") {
         return Some("open".into());
     }
-    context.places.first_set(&DISPLAYS).map(|_| "xdg-open".into())
+    context.paths.first_set(&DISPLAYS).map(|_| "xdg-open".into())
 }
 
 /// Opens `link` by way of a file of the human's own: an argument would be seen by every user of the machine.

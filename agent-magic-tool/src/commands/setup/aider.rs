@@ -11,7 +11,7 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
         plan.file(project.join("CONVENTIONS.md"), Edit::Section { marks: SectionMarks::Markdown, text });
         (project, "CONVENTIONS.md".to_owned())
     } else {
-        let path = site.places.config.join("aider.md");
+        let path = site.paths.config.join("aider.md");
         let word = path.display().to_string();
         plan.file(path, Edit::Own(text));
         (&site.home, word)

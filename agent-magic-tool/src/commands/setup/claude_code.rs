@@ -15,7 +15,7 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
         format!("---\nname: agent-magic-tool\ndescription: {}\n---\n{}", instruction::DESCRIPTION, instruction::TEXT);
     let mut edits = site.hooks("SessionStart", "Stop", 1, &json!({"asyncRewake": true}));
     let mut plan = SetupPlan::default();
-    let mailbox = site.places.mailbox.display();
+    let mailbox = site.paths.mailbox.display();
     if site.project.is_none() {
         edits.push(JsonEdit::Word { path: &["sandbox", "filesystem", "allowWrite"], word: mailbox.to_string() });
     } else {

@@ -15,7 +15,7 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let instructions = site.project.as_ref().unwrap_or(&folder).join("AGENTS.md");
     plan.file(instructions, Edit::Section { marks: SectionMarks::Markdown, text: instruction::TEXT.to_owned() });
     plan.file(folder.join("hooks.json"), Edit::Json(site.hooks("SessionStart", "Stop", 1, &json!({}))));
-    let word = site.places.mailbox.display().to_string();
+    let word = site.paths.mailbox.display().to_string();
     if site.project.is_none() {
         let edit = Edit::TomlList { table: "sandbox_workspace_write", key: "writable_roots", word };
         plan.file(folder.join("config.toml"), edit);

@@ -25,6 +25,6 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     ];
     plan.file(folder.join("hooks.json"), Edit::Json(edits));
     plan.next.push("look in Cursor's settings under Hooks whether both are there".to_owned());
-    plan.next.push(format!("in its sandbox, allow the mailbox: {}", site.places.mailbox.display()));
+    plan.next.push(format!("in its sandbox, allow the mailbox: {}", site.paths.mailbox.display()));
     plan
 }

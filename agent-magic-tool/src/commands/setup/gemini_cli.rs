@@ -16,7 +16,7 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let instructions = site.project.as_ref().unwrap_or(&folder).join("GEMINI.md");
     plan.file(instructions, Edit::Section { marks: SectionMarks::Markdown, text: instruction::TEXT.to_owned() });
     let edits = site.hooks("SessionStart", "AfterAgent", 1_000, &json!({"name": "agent-magic-tool"}));
-    let mailbox = site.places.mailbox.display().to_string();
+    let mailbox = site.paths.mailbox.display().to_string();
     plan.file(folder.join("settings.json"), Edit::Json(edits));
     plan.next.push("start a new session of Gemini CLI; it asks once whether it may run a project's hooks".to_owned());
     plan.next.push(format!("in its container sandbox, mount the mailbox: SANDBOX_MOUNTS={mailbox}:{mailbox}:rw"));

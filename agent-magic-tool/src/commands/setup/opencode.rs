@@ -12,7 +12,7 @@ const PLUGIN: &str = include_str!("opencode.js");
 pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
     let folder = match &site.project {
         Some(project) => project.join(".opencode"),
-        None => site.places.config_of("opencode"),
+        None => site.paths.config_of("opencode"),
     };
     let mut plan = SetupPlan::default();
     let instructions = site.project.as_ref().unwrap_or(&folder).join("AGENTS.md");
@@ -23,7 +23,7 @@ pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
         .push("start OpenCode anew; `opencode run` ends with its first turn, so there `run` says `wait`".to_owned());
     plan.next.push(format!(
         "for the model to open result files itself, allow \"permission\": {{\"external_directory\": {{\"{}/**\": \"allow\"}}}} in opencode.json",
-        site.places.mailbox.display()
+        site.paths.mailbox.display()
     ));
     plan
 }

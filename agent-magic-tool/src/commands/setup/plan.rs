@@ -19,7 +19,7 @@ const START_SECONDS: u64 = 10;
 #[derive(Debug)]
 pub(super) struct SetupTarget {
     pub(super) client: Client,
-    pub(super) places: Paths,
+    pub(super) paths: Paths,
     pub(super) home: PathBuf,
     /// The project's folder; `None` is for all of the user's.
     pub(super) project: Option<PathBuf>,
@@ -69,14 +69,14 @@ impl SetupTarget {
     pub(super) fn folder(&self, in_project: &str, variable: &str, below_home: &str) -> PathBuf {
         match &self.project {
             Some(project) => project.join(in_project),
-            None => self.places.folder_in(variable).unwrap_or_else(|| self.home.join(below_home)),
+            None => self.paths.folder_in(variable).unwrap_or_else(|| self.home.join(below_home)),
         }
     }
 
     /// The hook as a shell runs it.
     pub(super) fn command(&self) -> String {
         let mailbox =
-            self.places.own_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
+            self.paths.own_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
         // What is shared with others of a project names no folder of this machine.
         let mailbox = mailbox.filter(|_| self.project.is_none()).unwrap_or_default();
         format!("{} hook {} --wait {}{mailbox}", self.program, self.client, self.wait)

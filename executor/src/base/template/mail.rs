@@ -14,7 +14,7 @@ use minijinja::{Error, ErrorKind};
 const WORD_BYTES: usize = 39;
 
 /// A header line may have 998 characters; longer ASCII texts become encoded words, which can be folded.
-const LONGEST_PLAIN: usize = 900;
+const MAX_PLAIN_BYTES: usize = 900;
 
 /// Cannot occur inside the parts: base64 has no `_`.
 const BOUNDARY: &str = "=_alternative";
@@ -163,7 +163,7 @@ fn message_ids(header: &str, ids: &str) -> Result<String, Error> {
 
 fn text(header: &str, text: &str) -> Result<String, Error> {
     refuse_controls(header, text)?;
-    let is_plain = text.is_ascii() && text.len() <= LONGEST_PLAIN && !text.contains("=?");
+    let is_plain = text.is_ascii() && text.len() <= MAX_PLAIN_BYTES && !text.contains("=?");
     Ok(if is_plain { text.to_owned() } else { encoded_words(text) })
 }
 

@@ -50,7 +50,7 @@ impl ModelClient {
         };
         let http = clients.for_operator(&url).await.map_err(|failure| ModelFailure {
             class: FailureClass::Configuration,
-            message: failure.message,
+            message: failure.error.message,
             retry_after: None,
         })?;
         let genai =

@@ -27,14 +27,14 @@ use crate::store::outbox::HookDelivery;
 pub async fn send(
     delivery: &HookDelivery,
     hook: &HookSettings,
-    equipment: &Arc<RunnerContext>,
+    runner_context: &Arc<RunnerContext>,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     fault::point("hook", "send");
     let sent = match &hook.receiver {
-        HookReceiver::Command(argv) => run(argv, &delivery.event, hook.timeout, equipment, cancel).await,
+        HookReceiver::Command(argv) => run(argv, &delivery.event, hook.timeout, runner_context, cancel).await,
         HookReceiver::Webhook { url, secret } => {
-            let post = post(delivery, url, secret, equipment);
+            let post = post(delivery, url, secret, runner_context);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err("the executor stopped".to_owned()),
@@ -44,7 +44,7 @@ pub async fn send(
             }
         }
     };
-    sent.map_err(|reason| equipment.secrets.redact(&reason).into_owned())
+    sent.map_err(|reason| runner_context.secrets.redact(&reason).into_owned())
 }
 
 /// Runs a program of the human's with `event` on its standard input, and stops it when its time is over.
@@ -52,12 +52,12 @@ pub(crate) async fn run(
     argv: &[String],
     event: &str,
     timeout: PositiveDuration,
-    equipment: &RunnerContext,
+    runner_context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     // It is asked to end when its time is over, and its group is killed if it does not.
     let stop = cancel.child_token();
-    let running = process::run_configured(argv, event, &equipment.secrets, &stop);
+    let running = process::run_configured(argv, event, &runner_context.secrets, &stop);
     tokio::pin!(running);
     tokio::select! {
         ended = &mut running => ended,
@@ -74,9 +74,9 @@ async fn post(
     delivery: &HookDelivery,
     url: &Url,
     secret: &SecretName,
-    equipment: &RunnerContext,
+    runner_context: &RunnerContext,
 ) -> Result<(), String> {
-    let secret = equipment.secrets.get(secret).await.map_err(|error| error.to_string())?;
+    let secret = runner_context.secrets.get(secret).await.map_err(|error| error.to_string())?;
     let (id, at) = (event_id(delivery), protocol::clock::now().as_second());
     let signature = sign(&secret, &id, at, &delivery.event)?;
     let mut headers = HeaderMap::new();
@@ -84,8 +84,8 @@ async fn post(
     for (name, value) in [("webhook-id", id), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)] {
         headers.insert(name, HeaderValue::from_str(&value).expect("ids, numbers and base64 may stand in a header"));
     }
-    let posted = equipment.http.post(url, headers, delivery.event.clone()).await;
-    let status = posted.map_err(|failure| failure.message)?;
+    let posted = runner_context.http.post(url, headers, delivery.event.clone()).await;
+    let status = posted.map_err(|failure| failure.error.message)?;
     if status.is_success() {
         Ok(())
     } else {

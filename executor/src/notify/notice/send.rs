@@ -35,13 +35,18 @@ impl NoticeChannels {
 }
 
 /// Tells it in every way. Ends soon after the timeout, and at once when `cancel` fires.
-pub async fn send(notice: &Notice, ways: &NoticeChannels, equipment: &Arc<RunnerContext>, cancel: &CancellationToken) {
+pub async fn send(
+    notice: &Notice,
+    ways: &NoticeChannels,
+    runner_context: &Arc<RunnerContext>,
+    cancel: &CancellationToken,
+) {
     let command = async {
         if !ways.command.is_empty() {
             let timeout = PositiveDuration::from_secs(TIMEOUT.as_secs());
-            let told = hook::send::run(&ways.command, &notice.event(), timeout, equipment, cancel).await;
+            let told = hook::send::run(&ways.command, &notice.event(), timeout, runner_context, cancel).await;
             if let Err(reason) = told {
-                let reason = equipment.secrets.redact(&reason).into_owned();
+                let reason = runner_context.secrets.redact(&reason).into_owned();
                 tracing::warn!(reason, "`on_confirmation` was not told that something waits");
             }
         }

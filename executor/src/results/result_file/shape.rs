@@ -5,12 +5,12 @@
 use serde_json::{Map, Value, json};
 
 const DEEPEST: usize = 5;
-const MOST_KEYS: usize = 30;
+const MAX_KEYS: usize = 30;
 /// A longer key is data itself.
-const LONGEST_KEY: usize = 60;
+const MAX_KEY: usize = 60;
 /// How many of a list's items are looked at: its first ones tell what the rest is like.
 const SAMPLED: usize = 50;
-const MOST_KINDS: usize = 4;
+const MAX_VARIANTS: usize = 4;
 /// Entries in all.
 const BUDGET: usize = 200;
 
@@ -31,7 +31,7 @@ fn shape_of(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
         }
     }
     let mut shapes: Vec<_> =
-        kinds.iter().take(MOST_KINDS).map(|(kind, same)| of_kind(kind, same, depth, budget)).collect();
+        kinds.iter().take(MAX_VARIANTS).map(|(kind, same)| of_kind(kind, same, depth, budget)).collect();
     if shapes.len() == 1 { shapes.remove(0) } else { json!({ "any": shapes }) }
 }
 
@@ -64,7 +64,7 @@ fn object(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     for (key, field) in objects.iter().copied().flatten() {
         match keys.iter().position(|(known, _)| *known == key) {
             Some(place) => keys[place].1.push(field),
-            None if keys.len() < MOST_KEYS => keys.push((key, vec![field])),
+            None if keys.len() < MAX_KEYS => keys.push((key, vec![field])),
             None => more += 1,
         }
     }
@@ -75,7 +75,7 @@ fn object(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
             continue;
         }
         let mark = if fields.len() < objects.len() { "?" } else { "" };
-        let name: String = key.chars().take(LONGEST_KEY).collect();
+        let name: String = key.chars().take(MAX_KEY).collect();
         let cut = if name.len() < key.len() { "…" } else { "" };
         shape.insert(format!("{name}{cut}{mark}"), shape_of(&fields, depth + 1, budget));
     }

@@ -54,7 +54,7 @@ pub(super) struct FetchUrlArguments {
 
 pub(super) async fn perform(
     arguments: FetchUrlArguments,
-    equipment: &RunnerContext,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let url = Url::parse(&arguments.url)
@@ -62,18 +62,18 @@ pub(super) async fn perform(
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Failure::new(Code::Rejected, format!("`{url}` is no http or https URL")));
     }
-    let max_bytes = equipment.config.http.max_bytes.min(MAX_BYTES);
-    let page = fetch(equipment, &url, max_bytes, cancel).await?;
+    let max_bytes = context.config.http.max_bytes.min(MAX_BYTES);
+    let page = fetch(context, &url, max_bytes, cancel).await?;
     blocking(cancel, move |_| read(&page, &arguments)).await
 }
 
 async fn fetch(
-    equipment: &RunnerContext,
+    context: &RunnerContext,
     url: &Url,
     max_bytes: u64,
     cancel: &CancellationToken,
 ) -> Result<WebPage, Failure> {
-    let fetched = equipment.http.fetch_guarded(url, max_bytes, cancel).await?;
+    let fetched = context.http.fetch_guarded(url, max_bytes, cancel).await?;
     Ok(WebPage {
         url: fetched.final_url,
         status: fetched.status,
@@ -127,7 +127,7 @@ fn refused(page: &WebPage) -> Failure {
     };
     let again = if page.status == 429 || page.status >= 500 { Retry::Later } else { Retry::Never };
     Failure::new(Code::ApiError, format!("`{}` answered with status {}", page.url, page.status))
-        .again(again)
+        .retry(again)
         .detail("http_status", json!(page.status))
         .detail("text", said)
 }
@@ -172,7 +172,7 @@ mod tests {
     fn an_error_status_is_a_failure_that_shows_what_was_said() {
         let arguments = FetchUrlArguments { url: String::new(), max_chars: None, start: None };
         let failure = read(&page(503, "text/html", b"<p>come <b>later</b>"), &arguments).expect_err("a refusal");
-        assert_eq!((failure.code, failure.again), (Code::ApiError, Retry::Later));
-        assert_eq!(failure.details["text"], "come later");
+        assert_eq!((failure.error.code, failure.retry), (Code::ApiError, Retry::Later));
+        assert_eq!(failure.error.details["text"], "come later");
     }
 }

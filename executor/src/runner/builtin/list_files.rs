@@ -45,11 +45,11 @@ pub(super) struct ListFilesArguments {
 
 pub(super) async fn perform(
     arguments: ListFilesArguments,
-    order: &Invocation,
-    equipment: &RunnerContext,
+    invocation: &Invocation,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    within_roots(order, equipment, cancel, move |roots, cancel| list(&arguments, roots, cancel)).await
+    within_roots(invocation, context, cancel, move |roots, cancel| list(&arguments, roots, cancel)).await
 }
 
 fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {

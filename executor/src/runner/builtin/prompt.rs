@@ -52,10 +52,10 @@ pub(super) struct PromptChange {
 
 pub(super) async fn show(
     arguments: PromptListing,
-    equipment: &RunnerContext,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    let folder = folder(equipment)?;
+    let folder = folder(context)?;
     let shown = blocking(cancel, move |_| {
         let sections = prompt::sections(&folder)?;
         Ok(match arguments.section {
@@ -71,10 +71,10 @@ pub(super) async fn show(
 
 pub(super) async fn change(
     arguments: PromptChange,
-    equipment: &RunnerContext,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    let folder = folder(equipment)?;
+    let folder = folder(context)?;
     let PromptChange { section, text } = arguments;
     let changed = blocking(cancel, move |_| {
         let sections = prompt::sections(&folder)?;
@@ -85,8 +85,8 @@ pub(super) async fn change(
     Ok(RunnerOutput::json(changed.await?))
 }
 
-fn folder(equipment: &RunnerContext) -> Result<PathBuf, Failure> {
-    equipment.delegation.as_ref().map(|delegation| delegation.prompts.clone()).ok_or_else(Delegation::is_missing)
+fn folder(context: &RunnerContext) -> Result<PathBuf, Failure> {
+    context.delegation.as_ref().map(|delegation| delegation.prompts.clone()).ok_or_else(Delegation::is_missing)
 }
 
 /// A section without its text.

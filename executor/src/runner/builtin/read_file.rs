@@ -53,11 +53,11 @@ pub(super) struct ReadFileArguments {
 
 pub(super) async fn perform(
     arguments: ReadFileArguments,
-    order: &Invocation,
-    equipment: &RunnerContext,
+    invocation: &Invocation,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    within_roots(order, equipment, cancel, move |roots, cancel| read(&arguments, roots, cancel)).await
+    within_roots(invocation, context, cancel, move |roots, cancel| read(&arguments, roots, cancel)).await
 }
 
 fn read(arguments: &ReadFileArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {

@@ -50,20 +50,20 @@ pub(crate) struct FoundPath<'a> {
 
 /// Does `work` in the folders that the order may read, where it may block.
 pub(super) async fn within_roots(
-    order: &Invocation,
-    equipment: &RunnerContext,
+    invocation: &Invocation,
+    context: &RunnerContext,
     cancel: &CancellationToken,
     work: impl FnOnce(&Roots, &CancellationToken) -> Result<Value, Failure> + Send + 'static,
 ) -> Result<RunnerOutput, Failure> {
-    let (order, config) = (order.clone(), equipment.config.clone());
-    blocking(cancel, move |cancel| work(&Roots::open(&order, &config)?, cancel).map(RunnerOutput::json)).await
+    let (invocation, config) = (invocation.clone(), context.config.clone());
+    blocking(cancel, move |cancel| work(&Roots::open(&invocation, &config)?, cancel).map(RunnerOutput::json)).await
 }
 
 impl Roots {
     /// Those of the configuration that are there; `.` is the caller's folder.
-    pub(crate) fn open(order: &Invocation, config: &Config) -> Result<Self, Failure> {
-        let caller = order.caller.folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
-        let configured = config.files.roots.iter().filter_map(|root| match &order.caller.folder {
+    pub(crate) fn open(invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
+        let caller = invocation.caller.folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
+        let configured = config.files.roots.iter().filter_map(|root| match &invocation.caller.folder {
             Some(folder) => Some(folder.join(root)),
             None => root.is_absolute().then(|| root.clone()),
         });

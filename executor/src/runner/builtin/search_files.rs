@@ -69,11 +69,11 @@ pub(super) struct SearchFilesArguments {
 
 pub(super) async fn perform(
     arguments: SearchFilesArguments,
-    order: &Invocation,
-    equipment: &RunnerContext,
+    invocation: &Invocation,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    within_roots(order, equipment, cancel, move |roots, cancel| search(&arguments, roots, cancel)).await
+    within_roots(invocation, context, cancel, move |roots, cancel| search(&arguments, roots, cancel)).await
 }
 
 fn search(arguments: &SearchFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {

@@ -98,7 +98,7 @@ mod tests {
     fn url_at(definition: Value, input: Value, endpoints: &BTreeMap<String, String>) -> Result<String, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
         let scope = TemplateValues::of_input(&serde_json::from_value(input).expect("an object"));
-        address(&http, &scope, endpoints).map(|url| url.to_string()).map_err(|failure| failure.code)
+        address(&http, &scope, endpoints).map(|url| url.to_string()).map_err(|failure| failure.error.code)
     }
 
     #[test]

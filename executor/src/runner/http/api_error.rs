@@ -17,7 +17,7 @@ const MESSAGE_CHARACTERS: usize = 500;
 const DETAIL_BYTES: usize = 4_000;
 
 /// The longest wait that is believed: a day.
-const LONGEST_WAIT: Duration = Duration::from_hours(24);
+const MAX_WAIT: Duration = Duration::from_hours(24);
 
 /// The failure that an answer of `status` is. `request` is how a reader knows it, like `GET https://…`.
 pub(super) fn failure(
@@ -44,9 +44,9 @@ pub(super) fn failure(
     if !answer.is_null() && body.len() <= DETAIL_BYTES {
         failure = failure.detail("response", answer);
     }
-    failure.hint = hint(status, headers, auth);
-    failure.again = again(status, headers);
-    failure.effect = effect(method, status);
+    failure.error.hint = hint(status, headers, auth);
+    failure.retry = again(status, headers);
+    failure.side_effect = effect(method, status);
     failure
 }
 
@@ -80,7 +80,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => until(httpdate::parse_http_date(value.trim()).ok()?),
     };
-    Some(wait.min(LONGEST_WAIT))
+    Some(wait.min(MAX_WAIT))
 }
 
 /// GitHub's way to say it: nothing remains until a moment in seconds since 1970.
@@ -89,7 +89,7 @@ fn exhausted(headers: &HeaderMap) -> Option<Duration> {
         return None;
     }
     let reset = header(headers, "x-ratelimit-reset")?.trim().parse().ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(reset)).map(|reset| until(reset).min(LONGEST_WAIT))
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(reset)).map(|reset| until(reset).min(MAX_WAIT))
 }
 
 fn until(moment: SystemTime) -> Duration {

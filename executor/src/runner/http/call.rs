@@ -22,8 +22,8 @@ use crate::task::failure::SideEffect;
 /// One order under way.
 pub(super) struct HttpCall<'a> {
     pub(super) http: &'a Http,
-    pub(super) order: &'a Invocation,
-    pub(super) equipment: &'a RunnerContext,
+    pub(super) invocation: &'a Invocation,
+    pub(super) context: &'a RunnerContext,
     pub(super) draft: &'a Draft,
     cancel: &'a CancellationToken,
     /// Whether a request may have left this machine.
@@ -50,12 +50,12 @@ pub(super) struct HttpAnswer {
 impl<'a> HttpCall<'a> {
     pub(super) fn new(
         http: &'a Http,
-        order: &'a Invocation,
-        equipment: &'a RunnerContext,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
         cancel: &'a CancellationToken,
         draft: &'a Draft,
     ) -> Self {
-        Self { http, order, equipment, draft, cancel, sent: AtomicBool::new(false) }
+        Self { http, invocation, context, draft, cancel, sent: AtomicBool::new(false) }
     }
 
     pub(super) async fn perform(&self) -> Result<RunnerOutput, Failure> {
@@ -77,8 +77,8 @@ impl<'a> HttpCall<'a> {
         loop {
             let access = match self.token() {
                 Some(name) => {
-                    let tokens = &self.equipment.tokens;
-                    Some(tokens.access(name, self.equipment, refused.as_ref(), self.cancel).await?)
+                    let tokens = &self.context.tokens;
+                    Some(tokens.access(name, self.context, refused.as_ref(), self.cancel).await?)
                 }
                 None => None,
             };
@@ -129,7 +129,7 @@ impl<'a> HttpCall<'a> {
         let mut url = self.url(page, access).await?;
         let (mut guarded, mut foreign) = (self.draft.guarded, false);
         for _ in 0..=REDIRECTS {
-            let client = self.equipment.http.pick(&url, guarded).await?;
+            let client = self.context.http.pick(&url, guarded).await?;
             let mut request = client.request(self.draft.method.to_reqwest(), url.clone()).headers(headers.clone());
             if let Some(body) = &self.draft.body {
                 request = self.with_body(request, body, access).await?;
@@ -156,7 +156,7 @@ impl<'a> HttpCall<'a> {
 
     fn not_sent_or_lost(&self, error: &reqwest::Error, url: &Url) -> Failure {
         let failure = not_sent_or_lost(error, url);
-        if failure.effect == SideEffect::None {
+        if failure.side_effect == SideEffect::None {
             self.sent.store(false, Ordering::Relaxed);
         }
         failure
@@ -208,7 +208,7 @@ impl<'a> HttpCall<'a> {
     }
 
     async fn reveal(&self, placed: &PlacedValue, access: Option<&AccessToken>) -> Result<String, Failure> {
-        let secrets = &self.equipment.secrets;
+        let secrets = &self.context.secrets;
         Ok(match placed {
             PlacedValue::Text(text) => text.clone(),
             PlacedValue::Secret { prefix, name } => {
@@ -268,7 +268,7 @@ impl<'a> HttpCall<'a> {
     }
 
     async fn open(&self, path: &std::path::Path) -> Result<(tokio::fs::File, u64), Failure> {
-        upload::open(path, self.order, &self.equipment.config).await
+        upload::open(path, self.invocation, &self.context.config).await
     }
 }
 

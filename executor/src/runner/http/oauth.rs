@@ -106,7 +106,7 @@ impl OAuthTokens {
     pub(super) async fn access(
         &self,
         name: &SecretName,
-        equipment: &RunnerContext,
+        context: &RunnerContext,
         refused: Option<&Secret>,
         cancel: &CancellationToken,
     ) -> Result<AccessToken, Failure> {
@@ -114,11 +114,11 @@ impl OAuthTokens {
             Arc::clone(self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default());
         let ready = async {
             // Read before the lock: a secret that a program prints would make a queue of all callers.
-            let mut origin = equipment.secrets.get(name).await?;
+            let mut origin = context.secrets.get(name).await?;
             let kept = place.lock().await;
             if kept.as_ref().is_some_and(|kept| kept.origin != origin) {
                 // A renewal may have stored a new refresh token meanwhile.
-                origin = equipment.secrets.get(name).await?;
+                origin = context.secrets.get(name).await?;
             }
             Ok::<_, Failure>((kept, origin))
         };
@@ -128,7 +128,7 @@ impl OAuthTokens {
             ready = ready => ready?,
         };
         if kept.as_ref().is_none_or(|kept| kept.origin != origin) {
-            *kept = Some(CachedGrant::of(name, origin, &equipment.secrets)?);
+            *kept = Some(CachedGrant::of(name, origin, &context.secrets)?);
         }
         let Some(kept) = kept.as_mut() else {
             return Err(Failure::new(Code::Internal, "a token was kept and is gone"));
@@ -138,7 +138,7 @@ impl OAuthTokens {
             return Ok(AccessToken { value: token.value.clone(), renewable: kept.is_renewable() });
         }
         match kept.grant.clone().filter(|_| kept.is_renewable()) {
-            Some(grant) => kept.renew(name, grant, equipment).await,
+            Some(grant) => kept.renew(name, grant, context).await,
             None => {
                 Err(needs_reauthorization(name, "the access token has ended and there is nothing to renew it with"))
             }
@@ -181,22 +181,22 @@ impl CachedGrant {
         &mut self,
         name: &SecretName,
         grant: OAuthSecret,
-        equipment: &RunnerContext,
+        context: &RunnerContext,
     ) -> Result<AccessToken, Failure> {
-        let asked = tokio::time::timeout(RENEWAL, ask(name, &grant, equipment)).await;
+        let asked = tokio::time::timeout(RENEWAL, ask(name, &grant, context)).await;
         let answer = asked.unwrap_or_else(|_| {
             let message = format!("the token server of `{name}` did not answer");
-            Err(Failure::new(Code::Unreachable, message).again(Retry::Later))
+            Err(Failure::new(Code::Unreachable, message).retry(Retry::Later))
         })?;
-        equipment.secrets.watch(name.as_str(), &answer.access_token);
+        context.secrets.watch(name.as_str(), &answer.access_token);
         let lasts = answer.expires_in.as_ref().and_then(seconds);
         let ends =
             lasts.and_then(|seconds| Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
         let token = CachedToken { value: Secret::new(answer.access_token), ends };
         self.token = Some(token.clone());
         if let Some(rotated) = answer.refresh_token.filter(|rotated| Some(rotated) != grant.refresh_token.as_ref()) {
-            equipment.secrets.watch(name.as_str(), &rotated);
-            self.keep_rotated(name, rotated, &equipment.secrets).await;
+            context.secrets.watch(name.as_str(), &rotated);
+            self.keep_rotated(name, rotated, &context.secrets).await;
         }
         Ok(AccessToken { value: token.value, renewable: true })
     }
@@ -228,18 +228,18 @@ impl CachedGrant {
 }
 
 /// One request to the token endpoint. Its failures never mean that the order itself was sent.
-async fn ask(name: &SecretName, grant: &OAuthSecret, equipment: &RunnerContext) -> Result<TokenResponse, Failure> {
+async fn ask(name: &SecretName, grant: &OAuthSecret, context: &RunnerContext) -> Result<TokenResponse, Failure> {
     let (Some(token_url), Some(client_id)) = (&grant.token_url, &grant.client_id) else {
         return Err(needs_reauthorization(name, "the secret names no `token_url` and `client_id`"));
     };
-    let url = Url::parse(&endpoint(token_url, &equipment.config.http.endpoints))
+    let url = Url::parse(&endpoint(token_url, &context.config.http.endpoints))
         .map_err(|error| Failure::new(Code::BadConfig, format!("the token endpoint of `{name}` is no URL: {error}")))?;
     let mut form = match &grant.refresh_token {
         Some(refresh_token) => vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)],
         None => vec![("grant_type", "client_credentials")],
     };
     form.extend(grant.scope.as_deref().map(|scope| ("scope", scope)));
-    let mut request = equipment.http.pick(&url, false).await?.post(url.clone()).header("accept", "application/json");
+    let mut request = context.http.pick(&url, false).await?.post(url.clone()).header("accept", "application/json");
     match (grant.auth_style, &grant.client_secret) {
         (AuthStyle::Basic, secret) => request = request.basic_auth(client_id, secret.as_ref()),
         (AuthStyle::Body, secret) => {
@@ -274,7 +274,7 @@ fn refusal(name: &SecretName, status: u16, wait: Option<Duration>, body: &[u8]) 
     };
     Failure::new(Code::ApiError, format!("the token server of `{name}` refused: {said}"))
         .detail("http_status", status)
-        .again(again)
+        .retry(again)
 }
 
 fn needs_reauthorization(name: &SecretName, reason: &str) -> Failure {
@@ -285,7 +285,7 @@ fn needs_reauthorization(name: &SecretName, reason: &str) -> Failure {
 }
 
 fn nothing_ordered(mut failure: Failure) -> Failure {
-    failure.effect = SideEffect::None;
+    failure.side_effect = SideEffect::None;
     failure
 }
 

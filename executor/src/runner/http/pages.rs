@@ -14,7 +14,7 @@ use super::{Code, Failure, Pagination, RunnerOutput, response};
 /// `items`. Where more pages are left, its token is the next one and `_meta.more_pages` is true.
 pub(super) async fn all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
-    let mut left = response::limit(call.http, call.equipment);
+    let mut left = response::limit(call.http, call.context);
     let mut page = PageAddress::First;
     let (mut first, mut items, mut pages) = (None, Vec::new(), 0);
     let (next, status) = loop {
@@ -22,7 +22,7 @@ pub(super) async fn all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<
         let (headers, url) = (answer.response.headers().clone(), answer.url.clone());
         let status = answer.response.status().as_u16();
         let taken = call.until_cancelled(response::json(call, answer, left)).await;
-        let (mut body, size) = taken.map_err(|failure| match failure.code {
+        let (mut body, size) = taken.map_err(|failure| match failure.error.code {
             Code::ResponseTooLarge if pages > 0 => {
                 failure.hint("all pages together are too large: ask for fewer items")
             }
@@ -106,7 +106,7 @@ fn next(
     }
     let links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     let Some(target) = links.into_iter().find_map(next_link) else { return Ok(None) };
-    let next = url.join(&endpoint(target, &call.equipment.config.http.endpoints)).ok();
+    let next = url.join(&endpoint(target, &call.context.config.http.endpoints)).ok();
     match next.filter(|next| next.origin() == url.origin()) {
         Some(next) => Ok(Some(PageAddress::Link(next))),
         None => Err(Failure::new(Code::BadResponse, format!("the next page lies elsewhere: `{target}`"))),

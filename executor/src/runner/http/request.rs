@@ -48,8 +48,8 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Places the input into the definition.
-    pub(super) fn of(http: &Http, order: &Invocation, config: &Config) -> Result<Self, Failure> {
-        let scope = TemplateValues::of_input(&order.input);
+    pub(super) fn of(http: &Http, invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
+        let scope = TemplateValues::of_input(&invocation.input);
         let mut headers = vec![
             (HeaderName::from_static("user-agent"), PlacedValue::Text(config.http.user_agent.clone())),
             (HeaderName::from_static("accept"), PlacedValue::Text(accepted(http.response).to_owned())),
@@ -69,7 +69,7 @@ impl Draft {
             }
         }
         if let Some(name) = &http.idempotency_header {
-            set(&mut headers, header_name(name)?, PlacedValue::Text(order.id.clone()));
+            set(&mut headers, header_name(name)?, PlacedValue::Text(invocation.id.clone()));
         }
         match &http.auth {
             None => {}
@@ -241,8 +241,8 @@ mod tests {
     fn plan_with(definition: Value, input: Value, config: &Config) -> Result<Value, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
         let input = serde_json::from_value(input).expect("an object");
-        let order = Invocation { id: "task-1".to_owned(), attempt: 1, input, ..Invocation::default() };
-        Draft::of(&http, &order, config).map(|draft| draft.shown()).map_err(|failure| failure.code)
+        let invocation = Invocation { id: "task-1".to_owned(), attempt: 1, input, ..Invocation::default() };
+        Draft::of(&http, &invocation, config).map(|draft| draft.shown()).map_err(|failure| failure.error.code)
     }
 
     #[test]
@@ -276,8 +276,8 @@ mod tests {
         }))
         .expect("a definition");
         let Value::Object(input) = json!({"q": "secret:google"}) else { panic!("an object") };
-        let order = Invocation { id: String::new(), attempt: 1, input, ..Invocation::default() };
-        let draft = Draft::of(&http, &order, &Config::default()).expect("a draft");
+        let invocation = Invocation { id: String::new(), attempt: 1, input, ..Invocation::default() };
+        let draft = Draft::of(&http, &invocation, &Config::default()).expect("a draft");
         assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
         assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));
         assert_eq!(draft.shown_url().as_str(), "https://a.example/?q=secret%3Agoogle");

@@ -29,8 +29,8 @@ enum BodyKind {
 }
 
 /// The largest answer that is taken.
-pub(super) fn limit(http: &Http, equipment: &RunnerContext) -> u64 {
-    let configured = equipment.config.http.max_bytes;
+pub(super) fn limit(http: &Http, context: &RunnerContext) -> u64 {
+    let configured = context.config.http.max_bytes;
     http.max_bytes.map_or(configured, |declared| declared.min(configured))
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn taken(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<Run
     let shown = call.draft.shown_url();
     let mut success = RunnerOutput { data, meta: serde_json::Map::new() }.with_meta("http_status", status);
     if url.path() != shown.path() || url.host() != shown.host() {
-        success = success.with_meta("final_url", call.equipment.secrets.redact(url.as_str()).as_ref());
+        success = success.with_meta("final_url", call.context.secrets.redact(url.as_str()).as_ref());
     }
     Ok(success.with_meta("url", shown.as_str()))
 }
@@ -70,13 +70,13 @@ async fn succeeded(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<HttpAnswer
 /// The far side said yes: whatever is wrong with its answer, what was asked for may be done.
 fn after_success(call: &HttpCall<'_>, mut failure: Failure) -> Failure {
     if !call.draft.method.is_safe() {
-        failure.effect = SideEffect::Possible;
+        failure.side_effect = SideEffect::Possible;
     }
     failure
 }
 
 async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<OutputData, Failure> {
-    let limit = limit(call.http, call.equipment);
+    let limit = limit(call.http, call.context);
     let content_type = header(response.headers(), CONTENT_TYPE.as_str());
     let is_empty = matches!(response.status().as_u16(), 204 | 205)
         || call.draft.method == Method::Head
@@ -161,7 +161,7 @@ async fn spool<B: AsRef<[u8]>>(
     limit: u64,
     content_type: String,
 ) -> Result<OutputData, Failure> {
-    let folder = &call.equipment.spool;
+    let folder = &call.context.spool;
     let unwritable = |error: &dyn std::fmt::Display| {
         Failure::new(Code::Io, format!("failed to write `{}`: {error}", folder.display()))
     };

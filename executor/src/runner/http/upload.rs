@@ -10,16 +10,20 @@ use crate::runner::Invocation;
 use crate::runner::builtin::roots::Roots;
 
 /// Opens `path` as the file subtools would; returns its length too.
-pub(super) async fn open(path: &Path, order: &Invocation, config: &Config) -> Result<(tokio::fs::File, u64), Failure> {
-    let (path, order, config) = (path.to_string_lossy().into_owned(), order.clone(), config.clone());
-    let opened = tokio::task::spawn_blocking(move || open_within(&path, &order, &config)).await;
+pub(super) async fn open(
+    path: &Path,
+    invocation: &Invocation,
+    config: &Config,
+) -> Result<(tokio::fs::File, u64), Failure> {
+    let (path, invocation, config) = (path.to_string_lossy().into_owned(), invocation.clone(), config.clone());
+    let opened = tokio::task::spawn_blocking(move || open_within(&path, &invocation, &config)).await;
     let (file, length) =
         opened.map_err(|error| Failure::new(Code::Internal, format!("opening a file failed: {error}")))??;
     Ok((tokio::fs::File::from_std(file), length))
 }
 
-fn open_within(path: &str, order: &Invocation, config: &Config) -> Result<(std::fs::File, u64), Failure> {
-    let roots = Roots::open(order, config)?;
+fn open_within(path: &str, invocation: &Invocation, config: &Config) -> Result<(std::fs::File, u64), Failure> {
+    let roots = Roots::open(invocation, config)?;
     let file = roots.find(path)?.file()?;
     let length =
         file.metadata().map_err(|error| Failure::new(Code::Io, format!("`{path}` could not be read: {error}")))?.len();
@@ -41,7 +45,7 @@ mod tests {
             std::fs::write(folder.join(name), "12345").expect("written");
         }
         std::os::unix::fs::symlink(outside.join("b.txt"), inside.join("link")).expect("linked");
-        let order = Invocation {
+        let invocation = Invocation {
             id: "task".to_owned(),
             attempt: 1,
             input: serde_json::Map::new(),
@@ -49,7 +53,9 @@ mod tests {
             ..Invocation::default()
         };
         let config = Config::default();
-        let code = async |path: &Path| open(path, &order, &config).await.map(|(_, length)| length).map_err(|f| f.code);
+        let code = async |path: &Path| {
+            open(path, &invocation, &config).await.map(|(_, length)| length).map_err(|f| f.error.code)
+        };
         assert_eq!(code(Path::new("a.txt")).await, Ok(5));
         assert_eq!(code(&inside.join("a.txt")).await, Ok(5));
         assert_eq!(code(Path::new("none")).await, Err(Code::NotFound));

@@ -194,7 +194,7 @@ mod tests {
     fn refused(argv: &[&str], input: Value, options: ArgumentOptions) -> Option<Code> {
         let argv: Vec<_> = argv.iter().map(|text| Argument::Template((*text).to_owned())).collect();
         let Value::Object(input) = input else { panic!("an input is an object") };
-        render(&argv, &TemplateValues::of_input(&input), options).err().map(|failure| failure.code)
+        render(&argv, &TemplateValues::of_input(&input), options).err().map(|failure| failure.error.code)
     }
 
     #[test]

@@ -57,12 +57,12 @@ impl OutputReader<'_> {
                 let separator = if said.is_empty() { "" } else { ": " };
                 // The definition knows whether a repetition can help: it names `retries`, or none.
                 Failure::new(Code::ProcessFailed, format!("`{name}` ended with {}{separator}{said}", words(status)))
-                    .again(Retry::Later)
+                    .retry(Retry::Later)
             }
             (None, None) => Failure::new(Code::ProcessFailed, format!("`{name}` ended in a way that cannot be told")),
         };
         let mut failure = failure.effect_possible();
-        failure.details.extend(end);
+        failure.error.details.extend(end);
         Err(failure
             .detail("stdout", shortened(&stdout, SHOWN_BYTES).into_owned())
             .detail("stderr", shortened(&stderr, SHOWN_BYTES).into_owned()))

@@ -6,10 +6,10 @@ use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
 use super::options::{self, ProgramOptions};
-use super::{MOST, ProgramFailure, ProgramOutput, ResultReader};
+use super::{MAX_BYTES, ProgramFailure, ProgramOutput, ResultReader};
 
 /// What a compiled expression may take.
-const MOST_COMPILED: usize = 10 << 20;
+const MAX_COMPILED_BYTES: usize = 10 << 20;
 
 const LONG: [(&str, char); 12] = [
     ("ignore-case", 'i'),
@@ -85,8 +85,8 @@ impl GrepMatch<'_> {
             }
             let prefix = if self.options.has('n') { format!("{prefix}{number}:") } else { prefix.to_owned() };
             self.print(&prefix, text);
-            if self.stdout.len() as u64 > MOST {
-                return Err(ProgramFailure(2, format!("more than {MOST} bytes match; look for less")));
+            if self.stdout.len() as u64 > MAX_BYTES {
+                return Err(ProgramFailure(2, format!("more than {MAX_BYTES} bytes match; look for less")));
             }
         }
         if self.options.has('l') && selected > 0 {
@@ -124,7 +124,7 @@ fn matcher(pattern: &str, options: &ProgramOptions) -> Result<RegexMatcher, Prog
         .case_insensitive(options.has('i'))
         .word(options.has('w'))
         .fixed_strings(is_fixed)
-        .size_limit(MOST_COMPILED)
+        .size_limit(MAX_COMPILED_BYTES)
         .build(&expression)
         .map_err(|error| ProgramFailure(2, format!("`{pattern}` is no pattern: {error}")))
 }

@@ -8,7 +8,7 @@ use super::{ProgramFailure, ProgramOutput, ResultReader};
 use crate::code::Exit;
 
 /// An expression takes some ten times as much memory as its data.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 const LONG: [(&str, char); 4] = [("raw-output", 'r'), ("compact-output", 'c'), ("slurp", 's'), ("null-input", 'n')];
 
@@ -59,11 +59,8 @@ pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result
             text.push(b'\n');
         }
     }
-    if text.len() > MOST_BYTES {
-        return Err(ProgramFailure(
-            2,
-            format!("more than {MOST_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR"),
-        ));
+    if text.len() > MAX_BYTES {
+        return Err(ProgramFailure(2, format!("more than {MAX_BYTES} bytes; use: agent-magic-tool read ID --jq EXPR")));
     }
     let flags = "rcsn".chars().filter(|letter| options.has(*letter)).map(|letter| format!("-{letter}"));
     let words: Vec<_> =

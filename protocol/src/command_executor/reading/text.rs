@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Read as _};
 
 use super::options::{self, ProgramOptions};
-use super::{MOST, ProgramFailure, ProgramOutput, ResultReader};
+use super::{MAX_BYTES, ProgramFailure, ProgramOutput, ResultReader};
 
 pub(super) fn echo(arguments: &[String]) -> ProgramOutput {
     let (end, words) = match arguments.split_first() {
@@ -61,7 +61,7 @@ pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
         let broken = |error: std::io::Error| ProgramFailure(1, format!("{file}: it cannot be read: {error}"));
         match &amount {
             Extent::Lines(ExtentUnit::Many(most)) => {
-                let mut source = reading.open(file)?.take(MOST);
+                let mut source = reading.open(file)?.take(MAX_BYTES);
                 for _ in 0..*most {
                     if source.read_until(b'\n', &mut taken).map_err(broken)? == 0 {
                         break;
@@ -69,7 +69,7 @@ pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
                 }
             }
             Extent::Bytes(ExtentUnit::Many(most)) => {
-                reading.open(file)?.take((*most).min(MOST)).read_to_end(&mut taken).map_err(broken)?;
+                reading.open(file)?.take((*most).min(MAX_BYTES)).read_to_end(&mut taken).map_err(broken)?;
             }
             Extent::Lines(ExtentUnit::Rest(least)) => {
                 let all = reading.read(file)?;

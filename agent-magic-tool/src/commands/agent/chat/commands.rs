@@ -42,7 +42,7 @@ impl Chat<'_> {
             ChatCommand::Undo => self.undo()?,
             ChatCommand::Clear => {
                 let board = &self.running.board;
-                is_there(board.stop() && board.wish(LoopCommand::Clear))?;
+                is_there(board.stop() && board.command(LoopCommand::Clear))?;
                 self.running.questions.clear();
                 self.say("the conversation begins anew; open tasks go on");
             }
@@ -58,10 +58,10 @@ impl Chat<'_> {
     }
 
     fn model(&mut self, name: &str) -> Result<(), Error> {
-        match self.running.seats.take_here(Some(name)) {
+        match self.running.models.take_here(Some(name)) {
             Err(error) => self.wrong(&error.into()),
-            Ok(seat) => {
-                is_there(self.running.board.use_model(seat))?;
+            Ok(active_model) => {
+                is_there(self.running.board.use_model(active_model))?;
                 name.clone_into(&mut self.running.model);
                 self.say(&format!("{name} answers from now on"));
             }
@@ -70,7 +70,7 @@ impl Chat<'_> {
     }
 
     fn models(&self) -> String {
-        let models = self.running.seats.models().listed().map(|(name, model)| {
+        let models = self.running.models.models().listed().map(|(name, model)| {
             let mark = if name == self.running.model { "*" } else { " " };
             let about = model.description.as_deref().or(model.model.as_deref()).unwrap_or_default();
             format!("{mark} {name:<16} {}\n", line(about, WIDTH))
@@ -134,7 +134,7 @@ impl Chat<'_> {
             self.say("there is no question to take back");
             return Ok(());
         };
-        is_there(board.stop() && board.wish(LoopCommand::Undo))?;
+        is_there(board.stop() && board.command(LoopCommand::Undo))?;
         self.say("taken back, with what came of it; what tasks did stays done. Change it and ask again:");
         self.beginning = question;
         Ok(())

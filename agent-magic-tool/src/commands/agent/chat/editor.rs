@@ -28,7 +28,7 @@ use crate::output::Output;
 const PROMPT: &str = "> ";
 /// Where the width of a terminal cannot be told.
 const COLUMNS: usize = 80;
-const LONGEST_HISTORY: usize = 1_000;
+const MAX_HISTORY: usize = 1_000;
 
 pub(super) struct Editor {
     line: Line<CompletionWords, FileHistory>,
@@ -58,7 +58,7 @@ impl Editor {
         let unusable = |error: ReadlineError| Error::io("the terminal cannot be used", &std::io::Error::other(error));
         let mut line = Line::new().map_err(unusable)?;
         line.set_helper(Some(CompletionWords { models, sessions, typing }));
-        line.set_max_history_size(LONGEST_HISTORY).map_err(unusable)?;
+        line.set_max_history_size(MAX_HISTORY).map_err(unusable)?;
         line.set_auto_add_history(false);
         let made = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
         made.map_err(|error| Error::io(&format!("the history `{}` cannot be written", history.display()), &error))?;

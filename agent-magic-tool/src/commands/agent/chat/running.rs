@@ -26,7 +26,7 @@ pub(super) struct RunningSession {
     pub(super) number: u32,
     pub(super) board: Arc<ChatState>,
     pub(super) screen: Arc<Screen>,
-    pub(super) seats: Arc<ModelFactory>,
+    pub(super) models: Arc<ModelFactory>,
     /// Who answers; a model that is asked once does not count.
     pub(super) model: String,
     /// What was asked so far, and not taken back.
@@ -49,18 +49,18 @@ impl RunningSession {
         context: &Context,
     ) -> Result<Self, Error> {
         let board = Arc::new(ChatState::new(typing));
-        let mailbox = Mailbox::open(&context.places.mailbox)?;
-        let log = context.places.state.join("agent.log").display().to_string();
+        let mailbox = Mailbox::open(&context.paths.mailbox)?;
+        let log = context.paths.state.join("agent.log").display().to_string();
         let screen = Arc::new(Screen::new(to, Arc::clone(&board), mailbox.clone(), config.agent.preview, log));
-        let audience: Arc<dyn LoopObserver> = Arc::<Screen>::clone(&screen);
-        let mut session = open(args, config.clone(), sessions, audience, context)?;
+        let observer: Arc<dyn LoopObserver> = Arc::<Screen>::clone(&screen);
+        let mut session = open(args, config.clone(), sessions, observer, context)?;
         session.hold_interrupts();
-        let wishes = session.wishes().ok_or_else(|| Error::internal("a new session cannot be spoken to"))?;
+        let commands = session.commands().ok_or_else(|| Error::internal("a new session cannot be spoken to"))?;
         let (looks, look) = mpsc::channel();
-        board.connect(wishes, looks.clone(), session.spent());
+        board.connect(commands, looks.clone(), session.spent());
         board.opened(session.machine().open());
         let entries = session.machine().entries();
-        let (number, seats, model) = (session.number(), session.seats(), session.model().to_owned());
+        let (number, models, model) = (session.number(), session.models(), session.model().to_owned());
         let (questions, answer) = (questions(entries), session.machine().answer().map(str::to_owned));
         let watch = {
             let (board, screen, doors, nudge) =
@@ -71,14 +71,14 @@ impl RunningSession {
             let done = session.run();
             (session, done)
         });
-        Ok(Self { number, board, screen, seats, model, questions, answer, session, watch, looks })
+        Ok(Self { number, board, screen, models, model, questions, answer, session, watch, looks })
     }
 
     /// Ends it; open tasks go on. A session in which nothing was said is forgotten.
     pub(super) fn leave(self, sessions: &SessionStore) -> Result<(), Error> {
         // One that has ended by itself says why below.
         if self.board.stop() {
-            self.board.wish(LoopCommand::Leave);
+            self.board.command(LoopCommand::Leave);
         }
         let ended = self.session.join();
         drop(self.looks.send(WatchRequest::End));

@@ -93,7 +93,7 @@ impl Screen {
 }
 
 impl LoopObserver for Screen {
-    fn hear(&self, news: LoopEvent<'_>) {
+    fn observe(&self, news: LoopEvent<'_>) {
         match news {
             LoopEvent::Text(text) => {
                 self.board.does(Activity::Works);

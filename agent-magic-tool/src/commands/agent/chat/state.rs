@@ -16,7 +16,7 @@ use protocol::command_executor::OpenedTask;
 use protocol::task::{State, TaskId};
 
 /// A session that was told to stop does so by then.
-const STOPS_WITHIN: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Activity {
@@ -32,7 +32,7 @@ pub(super) enum Activity {
 pub(super) struct ChatState {
     known: Mutex<SharedState>,
     changed: Condvar,
-    wishes: OnceLock<LoopSender>,
+    commands: OnceLock<LoopSender>,
     looks: OnceLock<Sender<WatchRequest>>,
     columns: AtomicUsize,
     /// Something stands on the person's line.
@@ -83,16 +83,16 @@ impl ChatState {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn connect(&self, wishes: LoopSender, looks: Sender<WatchRequest>, spent: (Spending, Spending)) {
+    pub(super) fn connect(&self, commands: LoopSender, looks: Sender<WatchRequest>, spent: (Spending, Spending)) {
         // It is connected once, by whoever made it.
-        if self.wishes.set(wishes).is_ok() && self.looks.set(looks).is_ok() {
+        if self.commands.set(commands).is_ok() && self.looks.set(looks).is_ok() {
             self.spent(spent.0, spent.1);
         }
     }
 
     /// False if the session has ended.
-    pub(super) fn wish(&self, wish: LoopCommand) -> bool {
-        self.wishes.get().is_some_and(|wishes| wishes.blocking_send(wish).is_ok())
+    pub(super) fn command(&self, command: LoopCommand) -> bool {
+        self.commands.get().is_some_and(|commands| commands.blocking_send(command).is_ok())
     }
 
     pub(super) fn does(&self, doing: Activity) {
@@ -115,11 +115,11 @@ impl ChatState {
         if self.doing() == Activity::Nothing {
             return true;
         }
-        if !self.wish(LoopCommand::Cancel) {
+        if !self.command(LoopCommand::Cancel) {
             return false;
         }
         let waited =
-            self.changed.wait_timeout_while(self.known(), STOPS_WITHIN, |known| known.doing != Activity::Nothing);
+            self.changed.wait_timeout_while(self.known(), STOP_TIMEOUT, |known| known.doing != Activity::Nothing);
         drop(waited);
         true
     }
@@ -131,37 +131,37 @@ impl ChatState {
         }
         self.give_back();
         self.does(Activity::Works);
-        self.wish(LoopCommand::Ask(text))
+        self.command(LoopCommand::Ask(text))
     }
 
-    /// One question to `seat`; then `back` answers again, however it ends.
-    pub(super) fn ask_once(&self, text: String, seat: ActiveModel, back: ActiveModel) -> bool {
+    /// One question to `active_model`; then `back` answers again, however it ends.
+    pub(super) fn ask_once(&self, text: String, active_model: ActiveModel, back: ActiveModel) -> bool {
         if !self.stop() {
             return false;
         }
-        let Some(wishes) = self.wishes.get() else { return false };
+        let Some(commands) = self.commands.get() else { return false };
         // The end of the question, whenever it comes, finds who is to answer then.
         let mut known = self.known();
-        let is_sent = wishes.try_send(LoopCommand::Model(Box::new(seat))).is_ok()
-            && wishes.try_send(LoopCommand::Ask(text)).is_ok();
+        let is_sent = commands.try_send(LoopCommand::Model(Box::new(active_model))).is_ok()
+            && commands.try_send(LoopCommand::Ask(text)).is_ok();
         known.back = Some(back);
         known.doing = Activity::Works;
         is_sent
     }
 
     /// From now on this one answers.
-    pub(super) fn use_model(&self, seat: ActiveModel) -> bool {
+    pub(super) fn use_model(&self, active_model: ActiveModel) -> bool {
         let stopped = self.stop();
         self.known().back = None;
-        stopped && self.wish(LoopCommand::Model(Box::new(seat)))
+        stopped && self.command(LoopCommand::Model(Box::new(active_model)))
     }
 
     /// Whoever answered before a question was put to another model answers again.
     pub(super) fn give_back(&self) {
         let mut known = self.known();
-        let (Some(back), Some(wishes)) = (known.back.take(), self.wishes.get()) else { return };
+        let (Some(back), Some(commands)) = (known.back.take(), self.commands.get()) else { return };
         // Called by the session itself too, which must not wait for itself; there is room for many.
-        drop(wishes.try_send(LoopCommand::Model(Box::new(back))));
+        drop(commands.try_send(LoopCommand::Model(Box::new(back))));
     }
 
     pub(super) fn spent(&self, spent: Spending, total: Spending) {

@@ -57,7 +57,7 @@ impl QuestionWatcher {
     fn at_door<T>(&self, does: impl Fn(&TerminalSession) -> Result<T, TerminalError>) -> Result<T, Error> {
         page::is_for_a_human(&self.context)?;
         let mut open = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = self.context.places.executor();
+        let folder = self.context.paths.executor();
         let failed = |error: TerminalError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
         if let Some(door) = &*open {
             match does(door) {

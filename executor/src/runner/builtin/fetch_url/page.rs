@@ -244,7 +244,7 @@ mod tests {
     fn what_is_no_text_is_refused() {
         for (content_type, body) in [("image/png", b"\x89PNG".as_slice()), ("", b"\x00\x01")] {
             let failure = page(content_type, body).content().expect_err("no text");
-            assert_eq!(failure.code, Code::BadResponse);
+            assert_eq!(failure.error.code, Code::BadResponse);
         }
         assert!(page("", b"plain words").content().is_ok());
     }

@@ -47,8 +47,8 @@ pub(super) struct PreparedProgram {
 }
 
 impl ProgramCall {
-    pub(super) fn of(process: &Process, order: &Invocation) -> Result<Self, Failure> {
-        let scope = TemplateValues::of_input(&order.input);
+    pub(super) fn of(process: &Process, invocation: &Invocation) -> Result<Self, Failure> {
+        let scope = TemplateValues::of_input(&invocation.input);
         let argv = argument::render(&process.argv, &scope, process.options())?;
         if argv.is_empty() {
             return Err(Failure::new(Code::TemplateFailed, "`argv` became empty"));
@@ -56,7 +56,7 @@ impl ProgramCall {
         if let Some(allow) = &process.allow {
             check_allowed(argv.get(1), allow)?;
         }
-        let base = order.caller.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let base = invocation.caller.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
         let folder = match &process.folder {
             None => base,
             Some(template) => match filled(&scope, template)? {
@@ -73,11 +73,11 @@ impl ProgramCall {
             }
         }
         // Should it call us itself, it does so for whoever it works for.
-        if order.caller.depth > 0 {
-            env.push((DEPTH.to_owned(), VariableValue::Text(order.caller.depth.to_string())));
+        if invocation.caller.depth > 0 {
+            env.push((DEPTH.to_owned(), VariableValue::Text(invocation.caller.depth.to_string())));
         }
-        if !order.caller.tool_scope.is_everything() {
-            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(order.caller.tool_scope.written())));
+        if !invocation.caller.tool_scope.is_everything() {
+            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.written())));
         }
         let stdin = match &process.stdin {
             None => None,
@@ -188,7 +188,7 @@ impl ProgramCall {
         match error.kind() {
             io::ErrorKind::ArgumentListTooLong => failure.hint("the arguments are longer than the system allows"),
             // No process to be had, or the program's file is just being replaced.
-            io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.again(Retry::Later),
+            io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.retry(Retry::Later),
             _ => failure,
         }
     }

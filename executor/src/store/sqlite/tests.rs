@@ -1,0 +1,168 @@
+//! The store on disk: its contract, what tears it, what an earlier release wrote.
+
+use super::*;
+
+#[test]
+fn it_keeps_the_stores_contract() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(&folder.path().join("tasks.db")).expect("it opens");
+    super::super::contract::holds(&mut store);
+}
+
+#[test]
+fn what_was_committed_is_there_after_it_was_opened_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let task = super::super::contract::task(None);
+    SqliteStore::open(&path)
+        .and_then(|mut store| store.commit(&[Change::Accept(Box::new(task.clone()))]))
+        .expect("committed");
+    assert_eq!(SqliteStore::open(&path).and_then(|store| store.open_tasks()).expect("read"), [task]);
+}
+
+#[test]
+fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let connection = Connection::open(&path).expect("a file");
+    connection.execute_batch(MIGRATIONS[0]).expect("the first schema");
+    let accepted = super::super::contract::task(Some("k"));
+    connection
+        .execute(
+            "INSERT INTO tasks VALUES (?1, ?2, ?3, 'abc', '\"once\"', 1000, ?4, 'k', ?5, 'accepted', 0, NULL, NULL, NULL)",
+            params![
+                accepted.id.to_string(),
+                accepted.tool.as_str(),
+                json(&accepted.input).expect("JSON"),
+                json(&accepted.caller).expect("JSON"),
+                accepted.created_at.as_microsecond(),
+            ],
+        )
+        .expect("a task");
+    drop(connection);
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).expect("it opens");
+        assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&accepted));
+    }
+}
+
+#[test]
+fn what_the_last_release_recorded_of_a_resolved_task_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let connection = Connection::open(&path).expect("a database");
+    for migration in &MIGRATIONS[..3] {
+        connection.execute_batch(migration).expect("it fits the one before");
+    }
+    let task = super::super::contract::task(None);
+    let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
+    let caller = r#"{"uid": 1000, "session": "s", "reach": [["git_*"]]}"#;
+    connection
+        .execute(
+            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt,
+             finished_at, end) VALUES (?1, 't', '{}', 'h', '\"once\"', 1000, ?2, ?3, 'unknown', 1, ?3, ?4)",
+            params![id, caller, at, r#"{"at": "2023-11-14T22:13:20Z", "outcome": {"data": 1}}"#],
+        )
+        .expect("inserted");
+    let resolution = r#"{"happened": true, "by": "human", "at": "2023-11-14T22:13:21Z"}"#;
+    connection
+        .execute("INSERT INTO settlements (task, at, settlement) VALUES (?1, ?2, ?3)", params![id, at, resolution])
+        .expect("inserted");
+    connection
+        .execute("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, '\"settle\"', 1)", params![id, at])
+        .expect("inserted");
+    drop(connection);
+    let store = SqliteStore::open(&path).expect("it opens");
+    let found = store.task(task.id).expect("read").expect("it is there");
+    assert!(found.resolution.is_some_and(|resolution| resolution.happened));
+    assert!(found.caller.tool_scope.covers("git_log") && !found.caller.tool_scope.covers("mail_send"));
+    assert_eq!(store.story(task.id).expect("read")[0].step, Step::Resolve);
+}
+
+#[test]
+fn a_newer_store_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
+    assert!(matches!(SqliteStore::open(&path), Err(StoreError::Newer { found: 99, .. })));
+}
+
+/// Copies the files of the store at `from`, which is open, as a loss of power would leave them.
+fn copy(from: &Path, to: &Path, log: &[u8]) {
+    fs::copy(from, to).expect("copied");
+    fs::write(to.with_extension("db-wal"), log).expect("written");
+}
+
+#[test]
+fn whatever_is_torn_off_the_last_commit_the_earlier_ones_are_whole() {
+    const COMMITS: usize = 5;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    let read_log = || fs::read(path.with_extension("db-wal")).unwrap_or_default();
+    let (mut ids, mut logs) = (Vec::new(), Vec::new());
+    for _ in 0..COMMITS {
+        let task = super::super::contract::task(None);
+        ids.push(task.id);
+        store.commit(&[Change::Accept(Box::new(task))]).expect("committed");
+        logs.push(read_log());
+    }
+    let (before, whole) = (logs[COMMITS - 2].len(), &logs[COMMITS - 1]);
+    assert!(before < whole.len());
+    let step = if std::env::var_os("AGENT_MAGIC_TOOL_FAULTS").is_some() { 1 } else { 397 };
+    for (number, length) in (before..whole.len()).step_by(step).enumerate() {
+        let torn = folder.path().join(format!("torn-{number}.db"));
+        copy(&path, &torn, &whole[..length]);
+        let read = SqliteStore::open(&torn).expect("it opens");
+        for id in &ids[..COMMITS - 1] {
+            assert!(read.task(*id).expect("read").is_some(), "torn at {length} of {}", whole.len());
+        }
+        assert!(read.task(ids[COMMITS - 1]).expect("read").is_none(), "half a commit is none");
+        damage::check(&read.connection).expect("it is whole");
+    }
+}
+
+#[test]
+fn what_was_never_synced_is_in_the_file_itself_once_it_was_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let task = super::super::contract::task(None);
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    store.commit(&[Change::Accept(Box::new(task.clone()))]).expect("committed");
+    let left = folder.path().join("left.db");
+    copy(&path, &left, &fs::read(path.with_extension("db-wal")).expect("a log"));
+    let next = SqliteStore::open(&left).expect("it opens");
+    let without_log = folder.path().join("alone.db");
+    copy(&left, &without_log, b"");
+    drop(next);
+    assert_eq!(SqliteStore::open(&without_log).and_then(|store| store.open_tasks()).expect("read"), [task]);
+}
+
+#[test]
+fn a_damaged_store_is_told_kept_and_never_begun_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    for _ in 0..20 {
+        store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
+    }
+    drop(store);
+    let sound = fs::read(&path).expect("a file");
+    for place in [0, 17, 100, 5_000, sound.len() / 2] {
+        let mut bytes = sound.clone();
+        bytes[place..(place + 64).min(sound.len())].fill(0xa5);
+        fs::write(&path, &bytes).expect("written");
+        for _ in 0..2 {
+            let opened = SqliteStore::open(&path).and_then(|store| store.open_tasks());
+            match opened {
+                Ok(tasks) => assert_eq!(tasks.len(), 20, "at {place}"),
+                Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {place}"),
+                Err(StoreError::Newer { .. }) => {}
+                Err(other) => panic!("at {place}: {other:?}"),
+            }
+        }
+    }
+    let copies = fs::read_dir(folder.path()).expect("a folder").flatten();
+    let copies = copies.filter(|entry| entry.file_name().to_string_lossy().contains(".corrupt-")).count();
+    assert_eq!(copies, 1, "one copy, however often it is tried");
+}
