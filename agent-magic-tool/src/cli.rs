@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
+use protocol::nearest::did_you_mean;
 use protocol::paths::Paths;
 
 use crate::commands::{
@@ -224,13 +225,13 @@ fn usage(error: &clap::Error, words: &[OsString]) -> Error {
     };
     let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
     let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(words);
-    let hint = match suggested {
-        _ if broken_quotes => run::PIPE_IT.to_owned(),
-        Some(suggested) => format!("did you mean `{suggested}`?"),
-        None => {
+    let hint = if broken_quotes {
+        run::PIPE_IT.to_owned()
+    } else {
+        did_you_mean(suggested).unwrap_or_else(|| {
             let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).map(str::to_owned);
             usage.unwrap_or_else(|| "see: agent-magic-tool --help".to_owned())
-        }
+        })
     };
     Error::usage(format!("{message}{missing}")).hint(hint)
 }

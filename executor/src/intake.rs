@@ -12,6 +12,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{Answer, IfNoApprover, InvalidRequest, Operation, Request, RunRequest};
+use protocol::nearest::did_you_mean;
 use protocol::resolution::ResolvedBy;
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
@@ -288,8 +289,8 @@ impl Intake {
 
 fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
     let nearest = catalog.nearest(name, tool_scope);
-    let hint = match nearest.first() {
-        Some(first) => format!("did you mean `{first}`? or search: agent-magic-tool list tools --query=\"...\""),
+    let hint = match did_you_mean(nearest.first()) {
+        Some(hint) => format!("{hint} or search: agent-magic-tool list tools --query=\"...\""),
         None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
     };
     ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).detail("nearest", nearest)

@@ -1,9 +1,17 @@
-//! The name that was probably meant.
+//! Suggests known names for a name that was not found.
 
-/// At most `count` of `names` that resemble `wanted`, the likeliest first.
+use std::fmt::Display;
+
+/// Returns the hint "did you mean ...?" for the suggested `names`; `None` without any.
+pub fn did_you_mean(names: impl IntoIterator<Item = impl Display>) -> Option<String> {
+    let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}
+
+/// Returns at most `count` of `names` that resemble `wanted`, best match first.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: usize) -> Vec<String> {
-    /// Below this Jaro-Winkler similarity a name is another word, not a slip.
-    const RESEMBLES: f64 = 0.75;
+    /// A name with a lower Jaro-Winkler similarity is a different word rather than a typo.
+    const MIN_SIMILARITY: f64 = 0.75;
     let wanted = wanted.to_lowercase();
     let wanted_sorted = words_sorted(&wanted);
     let mut scored: Vec<_> = names
@@ -11,11 +19,11 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
             let lower = name.to_lowercase();
             let within = if lower.contains(&wanted) || wanted.contains(&lower) { 0.2 } else { 0.0 };
             let as_written = strsim::jaro_winkler(&wanted, &lower);
-            // `search_files` means `files_search`, in another order.
+            // `search_files` means `files_search`.
             let in_any_order = strsim::jaro_winkler(&wanted_sorted, &words_sorted(&lower));
             (as_written.max(in_any_order) + within, name)
         })
-        .filter(|(score, _)| *score >= RESEMBLES)
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
     scored.sort_by(|(a, a_name), (b, b_name)| b.total_cmp(a).then(a_name.cmp(b_name)));
     scored.into_iter().take(count).map(|(_, name)| name.to_owned()).collect()
@@ -32,12 +40,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_find_the_name_that_was_meant() {
+    fn typos_find_the_intended_name() {
         let names = ["gmail_search_messages", "gmail_send_message", "git_log", "web_search"];
         assert_eq!(nearest("gmial_search_mesages", names.into_iter(), 1), ["gmail_search_messages"]);
         assert_eq!(nearest("search", names.into_iter(), 1), ["web_search"]);
         assert_eq!(nearest("search_web", names.into_iter(), 1), ["web_search"]);
         assert_eq!(nearest("gitlog", names.into_iter(), 1), ["git_log"]);
         assert!(nearest("zzz", names.into_iter(), 3).is_empty());
+    }
+
+    #[test]
+    fn a_hint_names_every_suggestion() {
+        assert_eq!(did_you_mean(["a", "b"]).as_deref(), Some("did you mean `a` or `b`?"));
+        assert_eq!(did_you_mean(None::<&str>), None);
     }
 }

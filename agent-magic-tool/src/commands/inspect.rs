@@ -5,6 +5,7 @@ use executor::config::Config;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use protocol::code::{Code, Exit};
+use protocol::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 
 use super::run;
@@ -27,10 +28,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let tool_scope = &context.caller.tool_scope;
     let Some(subtool) = catalog.get(name).filter(|_| tool_scope.covers(name)) else {
         let nearest = catalog.nearest(name, tool_scope);
-        let hint = nearest.first().map_or_else(
-            || "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
-            |first| format!("did you mean `{first}`?"),
-        );
+        let hint = did_you_mean(nearest.first())
+            .unwrap_or_else(|| "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned());
         let left_out: Vec<_> = catalog
             .problems()
             .iter()

@@ -1,7 +1,7 @@
 //! The keys that belong to a file and not to one subtool: `$schema`, `$defaults`, `$namespace`; and
 //! how `$defaults` lie under a subtool.
 
-use protocol::nearest::nearest;
+use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value};
 
 use super::load::{MisplacedKey, concealed};
@@ -57,9 +57,9 @@ impl FileKeys {
             }
             ("$defaults", _) => return Err((None, "`$defaults` is an object".to_owned())),
             (other, _) => {
-                let meant = nearest(other, FILE_KEYS.into_iter(), 1).pop();
-                let meant = meant.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();
-                return Err((None, format!("the keys of a file are `$schema`, `$defaults` and `$namespace`{meant}")));
+                let hint = did_you_mean(nearest(other, FILE_KEYS.into_iter(), 1));
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                return Err((None, format!("the keys of a file are `$schema`, `$defaults` and `$namespace`{hint}")));
             }
         }
         Ok(())

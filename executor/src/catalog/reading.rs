@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use protocol::nearest::{did_you_mean, nearest};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, Unexpected,
@@ -70,10 +71,9 @@ impl de::Error for ReadError {
 
 /// Names the likeliest of the known names, or all of them if none is like it.
 fn unknown(what: &str, found: &str, known: &[&str]) -> String {
-    match protocol::nearest::nearest(found, known.iter().copied(), 1).pop() {
-        Some(meant) => format!("unknown {what} `{found}`; did you mean `{meant}`?"),
-        None => format!("unknown {what} `{found}`; expected {}", joined(known, "or")),
-    }
+    let hint = did_you_mean(nearest(found, known.iter().copied(), 1))
+        .unwrap_or_else(|| format!("expected {}", joined(known, "or")));
+    format!("unknown {what} `{found}`; {hint}")
 }
 
 /// JSON's words for what serde's types expect.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::code::Code;
 use protocol::error::ErrorBody;
-use protocol::nearest::nearest;
+use protocol::nearest::{did_you_mean, nearest};
 
 use super::conversation::TokenUsage;
 use crate::config::{Config, ModelPrice, ModelSettings};
@@ -51,13 +51,11 @@ impl ModelRegistry {
             return Ok(ChosenModel { name: wanted.to_owned(), model: model.clone() });
         }
         let names = self.names();
-        let near = nearest(wanted, names.iter().copied(), 3);
         let hint = if names.is_empty() {
             "there are none yet: add `[models.NAME]` to the configuration".to_owned()
-        } else if near.is_empty() {
-            format!("there are: {}", names.join(", "))
         } else {
-            format!("did you mean `{}`?", near.join("` or `"))
+            did_you_mean(nearest(wanted, names.iter().copied(), 3))
+                .unwrap_or_else(|| format!("there are: {}", names.join(", ")))
         };
         Err(ErrorBody::new(Code::NoModel, format!("no model named `{wanted}`")).hint(hint))
     }

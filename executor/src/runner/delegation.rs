@@ -14,6 +14,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
+use protocol::nearest::did_you_mean;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
@@ -92,10 +93,8 @@ impl Delegation {
     /// The subtool that the order's caller may use under this name.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
         self.subtools.find(name, &invocation.caller.tool_scope).map_err(|nearest| {
-            let hint = match nearest.first() {
-                Some(first) => format!("did you mean `{first}`?"),
-                None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
-            };
+            let hint = did_you_mean(nearest.first())
+                .unwrap_or_else(|| "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned());
             Failure::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)
         })
     }

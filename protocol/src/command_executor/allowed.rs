@@ -3,7 +3,7 @@
 use super::reading::PROGRAMS;
 use crate::code::Code;
 use crate::error::ErrorBody;
-use crate::nearest::nearest;
+use crate::nearest::{did_you_mean, nearest};
 
 /// Its commands that are for agents; what is not named here is not.
 const FOR_AGENTS: [&str; 14] = [
@@ -57,13 +57,13 @@ pub(super) fn barred(arguments: &[String]) -> Option<ErrorBody> {
     let (command, rest) = arguments.split_first()?;
     if !FOR_AGENTS.contains(&command.as_str()) {
         let message = format!("`agent-magic-tool {command}` is no command for agents");
-        let hint = match nearest(command, FOR_AGENTS.into_iter(), 1).first() {
-            Some(nearest) => format!("did you mean `agent-magic-tool {nearest}`?"),
-            None => format!(
+        let near = nearest(command, FOR_AGENTS.into_iter(), 1).pop();
+        let hint = did_you_mean(near.map(|near| format!("agent-magic-tool {near}"))).unwrap_or_else(|| {
+            format!(
                 "for agents are {}; what is for humans tell the user to run in a terminal, if it is needed",
                 FOR_AGENTS[..8].join(", ")
-            ),
-        };
+            )
+        });
         return Some(ErrorBody::new(Code::HumansOnly, message).hint(hint));
     }
     let is_file = |word: &&String| ["", "--input=", "-i", "-i="].iter().any(|option| is_file_of(word, option));

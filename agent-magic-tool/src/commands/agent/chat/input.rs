@@ -3,7 +3,7 @@
 //! A line that begins with `/word` or `!word` is a command wherever it stands, and one that is not known
 //! stops all of it: what was meant for us never reaches a model. A blank before it makes it text.
 
-use protocol::nearest::nearest;
+use protocol::nearest::{did_you_mean, nearest};
 
 /// A command, its name for the help, and what it does.
 pub(super) const COMMANDS: [(&str, &str, &str); 19] = [
@@ -117,9 +117,9 @@ fn command(name: &str, argument: &str) -> Result<ChatCommand, String> {
 }
 
 fn unknown(name: &str) -> String {
-    let near = nearest(name, COMMANDS.iter().map(|(name, ..)| *name), 1);
-    let near = near.first().map_or_else(|| "/help shows them".to_owned(), |near| format!("did you mean `/{near}`?"));
-    format!("there is no command `/{name}`: {near} (a blank before it makes it a question)")
+    let near = nearest(name, COMMANDS.iter().map(|(name, ..)| *name), 1).pop();
+    let hint = did_you_mean(near.map(|near| format!("/{near}"))).unwrap_or_else(|| "/help shows them".to_owned());
+    format!("there is no command `/{name}`: {hint} (a blank before it makes it a question)")
 }
 
 fn question(text: &str) -> Result<Option<Question>, String> {
