@@ -219,7 +219,7 @@ fn excerpt(value: &Value) -> Value {
     if compact_bytes(value) < LARGE as u64 {
         return value.clone();
     }
-    value.to_string().chars().take(MAX_CHARS).chain(['…']).collect::<String>().into()
+    protocol::excerpt::chars(&value.to_string(), MAX_CHARS).into_owned().into()
 }
 
 fn failed(

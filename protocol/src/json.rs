@@ -56,6 +56,11 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
         })
 }
 
+/// Escapes a name for use as one reference token of a JSON Pointer (RFC 6901).
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// `serde_json` ends its messages with the place, which we tell ourselves.
 fn without_place(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()

@@ -11,6 +11,7 @@ pub mod command_executor;
 pub mod digest;
 pub mod duration;
 pub mod error;
+pub mod excerpt;
 pub mod fault;
 pub mod json;
 pub mod layout;

@@ -5,11 +5,16 @@
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
+use protocol::excerpt;
+use protocol::json::pointer_token;
+use protocol::nearest::nearest;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// More mistakes than these are not listed one by one.
 const MAX_PROBLEMS: usize = 20;
+/// An error that quotes a long value is cut to this many characters.
+const MAX_VALUE_CHARS: usize = 300;
 /// A compiled pattern larger than this is refused; it is the `regex` crate's own default.
 const MAX_PATTERN_BYTES: usize = 10 << 20;
 
@@ -89,7 +94,7 @@ impl InputSchema {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 vec![Problem {
-                    pointer: format!("{pointer}/{}", escape(name)),
+                    pointer: format!("{pointer}/{}", pointer_token(name)),
                     problem: format!("`{name}` is required"),
                     did_you_mean: None,
                     schema: schema.and_then(|schema| schema["properties"].get(name)).cloned(),
@@ -104,16 +109,16 @@ impl InputSchema {
                 unexpected
                     .iter()
                     .map(|name| Problem {
-                        pointer: format!("{pointer}/{}", escape(name)),
+                        pointer: format!("{pointer}/{}", pointer_token(name)),
                         problem: format!("there is no field `{name}`; the fields are {}", in_backticks(&known)),
-                        did_you_mean: protocol::nearest::nearest(name, known.iter().copied(), 1).pop(),
+                        did_you_mean: nearest(name, known.iter().copied(), 1).pop(),
                         schema: None,
                     })
                     .collect()
             }
             _ => vec![Problem {
                 pointer,
-                problem: shortened(&error.to_string()),
+                problem: excerpt::chars(&error.to_string(), MAX_VALUE_CHARS).into_owned(),
                 did_you_mean: None,
                 schema: schema.filter(|_| !parent.is_empty()).cloned(),
             }],
@@ -165,22 +170,9 @@ fn place(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// A JSON Pointer's own escapes.
-fn escape(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
 fn in_backticks(names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-fn shortened(message: &str) -> String {
-    const MAX_VALUE_CHARS: usize = 300;
-    match message.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) ->
 
 /// Where a field stands, as a JSON Pointer.
 pub(super) fn pointer(name: &str) -> String {
-    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+    format!("/{}", protocol::json::pointer_token(name))
 }
 
 fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) -> FormField {

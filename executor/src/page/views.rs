@@ -8,8 +8,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::clock;
 use protocol::task::{State as TaskState, Step, TaskId};
+use protocol::{clock, excerpt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -189,10 +189,7 @@ impl EndedRow {
         // `denied` says no more than the state does.
         let code = code.filter(|code| code != task.state.as_str());
         let input = Value::Object(task.input.clone()).to_string();
-        let mut summary: String = input.chars().take(SUMMARY).collect();
-        if summary.len() < input.len() {
-            summary.push('…');
-        }
+
         Self {
             id: task.id.to_string(),
             tool: task.tool.to_string(),
@@ -201,7 +198,7 @@ impl EndedRow {
             moment: DisplayTime::of(end.map_or(task.created_at, |end| end.at), now),
             decided: decided_words(task.confirmation.as_deref(), task.state),
             code,
-            summary: line(&summary),
+            summary: line(&excerpt::chars(&input, SUMMARY)),
         }
     }
 }

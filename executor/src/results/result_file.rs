@@ -188,7 +188,7 @@ fn decided(decision: &Decision, task: &Task) -> Value {
 
 /// From one input to the other, as a JSON Patch (RFC 6902) of top-level fields.
 fn changes(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
-    let path = |key: &str| format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+    let path = |key: &str| format!("/{}", protocol::json::pointer_token(key));
     let gone = from.keys().filter(|key| !to.contains_key(*key));
     let removed = gone.map(|key| json!({"op": "remove", "path": path(key)}));
     let set = to.iter().filter_map(|(key, value)| match from.get(key) {

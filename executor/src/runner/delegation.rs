@@ -93,8 +93,9 @@ impl Delegation {
     /// The subtool that the order's caller may use under this name.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
         self.subtools.find(name, &invocation.caller.tool_scope).map_err(|nearest| {
-            let hint = did_you_mean(nearest.first())
-                .unwrap_or_else(|| "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned());
+            let hint = did_you_mean(nearest.first()).unwrap_or_else(|| {
+                "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned()
+            });
             Failure::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)
         })
     }

@@ -322,11 +322,10 @@ fn result_of(call: &ToolCall, called: &CalledTask) -> ToolResult {
 }
 
 fn excerpt(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
+    match protocol::excerpt::bytes(text, most) {
+        (_, 0) => text.to_owned(),
+        (shown, left_out) => format!("{shown}… [{left_out} bytes are left out]"),
     }
-    let kept = &text[..text.floor_char_boundary(most)];
-    format!("{kept}… [{} bytes are left out]", text.len() - kept.len())
 }
 
 /// A text without the block of code that some models put around it.

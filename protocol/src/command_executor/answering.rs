@@ -6,6 +6,7 @@ use super::reading::task_in;
 use super::{CommandOutput, OpenedTask, result_of};
 use crate::code::Exit;
 use crate::error::ErrorBody;
+use crate::excerpt;
 use crate::mailbox::Mailbox;
 use crate::shell::PrintedOutput;
 use crate::task::TaskId;
@@ -95,7 +96,7 @@ impl OutputBuilder {
         let mut text = String::new();
         let room = MAX_BYTES - ROOM - after.len();
         if stdout.len() > room {
-            let shown = &stdout[..stdout.floor_char_boundary(room)];
+            let (shown, _) = excerpt::bytes(&stdout, room);
             push_lines(&mut text, shown);
             text.push_str(&self.way_on(shown.len(), stdout.len()));
         } else {
@@ -123,8 +124,8 @@ fn push_lines(text: &mut String, more: &str) {
 }
 
 fn shortened(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
+    match excerpt::bytes(text, most) {
+        (_, 0) => text.to_owned(),
+        (shown, left_out) => format!("{shown}\n[cut: {left_out} bytes more]\n"),
     }
-    format!("{}\n[cut: {} bytes more]\n", &text[..text.floor_char_boundary(most)], text.len() - most)
 }

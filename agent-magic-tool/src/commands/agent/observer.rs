@@ -7,6 +7,7 @@ use executor::agent::driver::{LoopEvent, LoopObserver};
 use executor::model::conversation::{EndedTask, ToolCall, ToolResult};
 use executor::model::provider::ModelFailure;
 use protocol::command_executor::OpenedTask;
+use protocol::excerpt;
 
 use crate::output::Output;
 
@@ -61,7 +62,7 @@ impl LoopObserver for PlainObserver {
             }
             LoopEvent::Text(_) => {}
             LoopEvent::Turn { .. } => self.end_line(),
-            LoopEvent::Call(call) => self.line(&format!("> {}", short(&command(call)))),
+            LoopEvent::Call(call) => self.line(&format!("> {}", excerpt::line(&command(call), WIDTH))),
             LoopEvent::Result(result) => self.result(result),
             LoopEvent::Woken(tasks) => tasks.iter().for_each(|task| self.line(&woken(task))),
             LoopEvent::Asleep(open) => self.line(&asleep(open)),
@@ -101,13 +102,4 @@ fn woken(task: &EndedTask) -> String {
 fn asleep(open: &[OpenedTask]) -> String {
     let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
     format!("waiting for {}; where a yes is needed, a human gives it: agent-magic-tool executor page", names.join(", "))
-}
-
-/// One line of at most [`WIDTH`] characters.
-fn short(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= WIDTH {
-        return line;
-    }
-    format!("{}…", line.chars().take(WIDTH - 1).collect::<String>())
 }

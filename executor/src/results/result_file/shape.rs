@@ -2,6 +2,7 @@
 //!
 //! Small whatever the data is: so many levels, keys and kinds, and so many entries in all.
 
+use protocol::excerpt;
 use serde_json::{Map, Value, json};
 
 const DEEPEST: usize = 5;
@@ -75,9 +76,8 @@ fn object(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
             continue;
         }
         let mark = if fields.len() < objects.len() { "?" } else { "" };
-        let name: String = key.chars().take(MAX_KEY).collect();
-        let cut = if name.len() < key.len() { "…" } else { "" };
-        shape.insert(format!("{name}{cut}{mark}"), shape_of(&fields, depth + 1, budget));
+        let name = excerpt::chars(key, MAX_KEY);
+        shape.insert(format!("{name}{mark}"), shape_of(&fields, depth + 1, budget));
     }
     if more > 0 {
         // What is left out of several objects is counted in each of them.

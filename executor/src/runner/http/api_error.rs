@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use protocol::excerpt;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -70,7 +71,7 @@ pub(super) fn message(answer: &Value, text: &str) -> Option<String> {
         .or_else(|| found("/errorMessages/0").map(str::to_owned))
         .or_else(|| answer.as_str().map(str::to_owned))
         .unwrap_or_else(|| plain(text));
-    Some(shortened(said.trim())).filter(|said| !said.is_empty())
+    Some(excerpt::chars(said.trim(), MESSAGE_CHARACTERS).into_owned()).filter(|said| !said.is_empty())
 }
 
 /// `Retry-After`: seconds or an HTTP date (RFC 9110, 10.2.3).
@@ -162,13 +163,6 @@ fn plain(text: &str) -> String {
         return rendered.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     trimmed.to_owned()
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MESSAGE_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

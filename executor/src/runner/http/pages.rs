@@ -143,7 +143,7 @@ fn next_link(value: &str) -> Option<&str> {
 
 /// A field's name as a JSON pointer; a pointer as it is.
 fn pointer(place: &str) -> String {
-    if place.starts_with('/') { place.to_owned() } else { format!("/{}", place.replace('~', "~0").replace('/', "~1")) }
+    if place.starts_with('/') { place.to_owned() } else { format!("/{}", protocol::json::pointer_token(place)) }
 }
 
 /// Sets or removes what `pointer` points at, if there is an object to hold it.

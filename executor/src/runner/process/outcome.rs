@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
 use protocol::code::Code;
+use protocol::excerpt;
 use serde_json::{Map, Value};
 
 use super::group::{Ended, Stopped};
@@ -172,15 +173,14 @@ fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
 /// The lines that say most: the last ones of a trace, the first of an explanation of the usage.
 fn telling_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let mut said = match lines.as_slice() {
+    let said = match lines.as_slice() {
         [first, _, _, .., before, last] => [first, "…", before, last].join("; "),
         few => few.join("; "),
     };
-    if said.len() > MESSAGE_BYTES {
-        said.truncate(said.floor_char_boundary(MESSAGE_BYTES));
-        said.push('…');
+    match excerpt::bytes(&said, MESSAGE_BYTES) {
+        (_, 0) => said,
+        (shown, _) => format!("{shown}…"),
     }
-    said
 }
 
 #[cfg(test)]

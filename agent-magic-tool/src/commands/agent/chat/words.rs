@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::excerpt;
 use protocol::task::TaskId;
 
 /// Letters of these scripts are two columns wide.
@@ -27,14 +28,12 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     if most == 0 || count <= most {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(most).collect();
-    format!("{kept}… ({} characters more; the model gets all of it)", count - most)
+    format!("{} ({} characters more; the model gets all of it)", excerpt::chars(text, most), count - most)
 }
 
 /// One line of at most `most` characters.
 pub(super) fn line(text: &str, most: usize) -> String {
-    let line = plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-    if line.chars().count() <= most { line } else { format!("{}…", line.chars().take(most - 1).collect::<String>()) }
+    plain(&excerpt::line(text, most))
 }
 
 /// Each line behind a mark.
