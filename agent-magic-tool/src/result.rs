@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use notify::{EventKindMask, RecursiveMode, Watcher as _};
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::watch::watch_folder;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
@@ -178,15 +178,11 @@ impl ResultWatch {
     fn on(mailbox: &Mailbox) -> Option<Self> {
         // One event waiting is as good as many.
         let (sender, events) = std::sync::mpsc::sync_channel(1);
-        // Reading is an event too: with all of them, every look would ask for the next.
-        // What is renamed to a name in the folder counts as made there.
-        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
         let handler = move |_| {
             // Full is as good as sent, and a receiver that is gone needs nothing.
             if sender.try_send(()).is_ok() {}
         };
-        let mut watcher = notify::RecommendedWatcher::new(handler, config).ok()?;
-        watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive).ok()?;
+        let watcher = watch_folder(&mailbox.results(), handler).ok()?;
         Some(Self { events, _watcher: watcher })
     }
 

@@ -17,7 +17,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nix::fcntl::OFlag;
 use serde::Serialize;
@@ -31,6 +31,7 @@ pub mod request;
 pub mod result;
 pub mod sweep;
 pub mod wakeups;
+pub mod watch;
 
 /// The largest request.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
@@ -228,6 +229,13 @@ impl Mailbox {
 pub fn is_resource_exhaustion(error: &io::Error) -> bool {
     use nix::libc::{EMFILE, ENFILE, ENOMEM};
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
+}
+
+/// Whether the file was last modified at least `age` before `now`.
+///
+/// False if its modification time is unknown or in the future.
+pub fn is_older(found: &fs::Metadata, now: SystemTime, age: Duration) -> bool {
+    found.modified().is_ok_and(|at| now.duration_since(at).is_ok_and(|passed| passed >= age))
 }
 
 fn gone(outcome: io::Result<()>) -> io::Result<()> {

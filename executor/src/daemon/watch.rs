@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecommendedWatcher;
+use protocol::mailbox::watch::watch_folder;
 
 /// How long a missed event can go unnoticed: a full queue is reported, but an odd file system says
 /// nothing, and neither does anybody when the whole mailbox is moved away. One look costs about
@@ -36,13 +37,8 @@ impl InboxWatch {
                 nudge();
             }
         };
-        // Opening a folder is an event too: with all of them, every look would ask for the next.
-        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
-        let armed = RecommendedWatcher::new(handler, config).and_then(|mut watcher| {
-            watcher.watch(inbox, RecursiveMode::NonRecursive)?;
-            Ok(watcher)
-        });
-        let watcher = armed.inspect_err(|error| tracing::warn!(%error, "no file events: the inbox is polled")).ok();
+        let watcher = watch_folder(inbox, handler);
+        let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the inbox is polled")).ok();
         Self { watcher, asked }
     }
 
@@ -106,24 +102,5 @@ mod tests {
         watch.begin_look();
         put("fourth");
         nudges.recv_timeout(PATIENCE).expect("what comes after the look began nudges");
-    }
-
-    #[test]
-    fn the_events_of_looking_are_not_even_asked_for() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (sender, events) = channel();
-        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
-        let mut watcher = RecommendedWatcher::new(
-            move |event: notify::Result<notify::Event>| sender.send(event).expect("the test listens"),
-            config,
-        )
-        .expect("a watcher");
-        watcher.watch(folder.path(), RecursiveMode::NonRecursive).expect("watched");
-        for _ in 0..10 {
-            assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
-        }
-        std::fs::write(folder.path().join("mark"), "x").expect("written");
-        let first = events.recv_timeout(PATIENCE).expect("an event").expect("no error");
-        assert_eq!(first.paths, [folder.path().join("mark")], "events come in order, and this is the first");
     }
 }

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecommendedWatcher;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::watch::watch_folder;
 use protocol::task::{State, TaskId};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -33,14 +34,9 @@ impl Trigger {
     pub fn new(mailbox: Mailbox) -> Self {
         let nudge = Arc::new(Notify::new());
         let to_nudge = Arc::clone(&nudge);
-        // Reading is an event too: with all of them, every look would ask for the next.
-        // What is renamed to a name in the folder counts as made there.
-        let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
-        let armed = RecommendedWatcher::new(move |_| to_nudge.notify_one(), config).and_then(|mut watcher| {
-            watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive)?;
-            Ok(watcher)
-        });
-        let watcher = armed.inspect_err(|error| tracing::warn!(%error, "no file events: the results are polled")).ok();
+        let watcher = watch_folder(&mailbox.results(), move |_| to_nudge.notify_one());
+        let watcher =
+            watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the results are polled")).ok();
         Self { mailbox, nudge, watcher }
     }
 

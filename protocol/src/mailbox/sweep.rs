@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use super::{Mailbox, gone, is_proper, request_id};
+use super::{Mailbox, gone, is_older, is_proper, request_id};
 use crate::task::TaskId;
 
 /// Older than this, an answer is not collected any more and a temporary file is not renamed any
@@ -35,7 +35,7 @@ impl Mailbox {
                 let entry = entry?;
                 let is_ours = is_hidden(&entry.file_name()) || answers && request_id(&entry.file_name()).is_some();
                 let Ok(found) = entry.metadata() else { continue };
-                if is_ours && found.is_file() && is_stale(&found, now) {
+                if is_ours && found.is_file() && is_older(&found, now, STALE) {
                     gone(fs::remove_file(entry.path()))?;
                     swept += 1;
                 }
@@ -118,10 +118,6 @@ fn fault(found: &fs::Metadata) -> Option<&'static str> {
 
 fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
-}
-
-fn is_stale(found: &fs::Metadata, now: SystemTime) -> bool {
-    found.modified().is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age >= STALE))
 }
 
 /// The id in `result-<id>.json` or `result-<id>.data.<extension>`.

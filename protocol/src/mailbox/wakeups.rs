@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
 
-use super::{Mailbox, ensure_private, gone, replace};
+use super::{Mailbox, ensure_private, gone, is_older, replace};
 use crate::digest;
 use crate::task::TaskId;
 
@@ -91,7 +91,7 @@ impl Mailbox {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             if self.result_file(id).exists() {
                 ids.push(id);
-            } else if is_older(entry.metadata().ok().as_ref(), SystemTime::now(), ANSWER_TIMEOUT) {
+            } else if entry.metadata().is_ok_and(|found| is_older(&found, SystemTime::now(), ANSWER_TIMEOUT)) {
                 gone(fs::remove_file(entry.path()))?;
             }
         }
@@ -125,7 +125,7 @@ impl Mailbox {
         let mut swept = 0;
         for session in sessions {
             let session = session?;
-            if !is_older(session.metadata().ok().as_ref(), now, MAX_IDLE) {
+            if !session.metadata().is_ok_and(|found| is_older(&found, now, MAX_IDLE)) {
                 continue;
             }
             for own in [WAITER, TELLING] {
@@ -156,11 +156,6 @@ impl WakeLock {
         }
         gone(fs::remove_file(self.folder.join(TELLING)))
     }
-}
-
-fn is_older(found: Option<&fs::Metadata>, now: SystemTime, age: Duration) -> bool {
-    let modified = found.and_then(|found| found.modified().ok());
-    modified.is_some_and(|at| now.duration_since(at).is_ok_and(|passed| passed >= age))
 }
 
 #[cfg(test)]

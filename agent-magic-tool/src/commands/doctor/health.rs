@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use protocol::duration::PositiveDuration;
-use protocol::mailbox::Mailbox;
+use protocol::mailbox::{Mailbox, is_older};
 use protocol::paths::Paths;
 use serde_json::{Value, json};
 
@@ -45,11 +45,9 @@ fn size_of(folder: &Path) -> u64 {
 pub(super) fn requests(mailbox: &Mailbox, now: SystemTime) -> Check {
     const NAME: &str = "requests";
     let lying = |folder: &Path| -> Vec<String> {
-        let old =
-            |found: &Metadata| found.modified().is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age >= UNTAKEN));
         let files = files_in(folder)
             .into_iter()
-            .filter(|(path, found)| old(found) && path.extension().is_some_and(|end| end == "json"));
+            .filter(|(path, found)| is_older(found, now, UNTAKEN) && path.extension().is_some_and(|end| end == "json"));
         files.map(|(path, _)| format!("`{}`", path.display())).collect()
     };
     let found = [lying(&mailbox.inbox()), lying(&mailbox.root().join("taken"))].concat();

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use executor::page::terminal::{PendingQuestion, TerminalError, TerminalSession};
-use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecommendedWatcher;
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::watch::watch_folder;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
@@ -146,11 +147,7 @@ fn waits(id: TaskId, tool: &str, board: &ChatState, screen: &Screen, doorkeeper:
 }
 
 fn events(mailbox: &Mailbox, nudge: Sender<WatchRequest>) -> Option<RecommendedWatcher> {
-    let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
-    let tell = move |_| drop(nudge.send(WatchRequest::Now));
-    let mut watcher = RecommendedWatcher::new(tell, config).ok()?;
-    watcher.watch(&mailbox.results(), RecursiveMode::NonRecursive).ok()?;
-    Some(watcher)
+    watch_folder(&mailbox.results(), move |_| drop(nudge.send(WatchRequest::Now))).ok()
 }
 
 /// Shares a doorkeeper among the sessions of one talk.
