@@ -30,6 +30,7 @@ use crate::store::StoreError;
 use crate::store::sqlite::records::{RecordReader, TaskCounts};
 
 mod actions;
+mod assets;
 mod card;
 mod command;
 mod events;

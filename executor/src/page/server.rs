@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, MAX_BODY_BYTES, Visitor};
-use super::{Page, actions, events, views};
+use super::{Page, actions, assets, events, views};
 
 /// What headers may take and be.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,10 +49,10 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/subtools", get(views::subtools))
         .route("/subtool/{name}", get(views::subtool))
         .route("/events", get(events::stream))
-        .route("/page.css", get(views::style))
-        .route("/page.js", get(views::script))
-        .route("/page/{name}", get(views::script_part))
-        .route("/icon.svg", get(views::icon))
+        .route("/page.css", get(assets::style))
+        .route("/page.js", get(assets::script))
+        .route("/page/{name}", get(assets::script_module))
+        .route("/icon.svg", get(assets::icon))
         .route("/login", post(actions::login))
         .route("/logout", post(actions::logout))
         .route("/decide", post(actions::decide))

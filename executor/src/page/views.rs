@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -37,27 +37,6 @@ const SUMMARY: usize = 160;
 
 /// What the record says of it, in the words of the task's own page.
 const SETTLED: &str = "resolved";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-
-/// The parts of the page's script.
-const SCRIPTS: [(&str, &str); 15] = [
-    ("batch.js", include_str!("../../web/page/batch.js")),
-    ("card.js", include_str!("../../web/page/card.js")),
-    ("draw.js", include_str!("../../web/page/draw.js")),
-    ("edit.js", include_str!("../../web/page/edit.js")),
-    ("first.js", include_str!("../../web/page/first.js")),
-    ("form.js", include_str!("../../web/page/form.js")),
-    ("keyboard.js", include_str!("../../web/page/keyboard.js")),
-    ("live.js", include_str!("../../web/page/live.js")),
-    ("login.js", include_str!("../../web/page/login.js")),
-    ("remember.js", include_str!("../../web/page/remember.js")),
-    ("send.js", include_str!("../../web/page/send.js")),
-    ("tasks.js", include_str!("../../web/page/tasks.js")),
-    ("theme.js", include_str!("../../web/page/theme.js")),
-    ("time.js", include_str!("../../web/page/time.js")),
-    ("waiting.js", include_str!("../../web/page/waiting.js")),
-];
-
 /// Why a view cannot be shown.
 pub(super) enum ViewError {
     Record(StoreError),
@@ -424,30 +403,6 @@ fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
 fn task_of(page: &Page, id: &str) -> Result<Option<Task>, ViewError> {
     let Ok(id) = id.parse::<TaskId>() else { return Ok(None) };
     Ok(page.read(|records| records.task(id))?)
-}
-
-pub(super) async fn style() -> Response {
-    file("text/css; charset=utf-8", include_str!("../../web/page.css"))
-}
-
-pub(super) async fn script() -> Response {
-    file(SCRIPT, include_str!("../../web/page.js"))
-}
-
-/// One part of the script, by its file's name.
-pub(super) async fn script_part(Path(name): Path<String>) -> Response {
-    match SCRIPTS.iter().find(|(part, _)| *part == name) {
-        Some((_, text)) => file(SCRIPT, text),
-        None => StatusCode::NOT_FOUND.into_response(),
-    }
-}
-
-pub(super) async fn icon() -> Response {
-    file("image/svg+xml", include_str!("../../web/icon.svg"))
-}
-
-fn file(content_type: &'static str, text: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
 pub(super) async fn nothing(State(page): State<Arc<Page>>) -> Response {
