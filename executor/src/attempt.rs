@@ -250,38 +250,12 @@ fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, context: &
     meta.insert("duration_ms".to_owned(), duration.into());
     let mut end = End { at: clock::now(), outcome, meta };
     match &mut end.outcome {
-        Outcome::Data(data) => redact(data, context),
-        Outcome::Error(error) => {
-            error.message = context.secrets.redact(&error.message).into_owned();
-            error.hint = error.hint.take().map(|hint| context.secrets.redact(&hint).into_owned());
-            error.details.values_mut().for_each(|value| redact(value, context));
-        }
+        Outcome::Data(data) => context.secrets.redact_value(data),
+        Outcome::Error(error) => context.secrets.redact_error(error),
         Outcome::File { .. } => {}
     }
-    end.meta.values_mut().for_each(|value| redact(value, context));
+    end.meta.values_mut().for_each(|value| context.secrets.redact_value(value));
     end
-}
-
-/// Takes every known secret out of every text, for far sides that echo what they got.
-fn redact(value: &mut Value, context: &RunnerContext) {
-    match value {
-        Value::String(text) => {
-            if let std::borrow::Cow::Owned(redacted) = context.secrets.redact(text) {
-                *text = redacted;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, context)),
-        Value::Object(fields) => {
-            if fields.keys().any(|key| matches!(context.secrets.redact(key), std::borrow::Cow::Owned(_))) {
-                *fields = std::mem::take(fields)
-                    .into_iter()
-                    .map(|(key, value)| (context.secrets.redact(&key).into_owned(), value))
-                    .collect();
-            }
-            fields.values_mut().for_each(|field| redact(field, context));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// What a runner gets to do for `task`, with this input.

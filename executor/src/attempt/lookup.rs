@@ -9,7 +9,7 @@ use std::time::Instant;
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, end, failed, invocation, milliseconds, redact, shape};
+use super::{Attempt, end, failed, invocation, milliseconds, shape};
 use crate::attempt::report::FailedAttempt;
 use crate::base::select;
 use crate::base::template::TemplateValues;
@@ -148,7 +148,7 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
             return Some(ReplacedValues::Unknown(message));
         }
     };
-    redact(&mut shown, attempt.context);
+    attempt.context.secrets.redact_value(&mut shown);
     let Value::Object(fields) = shown else { unreachable!("an object stays one") };
     Some(ReplacedValues::Fields(fields))
 }

@@ -13,9 +13,11 @@ use std::sync::{PoisonError, RwLock};
 use std::{fmt, fs};
 
 use protocol::code::Code;
+use protocol::error::ErrorBody;
 use protocol::paths::Paths;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
 
 use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
@@ -206,6 +208,35 @@ impl Secrets {
         redacted
     }
 
+    /// Redacts every string in `value`, including the keys of objects.
+    pub fn redact_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(redacted) = self.redact(text) {
+                    *text = redacted;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
+            Value::Object(fields) => {
+                if fields.keys().any(|key| matches!(self.redact(key), Cow::Owned(_))) {
+                    *fields = std::mem::take(fields)
+                        .into_iter()
+                        .map(|(key, value)| (self.redact(&key).into_owned(), value))
+                        .collect();
+                }
+                fields.values_mut().for_each(|field| self.redact_value(field));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Redacts the message, the hint and the details of `error`.
+    pub fn redact_error(&self, error: &mut ErrorBody) {
+        error.message = self.redact(&error.message).into_owned();
+        error.hint = error.hint.take().map(|hint| self.redact(&hint).into_owned());
+        error.details.values_mut().for_each(|value| self.redact_value(value));
+    }
+
     /// Stores `value`, replacing what was there. Durable when it returns.
     pub fn set(&self, name: &SecretName, value: &str) -> Result<(), SecretError> {
         self.write(name, value).map_err(|source| SecretError::Folder { path: self.folder.clone(), source })
@@ -287,4 +318,23 @@ async fn from_command(name: &SecretName, argv: &[String]) -> Result<String, Secr
 
 fn source_error(name: &SecretName, from: &str, reason: &str) -> SecretError {
     SecretError::Source { name: name.as_str().to_owned(), from: from.to_owned(), reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_string_and_key_of_a_value_is_redacted() {
+        let secrets = Secrets::new(PathBuf::new(), std::collections::BTreeMap::new());
+        secrets.watch("token", "s3cr3t-token");
+        let mut value = json!({"echo": ["Bearer s3cr3t-token", 1, null], "s3cr3t-token": {"deep": "s3cr3t-token"}});
+        secrets.redact_value(&mut value);
+        assert_eq!(
+            value,
+            json!({"echo": ["Bearer [secret:token]", 1, null], "[secret:token]": {"deep": "[secret:token]"}})
+        );
+    }
 }

@@ -248,7 +248,10 @@ impl Runner for Http {
             Ok(draft) => call::HttpCall::new(self, invocation, context, cancel, &draft).perform().await,
             Err(failure) => Err(failure),
         };
-        outcome.map_err(|failure| redacted(failure, context))
+        outcome.map_err(|mut failure| {
+            context.secrets.redact_error(&mut failure.error);
+            failure
+        })
     }
 }
 
@@ -283,20 +286,4 @@ impl Auth {
             Self::ApiKey(key) => &key.value,
         }
     }
-}
-
-/// Far sides echo what they got; a failure never holds a secret all the same.
-fn redacted(mut failure: Failure, context: &RunnerContext) -> Failure {
-    fn walk(value: &mut Value, context: &RunnerContext) {
-        match value {
-            Value::String(text) => *text = context.secrets.redact(text).into_owned(),
-            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, context)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, context)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    failure.error.message = context.secrets.redact(&failure.error.message).into_owned();
-    failure.error.hint = failure.error.hint.map(|hint| context.secrets.redact(&hint).into_owned());
-    failure.error.details.values_mut().for_each(|value| walk(value, context));
-    failure
 }
