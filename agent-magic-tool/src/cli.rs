@@ -1,4 +1,4 @@
-//! The words of the command line, and the way from them to a command.
+//! Parses the command line and runs the command that it names.
 
 use std::ffi::OsString;
 use std::iter;
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
+use protocol::command_executor::AGENT_COMMANDS;
 use protocol::nearest::did_you_mean;
 use protocol::paths::Paths;
 
@@ -18,7 +19,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::output::Output;
 
-/// What a language model reads first, and a person too.
+/// The first thing that a language model, or a person, reads.
 const HOW_TO: &str = "\
 How to use it:
   1. Find a subtool:   agent-magic-tool list tools --query=\"search mail\"
@@ -34,7 +35,7 @@ Input with quotes in it: agent-magic-tool run NAME --input=- <<'EOF'
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 done or accepted, 1 the subtool failed, 2 wrong usage or input, 3 not found,
-4 waiting for a human's yes, 5 refused, 6 still pending, 7 no executor, 70 our bug.
+4 waiting for a human's confirmation, 5 refused, 6 still pending, 7 no executor, 70 internal error.
 Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.";
 
 /// One shell command that gives an AI agent any number of tools.
@@ -49,47 +50,47 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find subtools: their names, descriptions and input schemas, best first
+    /// Find subtools: names, descriptions and input schemas, best match first
     List(list::Args),
     /// Delegate a task to a subtool; returns at once with the path of its result file
     Run(run::Args),
     /// Block until tasks have ended, and print their results
     Wait(wait::Args),
-    /// Print a result, or a part of a large one: by jq, page, lines or bytes
+    /// Print a result, or part of a large one by jq, page, lines or bytes
     Read(read::Args),
-    /// What is under way and what has ended, newest first
+    /// List open and ended tasks, newest first
     Tasks(tasks::Args),
-    /// Stop a task
+    /// Cancel a task
     Cancel(cancel::Args),
-    /// Say what had happened to a task that ended as `unknown`; what was said first stands
+    /// Record whether a task that ended as `unknown` took effect; the first answer is final
     Resolve(resolve::Args),
-    /// Everything about one subtool: how it is performed, effects, dependencies, privileges
+    /// Show everything about one subtool: how it runs, its effects, dependencies, privileges
     Inspect(inspect::Args),
-    /// Check discovery JSON: what was left out, and what is hard to find or easy to misuse
+    /// Check discovery JSON for definitions that fail to load, are hard to find or easy to misuse
     Lint(lint::Args),
-    /// Check this installation, say where everything lies and how much; mend what is safe with --repair
+    /// Check this installation and show its paths and sizes; --repair fixes what is safe to fix
     Doctor(doctor::Args),
-    /// The secrets that subtools use; values are read from standard input, never from arguments
+    /// Manage the secrets that subtools use; values come from standard input, never from arguments
     #[command(subcommand)]
     Secret(secret::SecretCommand),
-    /// The process that performs tasks; it starts and stops by itself
+    /// Manage the process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::ExecutorCommand),
-    /// Ask a language model that uses the subtools; without a question, talk with it
+    /// Ask a language model that uses the subtools; without a question, start a chat
     Agent(agent::Args),
-    /// The one tool of an agent of your own: JSON lines in, JSON lines out
+    /// Serve your own agent's one tool: JSON lines in, JSON lines out
     #[command(name = "command-executor")]
-    OneTool(command_executor::Args),
-    /// Connect an agent of another maker: its instruction, and the hook that wakes it
+    CommandExecutor(command_executor::Args),
+    /// Connect a third-party agent: install its instructions and the hook that wakes it
     Setup(setup::Args),
-    /// Called by such an agent: wakes it when results are ready
+    /// Called by a third-party agent; wakes it when results are ready
     Hook(hook::Args),
-    /// For the one tool itself: evaluates an expression over standard input
+    /// Used by `command-executor`: evaluates a jq expression over standard input
     #[command(hide = true)]
     Jq(jq::Args),
-    /// Show the whole story on this machine, without any account
+    /// Show how it all works, on this machine and without any account
     Demo(demo::Args),
-    /// Print a shell's completion script
+    /// Print the completion script for a shell
     Completions(completions::Args),
     /// Print the manual page
     Man(man::Args),
@@ -100,77 +101,63 @@ pub(crate) fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let exit = match parse(&words, &output) {
         Ok(command) => match Paths::from_env() {
-            Ok(paths) => act(command, &Context::of_process(paths, output, call)),
+            Ok(paths) => execute(command, &Context::of_process(paths, output, call)),
             Err(_) if is_hook(&words) => Exit::Ok,
-            Err(error) => failed(&error.into(), &output),
+            Err(error) => report(&error.into(), &output),
         },
         Err(exit) => exit,
     };
     ExitCode::from(exit as u8)
 }
 
-/// Does for an agent what `words` say, which are without the program's name.
+/// Runs the command line of an agent, given without the program's name.
+///
+/// Refuses commands and arguments that are for humans.
 pub(crate) fn call(words: &[String], context: &Context) -> Exit {
+    let is_for_agents = words.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
     let words: Vec<_> =
         iter::once("agent-magic-tool").chain(words.iter().map(String::as_str)).map(Into::into).collect();
     match parse(&words, &context.output) {
-        Ok(command) if command.is_for_agents() => act(command, context),
+        Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, context),
         Ok(_) => {
             let error = Error::new(Code::HumansOnly, "this command is not for agents")
-                .hint("tell the user to run it in a terminal, if it is needed");
-            failed(&error, &context.output)
+                .hint("if it is needed, ask the user to run it in a terminal");
+            report(&error, &context.output)
         }
         Err(exit) => exit,
     }
 }
 
-/// The command that `words` name; without one they are answered, with help or with what is wrong.
+/// Parses `words`; if they name no command, prints help or a usage error and returns the exit status.
 fn parse(words: &[OsString], output: &Output) -> Result<Command, Exit> {
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(command) }) => Ok(command),
-        Ok(Cli { command: None }) => Err(told(output.text(&Cli::command().render_help().to_string()), output)),
+        Ok(Cli { command: None }) => Err(printed(output.text(&Cli::command().render_help().to_string()), output)),
         Err(error) => Err(match error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => told(output.text(&error.to_string()), output),
-            // Whoever called would take a word, and this exit status, for a wake.
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => printed(output.text(&error.to_string()), output),
+            // The client would take any output, or a failing exit status, for a wake-up.
             _ if is_hook(words) => Exit::Ok,
-            _ => failed(&usage(&error, words), output),
+            _ => report(&usage_error(&error, words), output),
         }),
     }
 }
 
 impl Command {
-    /// Whether an agent may call it: nothing that is for humans, that changes the installation, or
-    /// that would call itself.
-    fn is_for_agents(&self) -> bool {
+    /// Whether a command that is in [`AGENT_COMMANDS`] has arguments that only humans may pass.
+    fn has_human_only_arguments(&self) -> bool {
         match self {
-            Self::List(_)
-            | Self::Run(_)
-            | Self::Wait(_)
-            | Self::Read(_)
-            | Self::Cancel(_)
-            | Self::Resolve(_)
-            | Self::Inspect(_) => true,
-            Self::Tasks(args) => !args.forgets(),
-            Self::Lint(args) => !args.names_files(),
-            Self::Doctor(args) => !args.changes_something(),
-            Self::Secret(_)
-            | Self::Executor(_)
-            | Self::Setup(_)
-            | Self::Hook(_)
-            | Self::Agent(_)
-            | Self::OneTool(_)
-            | Self::Jq(_)
-            | Self::Demo(_)
-            | Self::Completions(_)
-            | Self::Man(_) => false,
+            Self::Tasks(args) => args.forgets(),
+            Self::Lint(args) => args.names_files(),
+            Self::Doctor(args) => args.changes_something(),
+            _ => false,
         }
     }
 }
 
-fn act(command: Command, context: &Context) -> Exit {
-    let done = match command {
+fn execute(command: Command, context: &Context) -> Exit {
+    let result = match command {
         Command::List(args) => list::run(&args, context),
         Command::Run(args) => run::run(args, context),
         Command::Wait(args) => wait::run(&args, context),
@@ -186,29 +173,30 @@ fn act(command: Command, context: &Context) -> Exit {
         Command::Setup(args) => setup::run(&args, context),
         Command::Hook(args) => Ok(hook::run(&args, context)),
         Command::Agent(args) => agent::run(&args, context),
-        Command::OneTool(args) => command_executor::run(&args, context),
+        Command::CommandExecutor(args) => command_executor::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),
     };
-    done.unwrap_or_else(|error| failed(&error, &context.output))
+    result.unwrap_or_else(|error| report(&error, &context.output))
 }
 
-fn told(printed: Result<(), Error>, output: &Output) -> Exit {
-    match printed {
+fn printed(result: Result<(), Error>, output: &Output) -> Exit {
+    match result {
         Ok(()) => Exit::Ok,
-        Err(error) => failed(&error, output),
+        Err(error) => report(&error, output),
     }
 }
 
-fn failed(error: &Error, output: &Output) -> Exit {
+/// Prints `error` and returns its exit status.
+fn report(error: &Error, output: &Output) -> Exit {
     output.error(error);
     error.exit()
 }
 
-/// clap's words in our form.
-fn usage(error: &clap::Error, words: &[OsString]) -> Error {
+/// Converts clap's error to ours.
+fn usage_error(error: &clap::Error, words: &[OsString]) -> Error {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -216,7 +204,7 @@ fn usage(error: &clap::Error, words: &[OsString]) -> Error {
     };
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    // What is missing stands on the lines that follow.
+    // clap lists missing arguments on the lines after the first.
     let missing = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(names)) if error.kind() == ErrorKind::MissingRequiredArgument => {
             format!(" {}", names.join(" "))
@@ -236,12 +224,12 @@ fn usage(error: &clap::Error, words: &[OsString]) -> Error {
     Error::usage(format!("{message}{missing}")).hint(hint)
 }
 
-/// Whether a client calls its hook: it must go on whatever is wrong.
+/// Whether a client calls its hook, which must succeed even for wrong arguments.
 fn is_hook(words: &[OsString]) -> bool {
     words.get(1).is_some_and(|command| command == "hook")
 }
 
-/// Whether the arguments look like JSON that a shell cut into pieces.
+/// Whether the arguments look like JSON that a shell has split.
 fn has_broken_json(words: &[OsString]) -> bool {
     words.iter().filter_map(|word| word.to_str()).any(|word| word.contains('{') && !word.ends_with('}'))
 }

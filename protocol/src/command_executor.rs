@@ -27,6 +27,7 @@ mod definition;
 mod line;
 mod reading;
 
+pub use allowed::AGENT_COMMANDS;
 pub use definition::{Dialect, NAME, definition};
 pub use reading::JqCall;
 

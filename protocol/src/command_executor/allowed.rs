@@ -5,23 +5,12 @@ use crate::code::Code;
 use crate::error::ErrorBody;
 use crate::nearest::{did_you_mean, nearest};
 
-/// Its commands that are for agents; what is not named here is not.
-const FOR_AGENTS: [&str; 14] = [
-    "list",
-    "run",
-    "wait",
-    "read",
-    "tasks",
-    "cancel",
-    "resolve",
-    "inspect",
-    "lint",
-    "doctor",
-    "--help",
-    "-h",
-    "--version",
-    "-V",
-];
+/// The commands of `agent-magic-tool` that agents may call; every other command is for humans.
+pub const AGENT_COMMANDS: [&str; 10] =
+    ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
+
+/// Arguments that agents may pass in place of a command.
+const AGENT_FLAGS: [&str; 4] = ["--help", "-h", "--version", "-V"];
 
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
@@ -55,13 +44,14 @@ pub(super) fn only_reads(words: &[String]) -> bool {
 /// Why a call of `agent-magic-tool` is none that a model may make.
 pub(super) fn barred(arguments: &[String]) -> Option<ErrorBody> {
     let (command, rest) = arguments.split_first()?;
-    if !FOR_AGENTS.contains(&command.as_str()) {
+    let allowed = || AGENT_COMMANDS.into_iter().chain(AGENT_FLAGS);
+    if !allowed().any(|name| name == command) {
         let message = format!("`agent-magic-tool {command}` is no command for agents");
-        let near = nearest(command, FOR_AGENTS.into_iter(), 1).pop();
+        let near = nearest(command, allowed(), 1).pop();
         let hint = did_you_mean(near.map(|near| format!("agent-magic-tool {near}"))).unwrap_or_else(|| {
             format!(
                 "for agents are {}; what is for humans tell the user to run in a terminal, if it is needed",
-                FOR_AGENTS[..8].join(", ")
+                AGENT_COMMANDS[..8].join(", ")
             )
         });
         return Some(ErrorBody::new(Code::HumansOnly, message).hint(hint));
