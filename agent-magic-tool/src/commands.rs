@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments and what it does with them.
+//! The commands, one file each: the arguments and the code that runs.
 
 pub(crate) mod agent;
 pub(crate) mod cancel;

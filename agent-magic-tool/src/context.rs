@@ -1,4 +1,4 @@
-//! What every command is given.
+//! The context that every command gets.
 
 use std::io::{self, Read as _};
 
@@ -8,7 +8,7 @@ use protocol::paths::Paths;
 
 use crate::output::Output;
 
-/// Where everything lies, who calls, what there is to read, and the right to print.
+/// The paths, the caller, and the input and output of one command.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) paths: Paths,
@@ -18,20 +18,21 @@ pub(crate) struct Context {
     pub(crate) dispatch: Dispatch,
 }
 
-/// Carries out the words of a command line; commands that call others get it from here, since they know no
-/// other command.
+/// Runs another command line. Commands get this function from their context, so that they do not depend on
+/// each other.
 pub(crate) type Dispatch = fn(&[String], &Context) -> Exit;
 
-/// What a command reads as its standard input.
+/// The standard input of a command.
 #[derive(Debug)]
 pub(crate) enum Stdin {
-    /// The process's own.
+    /// The standard input of the process.
     Process,
-    /// A text that the caller gave.
+    /// A text from the caller in the same process.
     Text(String),
 }
 
 impl Stdin {
+    /// Reads to the end, but at most `bytes` bytes.
     pub(crate) fn read_at_most(&self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();
         match self {
@@ -43,7 +44,7 @@ impl Stdin {
 }
 
 impl Context {
-    /// Of a command that somebody called as a process.
+    /// The context of a command that runs as a process of its own.
     pub(crate) fn of_process(paths: Paths, output: Output, dispatch: Dispatch) -> Self {
         let caller = Caller {
             uid: nix::unistd::geteuid().as_raw(),
@@ -58,7 +59,7 @@ impl Context {
         Self { paths, output, stdin: Stdin::Process, caller, dispatch }
     }
 
-    /// Whether the command was called as a process of its own.
+    /// Whether the command runs as a process of its own.
     pub(crate) fn is_process(&self) -> bool {
         matches!(self.stdin, Stdin::Process)
     }

@@ -1,4 +1,4 @@
-//! The command line's one error: a code, words, a hint, and the exit status that follows from the code.
+//! The command line's error type: a code, a message, a hint, and the exit status that follows from the code.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use protocol::mailbox::MailboxError;
 use protocol::paths::NoHomeFolder;
 use serde_json::Value;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Error(Box<ErrorBody>);
 
@@ -26,7 +26,12 @@ impl Error {
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(Code::Internal, message).hint("this is a mistake in agent-magic-tool, not in your call")
+        Self::new(Code::Internal, message).hint("this is a bug in agent-magic-tool, not a mistake in your call")
+    }
+
+    /// The executor's answer does not fit the requested `operation`.
+    pub(crate) fn unexpected_answer(operation: &str) -> Self {
+        Self::internal(format!("the executor's answer does not fit the operation `{operation}`"))
     }
 
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
@@ -67,7 +72,7 @@ impl From<JournalError> for Error {
 impl From<MailboxError> for Error {
     fn from(error: MailboxError) -> Self {
         Self::new(Code::BadMailbox, chain(&error)).hint(
-            "set AGENT_MAGIC_TOOL_DIR to a folder of your own that others cannot write to, for caller and executor alike",
+            "set AGENT_MAGIC_TOOL_DIR, for the caller and the executor, to a folder that you own and only you can write to",
         )
     }
 }
@@ -80,8 +85,7 @@ impl From<ConfigError> for Error {
 
 impl From<RuleError> for Error {
     fn from(error: RuleError) -> Self {
-        Self::new(Code::BadConfig, error.to_string())
-            .hint("every rule and what it must match: agent-magic-tool doctor --settings")
+        Self::new(Code::BadConfig, error.to_string()).hint("how to write rules: agent-magic-tool doctor --settings")
     }
 }
 

@@ -1,7 +1,8 @@
-//! The command line for an agent in the same process: words in, what would have been printed out.
+//! Runs commands for an agent in the same process and captures their output.
 //!
-//! The same words and the same commands as for everybody; only what is for humans, and what would
-//! call itself, is refused. What a model's expression might take all memory for has a process of its own.
+//! Accepts the same commands as the command line, except for those that are for humans. A command
+//! that evaluates a model's jq expression runs in a process of its own, since the expression might
+//! exhaust the memory.
 
 use protocol::caller::Caller;
 use protocol::paths::Paths;
@@ -11,7 +12,7 @@ use crate::context::{Context, Dispatch, Stdin};
 use crate::launch;
 use crate::output::Output;
 
-/// Carries out calls without starting a process.
+/// A [`Shell`] that runs most calls without starting a process.
 #[derive(Debug)]
 pub(crate) struct InProcess {
     paths: Paths,
@@ -19,7 +20,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// For an agent that `context`'s caller starts.
+    /// A shell for an agent that `context`'s caller starts.
     pub(crate) fn of(context: &Context) -> Self {
         Self { paths: context.paths.clone(), dispatch: context.dispatch }
     }
@@ -27,7 +28,7 @@ impl InProcess {
 
 impl Shell for InProcess {
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
-        if takes_what_it_likes(words) {
+        if needs_own_process(words) {
             let program = launch::program().unwrap_or_else(|_| "agent-magic-tool".into());
             let program = self
                 .paths
@@ -38,7 +39,7 @@ impl Shell for InProcess {
         }
         let context = Context {
             paths: self.paths.clone(),
-            output: Output::kept(),
+            output: Output::buffered(),
             stdin: Stdin::Text(stdin.to_owned()),
             caller: caller.clone(),
             dispatch: self.dispatch,
@@ -48,8 +49,8 @@ impl Shell for InProcess {
     }
 }
 
-/// Whether it evaluates an expression, of which nobody knows what it takes.
-fn takes_what_it_likes(words: &[String]) -> bool {
+/// Whether the call evaluates a jq expression, which may take any amount of memory and time.
+fn needs_own_process(words: &[String]) -> bool {
     match words.split_first() {
         Some((command, rest)) => {
             command == "jq" || (command == "read" && rest.iter().any(|word| word.starts_with("--jq")))

@@ -1,7 +1,7 @@
-//! Sees to it that an executor is there: starts one, detached, when none is.
+//! Starts an executor in the background when none is running.
 //!
-//! The kernel's lock on the mailbox tells whether there is one; a second lock lets one caller at a
-//! time start it. Whatever the race, the executor itself makes sure that it is alone.
+//! The executor's lock on the mailbox shows whether one is running; a second lock lets only one
+//! caller at a time start it. If two executors start all the same, the second one exits by itself.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -18,12 +18,15 @@ use serde::Deserialize;
 use crate::error::Error;
 use crate::sandbox;
 
-/// One caller's effort to have an executor.
+/// The hint when an executor does not start.
+pub(crate) const START_BY_HAND: &str = "run it in the foreground to see why: agent-magic-tool executor run";
+
+/// One caller's attempt to get an executor running.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     paths: &'a Paths,
     mailbox: &'a Mailbox,
-    /// Held until the executor is in office, so that nobody else starts one meanwhile.
+    /// Held until the executor is running, so that no other caller starts one.
     guard: Option<Flock<File>>,
     started: Option<StartedExecutor>,
 }
@@ -31,8 +34,8 @@ pub(crate) struct Launch<'a> {
 #[derive(Debug)]
 struct StartedExecutor {
     child: Child,
-    /// What it says if it cannot start.
-    words: File,
+    /// Its standard error, which holds the reason if it fails to start.
+    stderr: File,
 }
 
 impl<'a> Launch<'a> {
@@ -40,10 +43,10 @@ impl<'a> Launch<'a> {
         Self { paths, mailbox, guard: None, started: None }
     }
 
-    /// Whether an executor is in office; if not, one is on its way when this returns.
+    /// Returns whether an executor is running; starts one if not. Call it again until it returns true.
     pub(crate) fn ensure(&mut self) -> Result<bool, Error> {
         if self.is_executor_running()? {
-            // If it ends later, that is no failure to start.
+            // If it ends later, that is not a failure to start.
             (self.guard, self.started) = (None, None);
             return Ok(true);
         }
@@ -57,7 +60,7 @@ impl<'a> Launch<'a> {
         }
         if self.guard.is_none() {
             self.guard =
-                self.mailbox.start_guard().map_err(|error| Error::io("the start lock cannot be had", &error))?;
+                self.mailbox.start_guard().map_err(|error| Error::io("failed to take the start lock", &error))?;
         }
         // Another caller may have started one while we took the guard.
         if self.guard.is_some() && !self.is_executor_running()? {
@@ -67,62 +70,60 @@ impl<'a> Launch<'a> {
     }
 
     fn is_executor_running(&self) -> Result<bool, Error> {
-        let found = self.mailbox.executor().map_err(|error| Error::io("the executor's lock cannot be read", &error))?;
+        let found = self.mailbox.executor().map_err(|error| Error::io("failed to read the executor's lock", &error))?;
         Ok(found.is_some())
     }
 
     fn start(&self) -> Result<StartedExecutor, Error> {
         if let Some(obstacle) = sandbox::obstacle(self.paths) {
             let mailbox = self.paths.mailbox.display();
-            return Err(Error::new(Code::NoExecutor, format!("no executor runs, and one cannot be started here: {obstacle}"))
-                .hint(format!("outside of the sandbox, a human starts it with: AGENT_MAGIC_TOOL_DIR={mailbox} agent-magic-tool executor start")));
+            return Err(Error::new(Code::NoExecutor, format!("no executor is running, and one cannot be started here: {obstacle}"))
+                .hint(format!("ask the user to start it outside the sandbox: AGENT_MAGIC_TOOL_DIR={mailbox} agent-magic-tool executor start")));
         }
-        let cannot = |error| {
-            Error::new(Code::NoExecutor, format!("the executor could not be started: {error}"))
-                .hint("start it by hand and look what it says: agent-magic-tool executor run")
-        };
-        let program = program().map_err(cannot)?;
-        let words = tempfile::tempfile().map_err(cannot)?;
+        let failed =
+            |error| Error::new(Code::NoExecutor, format!("failed to start the executor: {error}")).hint(START_BY_HAND);
+        let program = program().map_err(failed)?;
+        let stderr = tempfile::tempfile().map_err(failed)?;
         let child = Command::new(program)
             .args(["executor", "run", "--detached"])
             .envs(self.paths.environment())
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(words.try_clone().map_err(cannot)?)
+            .stderr(stderr.try_clone().map_err(failed)?)
             .spawn()
-            .map_err(cannot)?;
-        Ok(StartedExecutor { child, words })
+            .map_err(failed)?;
+        Ok(StartedExecutor { child, stderr })
     }
 }
 
 impl StartedExecutor {
-    /// The executor's own error, which it wrote where we can read it.
+    /// Returns the error that the executor printed before it ended.
     fn failure(&mut self, status: &str) -> Error {
         #[derive(Deserialize)]
         struct PrintedError {
             error: ErrorBody,
         }
-        let mut words = String::new();
-        let read = self.words.rewind().and_then(|()| self.words.read_to_string(&mut words));
-        if let Some(PrintedError { error }) = words.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
-            let message = format!("the executor could not start: {}", error.message);
+        let mut text = String::new();
+        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_string(&mut text));
+        if let Some(PrintedError { error }) = text.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
+            let message = format!("the executor failed to start: {}", error.message);
             return ErrorBody { message, code: Code::NoExecutor, ..error }.into();
         }
-        let words = if read.is_ok() { words.trim() } else { "" };
-        Error::new(Code::NoExecutor, format!("the executor ended while it started ({status}): {words}"))
-            .hint("start it by hand and look what it says: agent-magic-tool executor run")
+        let text = if read.is_ok() { text.trim() } else { "" };
+        Error::new(Code::NoExecutor, format!("the executor ended during startup ({status}): {text}"))
+            .hint(START_BY_HAND)
     }
 }
 
-/// This very program; the file at its path if it was replaced meanwhile.
+/// Returns the path of this program. If the file was replaced while running, the path names the new file.
 pub(crate) fn program() -> std::io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
     Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
 }
 
-/// Starts an executor if one went away without finishing what it had; tells nobody if it cannot.
+/// Starts an executor if the last one ended with unfinished tasks. Failures are ignored.
 pub(crate) fn revive(paths: &Paths, mailbox: &Mailbox) {
     if mailbox.has_unfinished_tasks() {
         drop(Launch::new(paths, mailbox).ensure());

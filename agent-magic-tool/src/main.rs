@@ -1,6 +1,7 @@
-//! The program: the command line, and the executor that it starts when none is there.
+//! The program: the command line, and the executor that it starts when none is running.
 //!
-//! Words in, one request out, one answer printed. Decides nothing about tasks.
+//! A command parses its arguments, posts one request and prints one answer. The executor makes all decisions about
+//! tasks.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! The only place that prints.
 //!
 //! Standard output carries one JSON document and nothing else: on one line for programs and
-//! models, who pay by the character, indented for people. Notes and errors go to standard error.
-//! A reader that went away is no error. What a command prints can be kept instead, for a caller in
-//! the same process.
+//! models, which pay by the character, indented on a terminal. Notes and errors go to standard
+//! error. A closed pipe is not an error. A caller in the same process can capture the output
+//! instead.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
@@ -15,130 +15,132 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Where words go, and who reads them.
+/// Where output goes, and whether a human reads it.
 #[derive(Debug)]
 pub(crate) struct Output {
-    to: OutputTarget,
-    people_read: bool,
-    people_read_errors: bool,
+    target: OutputTarget,
+    stdout_is_terminal: bool,
+    stderr_is_terminal: bool,
 }
 
 #[derive(Debug)]
 enum OutputTarget {
     Streams,
-    /// What would have been printed so far.
-    Kept(Mutex<PrintedOutput>),
-    /// Above a line that a person is writing: whoever has the other end prints it there.
-    Above(Sender<String>),
+    /// Captures the output in memory.
+    Buffer(Mutex<PrintedOutput>),
+    /// Sends the output to the chat, which prints it above the line that the human is writing.
+    Chat(Sender<String>),
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
-        let (people_read, people_read_errors) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        Self { to: OutputTarget::Streams, people_read, people_read_errors }
+        let (stdout_is_terminal, stderr_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        Self { target: OutputTarget::Streams, stdout_is_terminal, stderr_is_terminal }
     }
 
-    /// Keeps what is printed, as for a program that reads it.
-    pub(crate) fn kept() -> Self {
-        Self { to: OutputTarget::Kept(Mutex::default()), people_read: false, people_read_errors: false }
+    /// Captures the output, formatted as for a program.
+    pub(crate) fn buffered() -> Self {
+        Self { target: OutputTarget::Buffer(Mutex::default()), stdout_is_terminal: false, stderr_is_terminal: false }
     }
 
-    /// Gives what is printed to whoever has the other end of `to`; a person reads it.
-    pub(crate) fn above(to: Sender<String>) -> Self {
-        Self { to: OutputTarget::Above(to), people_read: true, people_read_errors: true }
+    /// Sends the output to `chat`, formatted as for a terminal.
+    pub(crate) fn to_chat(chat: Sender<String>) -> Self {
+        Self { target: OutputTarget::Chat(chat), stdout_is_terminal: true, stderr_is_terminal: true }
     }
 
-    /// What was kept; nothing if it was printed.
+    /// Returns the captured output; empty unless the output is buffered.
     pub(crate) fn into_printed(self) -> PrintedOutput {
-        match self.to {
-            OutputTarget::Streams | OutputTarget::Above(_) => PrintedOutput::default(),
-            OutputTarget::Kept(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
+        match self.target {
+            OutputTarget::Streams | OutputTarget::Chat(_) => PrintedOutput::default(),
+            OutputTarget::Buffer(printed) => printed.into_inner().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    /// Prints the one document of this run.
+    /// Prints the document that is the command's result.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Error> {
-        if !self.people_read {
+        if !self.stdout_is_terminal {
             return self.line(document);
         }
-        // By way of a value: what is kept as raw text would stay on its one line.
-        let written = serde_json::to_value(document).and_then(|value| serde_json::to_string_pretty(&value));
-        self.text(&format!("{}\n", written.map_err(unwritten)?))
+        // Converted to a `Value` first, since a `RawValue` inside would not be indented.
+        let serialized = serde_json::to_value(document).and_then(|value| serde_json::to_string_pretty(&value));
+        self.text(&format!("{}\n", serialized.map_err(serialize_error)?))
     }
 
-    /// Prints one of many documents, on a line of its own whoever reads it.
+    /// Prints one of many documents, each on one line, even on a terminal.
     pub(crate) fn line(&self, document: &impl Serialize) -> Result<(), Error> {
-        let mut text = serde_json::to_string(document).map_err(unwritten)?;
+        let mut text = serde_json::to_string(document).map_err(serialize_error)?;
         text.push('\n');
         self.text(&text)
     }
 
-    /// Prints `text` as it is: help, tables, completions.
+    /// Prints `text` unchanged: help, tables, completions.
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
-        match &self.to {
+        match &self.target {
             OutputTarget::Streams => {}
-            OutputTarget::Kept(printed) => {
+            OutputTarget::Buffer(printed) => {
                 printed.lock().unwrap_or_else(PoisonError::into_inner).stdout.push_str(text);
                 return Ok(());
             }
-            OutputTarget::Above(to) => {
-                // There is nobody left to tell if this fails.
-                drop(to.send(text.to_owned()));
+            OutputTarget::Chat(chat) => {
+                // Fails only if the chat has ended.
+                drop(chat.send(text.to_owned()));
                 return Ok(());
             }
         }
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Error::io("standard output could not be written", &error))
+                Err(Error::io("failed to write standard output", &error))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a person looks at standard output.
+    /// Whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.people_read
+        self.stdout_is_terminal
     }
 
-    /// Whether a person reads the notes, if not the answer.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.people_read_errors
+    /// Whether standard error is a terminal, so that a human reads the notes.
+    pub(crate) fn stderr_is_terminal(&self) -> bool {
+        self.stderr_is_terminal
     }
 
-    /// Says something that is not part of the answer.
+    /// Prints a note, which is not part of the result, to standard error.
     pub(crate) fn note(&self, text: &str) {
-        self.aside(&format!("note: {text}\n"));
+        self.write_stderr(&format!("note: {text}\n"));
     }
 
-    /// Asks a person for something; the cursor stays behind the words.
+    /// Prints a prompt to standard error, without a line end.
     pub(crate) fn prompt(&self, text: &str) {
-        self.aside(text);
+        self.write_stderr(text);
     }
 
-    /// Tells what went wrong and how to go on.
+    /// Prints an error with its hint and details to standard error.
     pub(crate) fn error(&self, error: &Error) {
         let body = error.body();
-        let text = if self.people_read_errors {
+        let text = if self.stderr_is_terminal {
             let hint = body.hint.iter().map(|hint| format!("hint: {hint}\n"));
             let details = body.details.iter().map(|(key, value)| format!("{key}: {value:#}\n"));
             iter::once(format!("error: {}\n", body.message)).chain(hint).chain(details).collect()
         } else {
             format!("{}\n", serde_json::json!({ "error": body }))
         };
-        self.aside(&text);
+        self.write_stderr(&text);
     }
 
-    fn aside(&self, text: &str) {
-        match &self.to {
-            OutputTarget::Kept(printed) => printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text),
-            OutputTarget::Above(to) => drop(to.send(text.to_owned())),
+    fn write_stderr(&self, text: &str) {
+        match &self.target {
+            OutputTarget::Buffer(printed) => {
+                printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text)
+            }
+            OutputTarget::Chat(chat) => drop(chat.send(text.to_owned())),
             OutputTarget::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
         }
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn unwritten(error: serde_json::Error) -> Error {
-    Error::internal(format!("an answer could not be written: {error}"))
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn serialize_error(error: serde_json::Error) -> Error {
+    Error::internal(format!("failed to serialize the output: {error}"))
 }

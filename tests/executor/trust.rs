@@ -94,7 +94,7 @@ fn a_configuration_that_others_could_have_written_starts_nothing_and_says_what_t
         for words in [&["run", "say"][..], &["executor", "start"]] {
             let ran = world.run(words);
             told(&ran, 7, path);
-            assert!(ran.error()["message"].as_str().is_some_and(|told| told.contains("could not start")), "{ran}");
+            assert!(ran.error()["message"].as_str().is_some_and(|message| message.contains("failed to start")), "{ran}");
         }
         let doctor = world.run(&["doctor"]);
         let config = doctor.json()["checks"][0].clone();

@@ -131,7 +131,7 @@ fn open(
     let newest = if args.go_on { sessions.last_in(context.caller.folder.as_deref())? } else { None };
     let alone = match args.if_no_approver {
         Some(given) => given == NoApprover::Fail,
-        None => !context.output.is_watched(),
+        None => !context.output.stderr_is_terminal(),
     };
     let opening = SessionOptions {
         model: args.model.clone(),
@@ -154,7 +154,7 @@ fn open(
 fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value, Error> {
     let models = ModelFactory::new(config, &context.paths, args.focus.clone(), None)?;
     let (sections, text) = models.prompt(args.model.as_deref())?;
-    let tokens = view::words(&text) + view::words(&definition().to_string());
+    let tokens = view::estimate_tokens(&text) + view::estimate_tokens(&definition().to_string());
     Ok(json!({"tokens": tokens, "sections": sections, "prompt": text, "tools": [definition()]}))
 }
 

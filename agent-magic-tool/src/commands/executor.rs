@@ -79,7 +79,7 @@ fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     while !launch.ensure()? {
         if patience.waited() > START_TIMEOUT {
             return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {START_TIMEOUT:?}"))
-                .hint("start it by hand and look what it says: agent-magic-tool executor run"));
+                .hint(launch::START_BY_HAND));
         }
         patience.pause(None);
     }
@@ -106,9 +106,7 @@ pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, 
             Ok(status)
         }
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
-            Err(Error::internal("the executor answered a question about itself with something else"))
-        }
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("status")),
     }
 }
 

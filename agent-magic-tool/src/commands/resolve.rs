@@ -38,8 +38,6 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
-            Err(Error::internal("the executor answered a resolve with something else"))
-        }
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("resolve")),
     }
 }

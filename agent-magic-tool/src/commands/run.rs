@@ -112,13 +112,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Answer(
-            Answer::Cancelling { .. }
-            | Answer::Resolved { .. }
-            | Answer::Abandoned(_)
-            | Answer::Forgotten { .. }
-            | Answer::Status(_),
-        ) => Err(Error::internal("the executor answered a run with something else")),
+        HandoverReply::Answer(_) => Err(Error::unexpected_answer("run")),
     }
 }
 

@@ -92,9 +92,7 @@ pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value
     match handover::ask(context, &mailbox, Operation::Forget { session })? {
         HandoverReply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
         HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => {
-            Err(Error::internal("the executor answered a forget with something else"))
-        }
+        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("forget")),
     }
 }
 

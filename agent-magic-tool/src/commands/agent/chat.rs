@@ -95,7 +95,7 @@ fn talk(
 ) -> Result<String, Error> {
     let aside = Context {
         paths: context.paths.clone(),
-        output: Output::above(to.clone()),
+        output: Output::to_chat(to.clone()),
         stdin: Stdin::Text(String::new()),
         caller: context.caller.clone(),
         dispatch: context.dispatch,
