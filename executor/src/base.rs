@@ -1,4 +1,4 @@
-//! What everything else is built on: expressions, templates, schemas, and whom a file may be trusted to.
+//! The lowest layer: jq expressions, templates, JSON Schemas and file trust checks.
 
 pub mod jq;
 pub mod schema;

@@ -1,6 +1,7 @@
-//! The executor: everything that outlives one command.
+//! The executor: the process that performs tasks, and everything that outlives one command.
 //!
-//! In layers, lowest first: a module uses those before it, never those after it (`tests/layers.rs`).
+//! The modules form layers. A module may use only modules of lower layers; `tests/layers.rs` lists the layers
+//! and checks this.
 
 pub mod agent;
 pub mod attempt;

@@ -1,4 +1,4 @@
-//! HTTP clients, and the addresses that they may reach.
+//! HTTP clients, and which addresses they may connect to.
 
 pub mod clients;
 pub mod guard;

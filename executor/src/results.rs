@@ -1,4 +1,4 @@
-//! What callers are told: result files as they are written, and waiting for the end of a task.
+//! What callers get to see: the content of result files, and waiting until tasks are final.
 
 pub mod result_file;
 pub mod trigger;

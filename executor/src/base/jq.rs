@@ -1,6 +1,6 @@
-//! What the one tool's `jq` prints.
+//! The `jq` command of `command_executor`.
 //!
-//! Called in a process of its own, since nobody can tell beforehand what an expression takes in time and memory.
+//! Runs in its own process, because the time and memory that an expression takes cannot be predicted.
 
 use protocol::command_executor::JqCall;
 use protocol::shell::PrintedOutput;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::select::{self, SelectError};
 
-/// What `jq` prints for these arguments, which name no files, and this input.
+/// Runs `jq` with these arguments on `input`. Arguments cannot name files.
 pub fn filter(arguments: &[String], input: &[u8]) -> PrintedOutput {
     evaluate(arguments, input).unwrap_or_else(|(status, message)| PrintedOutput {
         status,
@@ -43,7 +43,7 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
     Ok(PrintedOutput { stdout, ..PrintedOutput::default() })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
 fn failed(error: SelectError) -> (u8, String) {
     match error {
         SelectError::Syntax { .. } => (3, error.to_string()),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_printed_as_jq_prints_them() {
+    fn output_and_exit_status_match_jq() {
         let printed = |arguments: &[&str], input: &str| {
             let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
             filter(&arguments, input.as_bytes())

@@ -1,7 +1,7 @@
-//! A subtool's input schema: compiled once, then asked for every run.
+//! Input schemas of subtools: compiled once, then used for every run.
 //!
-//! JSON Schema draft 2020-12 unless the schema's `$schema` says otherwise, by the `jsonschema`
-//! crate. A `$ref` reaches the schema itself and nothing else; patterns run on a linear engine.
+//! JSON Schema draft 2020-12 unless `$schema` names another draft; validated by the `jsonschema` crate.
+//! A `$ref` may only refer to the same schema. Patterns run on a linear-time engine.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -11,27 +11,27 @@ use protocol::nearest::nearest;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// More mistakes than these are not listed one by one.
+/// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;
-/// An error that quotes a long value is cut to this many characters.
+/// The most characters of one message; a longer one, which quotes a long value, is cut.
 const MAX_VALUE_CHARS: usize = 300;
-/// A compiled pattern larger than this is refused; it is the `regex` crate's own default.
+/// The largest compiled pattern; the default of the `regex` crate.
 const MAX_PATTERN_BYTES: usize = 10 << 20;
 
-/// A compiled schema, and the text it was made from.
+/// A compiled schema, with its source.
 #[derive(Debug)]
 pub struct InputSchema {
     schema: Value,
     validator: Validator,
 }
 
-/// One thing that is wrong with an input: what a model needs to repair its call.
+/// One problem with an input: what a model needs to correct its call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Problem {
     /// JSON Pointer (RFC 6901) of the field in the input; empty for the input itself.
     pub pointer: String,
     pub problem: String,
-    /// The name that was probably meant.
+    /// The field name that was probably meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
     /// The schema of that field.
@@ -47,20 +47,20 @@ impl InputSchema {
     /// Compiles `schema`, which must describe an object.
     pub fn compile(schema: &Map<String, Value>) -> Result<Self, SchemaError> {
         if schema.get("type").is_some_and(|kind| kind != "object") {
-            return Err(SchemaError("an input is an object: its schema must have `\"type\": \"object\"`".to_owned()));
+            return Err(SchemaError("an input schema must have `\"type\": \"object\"`".to_owned()));
         }
         let schema = Value::Object(schema.clone());
         let validator = validator(&schema)?;
         Ok(Self { schema, validator })
     }
 
-    /// Puts the schema's defaults where `input` has no value.
+    /// Adds the schema's defaults for fields that `input` does not have.
     pub fn fill_defaults(&self, input: &mut Map<String, Value>) {
         fill_defaults(&self.schema, input);
     }
 
-    /// The value that the word `text` stands for in `field`: typed by the schema where it can be.
-    pub fn read_word(&self, field: &str, text: &str) -> Value {
+    /// Parses `text`, a command-line word, as a value of `field`: typed by the schema, otherwise a string.
+    pub fn parse_word(&self, field: &str, text: &str) -> Value {
         let kinds = match &self.schema["properties"][field]["type"] {
             Value::String(kind) => vec![kind.as_str()],
             Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -71,13 +71,13 @@ impl InputSchema {
         }
         match protocol::json::parse(text.as_bytes()) {
             Ok(value) if kinds.iter().any(|kind| is_of(kind, &value)) => value,
-            // One item of a list, as in `to=ann`.
+            // A single list item, as in `to=ann`.
             _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
             _ => Value::String(text.to_owned()),
         }
     }
 
-    /// Everything that is wrong with `input`; empty if it fits.
+    /// Returns the problems of `input`; empty if it is valid.
     pub fn problems(&self, input: &Value) -> Vec<Problem> {
         if self.validator.is_valid(input) {
             return Vec::new();
@@ -110,7 +110,7 @@ impl InputSchema {
                     .iter()
                     .map(|name| Problem {
                         pointer: format!("{pointer}/{}", pointer_token(name)),
-                        problem: format!("there is no field `{name}`; the fields are {}", in_backticks(&known)),
+                        problem: format!("no field named `{name}`; the fields are {}", in_backticks(&known)),
                         did_you_mean: nearest(name, known.iter().copied(), 1).pop(),
                         schema: None,
                     })
@@ -126,7 +126,7 @@ impl InputSchema {
     }
 }
 
-/// Whether `schema`, which may describe anything, can be compiled.
+/// Checks that `schema` compiles; unlike an input schema, it may describe any type.
 pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
     validator(&Value::Object(schema.clone())).map(|_| ())
 }
@@ -135,7 +135,7 @@ fn validator(schema: &Value) -> Result<Validator, SchemaError> {
     jsonschema::options()
         .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)
-        .map_err(|error| SchemaError(format!("{}: {error}", place(&error))))
+        .map_err(|error| SchemaError(format!("{}: {error}", location(&error))))
 }
 
 fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {
@@ -163,7 +163,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-fn place(error: &ValidationError<'_>) -> String {
+fn location(error: &ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
         "" => "the schema".to_owned(),
         pointer => format!("the schema at `{pointer}`"),
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn compiled(schema: Value) -> InputSchema {
-        let Value::Object(schema) = schema else { panic!("a schema is an object") };
+        let Value::Object(schema) = schema else { panic!("a schema must be an object") };
         InputSchema::compile(&schema).expect("it compiles")
     }
 
@@ -201,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_with_the_fields_schema() {
+    fn all_problems_are_listed_at_once_with_the_schema_of_the_field() {
         let problems = mail().problems(&json!({"limit": 0, "qury": "x"}));
-        let told: Vec<_> =
+        let listed: Vec<_> =
             problems.iter().map(|p| (p.pointer.as_str(), p.did_you_mean.as_deref(), p.schema.is_some())).collect();
-        assert_eq!(told, [("/limit", None, true), ("/qury", Some("query"), false), ("/query", None, true)]);
+        assert_eq!(listed, [("/limit", None, true), ("/qury", Some("query"), false), ("/query", None, true)]);
     }
 
     #[test]
@@ -216,18 +216,18 @@ mod tests {
     }
 
     #[test]
-    fn a_word_takes_the_type_that_the_schema_names() {
+    fn a_word_is_parsed_as_the_type_in_the_schema() {
         let schema = mail();
-        assert_eq!(schema.read_word("limit", "5"), json!(5));
-        assert_eq!(schema.read_word("limit", "many"), json!("many"));
-        assert_eq!(schema.read_word("query", "5"), json!("5"));
-        assert_eq!(schema.read_word("flags", "{\"unread\": true}"), json!({"unread": true}));
-        assert_eq!(schema.read_word("to", "ann"), json!(["ann"]));
-        assert_eq!(schema.read_word("to", "[\"ann\"]"), json!(["ann"]));
+        assert_eq!(schema.parse_word("limit", "5"), json!(5));
+        assert_eq!(schema.parse_word("limit", "many"), json!("many"));
+        assert_eq!(schema.parse_word("query", "5"), json!("5"));
+        assert_eq!(schema.parse_word("flags", "{\"unread\": true}"), json!({"unread": true}));
+        assert_eq!(schema.parse_word("to", "ann"), json!(["ann"]));
+        assert_eq!(schema.parse_word("to", "[\"ann\"]"), json!(["ann"]));
     }
 
     #[test]
-    fn a_reference_to_elsewhere_and_a_broken_schema_are_refused() {
+    fn an_external_reference_and_an_invalid_schema_are_refused() {
         for schema in [
             json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/a.json"}}}),
             json!({"type": "object", "properties": {"a": {"type": "strin"}}}),
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_takes_longer_than_its_text_is_long() {
+    fn a_pattern_matches_in_linear_time() {
         let pattern = |pattern: &str| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
         let schema = compiled(pattern("^(a+)+$"));
         let started = std::time::Instant::now();
         assert_eq!(schema.problems(&json!({"a": "a".repeat(100_000) + "!"})).len(), 1);
         assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
-        // What only an engine that tries again and again could match, or what is too large for memory.
+        // Patterns that need a backtracking engine, and one that is too large when compiled.
         for wrong in [r"^(a+)+\1$", "^(?=(a+)+$)", "^(?!a).*$", "^((a{1000}){1000}){1000}$"] {
             let Value::Object(schema) = pattern(wrong) else { unreachable!() };
             assert!(InputSchema::compile(&schema).is_err(), "{wrong}");
@@ -253,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_ends() {
+    fn a_schema_that_refers_to_itself_does_not_loop() {
         for schema in [
             json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
             json!({"type": "object", "$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}, "properties": {"a": {"$ref": "#/$defs/x"}}}),
             json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}),
         ] {
             let Value::Object(schema) = schema else { unreachable!() };
-            // Whether it is refused or asks for nothing: it does not go round for ever.
+            // It may be refused or accept anything, but it must terminate.
             if let Ok(schema) = InputSchema::compile(&schema) {
                 assert_eq!(schema.problems(&json!({"a": {"a": {}}})), []);
             }
@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn large_whole_numbers_are_compared_exactly() {
+    fn large_integers_are_compared_exactly() {
         let schema = compiled(json!({"type": "object", "properties": {"id": {"maximum": 9_007_199_254_740_992_i64}}}));
         assert_eq!(schema.problems(&json!({"id": 9_007_199_254_740_993_i64})).len(), 1);
         assert!(schema.problems(&json!({"id": 9_007_199_254_740_992_i64})).is_empty());
     }
 
     #[test]
-    fn an_older_draft_is_followed_where_the_schema_says_so() {
+    fn a_schema_may_name_an_older_draft() {
         let old = compiled(json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object",
             "properties": {"n": {"type": "integer", "minimum": 0, "exclusiveMinimum": true}}}));
         assert_eq!(old.problems(&json!({"n": 0})).len(), 1);

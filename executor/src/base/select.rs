@@ -1,29 +1,29 @@
-//! jq expressions over JSON, by jaq: `result.select` of a definition and `read --jq`.
+//! jq expressions over JSON, evaluated by jaq: `result.select` of a definition and `read --jq`.
 //!
-//! Without `env` and `halt`: an expression sees the data it is given and nothing else.
+//! `env` and `halt` are removed: an expression sees only the data it is given.
 
 use jaq_core::load::{Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Filter, Vars, data, unwrap_valr};
 use jaq_json::{Val, read};
 use serde_json::Value;
 
-/// More values than an expression may give.
+/// The most values that one expression may produce.
 const MAX_OUTPUTS: usize = 100_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    #[error("`{expression}` is no jq expression: {reason}")]
+    #[error("`{expression}` is not a valid jq expression: {reason}")]
     Syntax { expression: String, reason: String },
     #[error("`{expression}` failed on the data: {reason}")]
     Failed { expression: String, reason: String },
 }
 
-/// Whether `expression` can be understood.
+/// Checks that `expression` compiles.
 pub fn check(expression: &str) -> Result<(), SelectError> {
     compile(expression).map(|_| ())
 }
 
-/// What `expression` makes of `data`: its one value, `null` if it gives none, an array if it gives several.
+/// Evaluates `expression` on `data`: returns its value, `null` if it produces none, an array if it produces several.
 pub fn select(expression: &str, data: &Value) -> Result<Value, SelectError> {
     let mut outputs = outputs(expression, data)?;
     Ok(match outputs.len() {
@@ -33,12 +33,12 @@ pub fn select(expression: &str, data: &Value) -> Result<Value, SelectError> {
     })
 }
 
-/// Every value that `expression` gives.
+/// Returns every value that `expression` produces.
 pub fn outputs(expression: &str, data: &Value) -> Result<Vec<Value>, SelectError> {
     outputs_of(expression, data.to_string().as_bytes())
 }
 
-/// [`outputs`] of JSON that is still text, which is read once and not kept twice.
+/// Like [`outputs`], for JSON text: saves the memory of a second parsed copy.
 pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectError> {
     let failed = |reason: String| SelectError::Failed { expression: expression.to_owned(), reason };
     let filter = compile(expression)?;
@@ -47,10 +47,10 @@ pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectErr
     let mut values = Vec::new();
     for output in filter.id.run((context, input)).map(unwrap_valr) {
         if values.len() == MAX_OUTPUTS {
-            return Err(failed(format!("it gives more than {MAX_OUTPUTS} values")));
+            return Err(failed(format!("it produces more than {MAX_OUTPUTS} values")));
         }
         let text = output.map_err(|error| failed(error.to_string()))?.to_string();
-        values.push(serde_json::from_str(&text).map_err(|_| failed(format!("it gives no JSON: {text}")))?);
+        values.push(serde_json::from_str(&text).map_err(|_| failed(format!("its output is not JSON: {text}")))?);
     }
     Ok(values)
 }
@@ -63,14 +63,14 @@ fn compile(expression: &str) -> Result<Filter<data::JustLut<Val>>, SelectError> 
     let arena = Arena::default();
     let modules = Loader::new(definitions)
         .load(&arena, File { code: expression, path: () })
-        .map_err(|_| syntax("a mistake in its syntax".to_owned()))?;
+        .map_err(|_| syntax("syntax error".to_owned()))?;
     Compiler::default()
         .with_funs(functions.filter(|(name, ..)| !matches!(*name, "env" | "halt")))
         .compile(modules)
         .map_err(|errors| {
             let unknown: Vec<_> =
                 errors.iter().flat_map(|(_, undefined)| undefined).map(|(name, _)| format!("`{name}`")).collect();
-            syntax(format!("it uses {}, which is not defined", unknown.join(", ")))
+            syntax(format!("undefined: {}", unknown.join(", ")))
         })
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_apart_from_unfitting_data() {
+    fn a_syntax_error_differs_from_a_failure_on_the_data() {
         assert!(matches!(check(".messages["), Err(SelectError::Syntax { .. })));
         assert!(matches!(select(".a.b", &json!({"a": 1})), Err(SelectError::Failed { .. })));
     }

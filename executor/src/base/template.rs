@@ -1,9 +1,9 @@
 //! Templates: how a value of the input is *placed* into a request.
 //!
-//! Never spliced into a language: a value becomes one argument, one percent-encoded part of a path,
-//! one JSON value. The engine is minijinja in its semi-strict mode: testing an absent optional
-//! value is fine, printing one is an error. Knows nothing of secrets: a `secret:NAME` is resolved
-//! by whoever reads the definition, so a value of the input can never become one.
+//! A value is never spliced into a language: it becomes one argument, one percent-encoded part of a path or
+//! one JSON value. The engine is minijinja in its semi-strict mode: testing an absent optional value is
+//! fine, printing one is an error. Templates know nothing of secrets: runners resolve `secret:NAME` from the
+//! definition itself, so a value of the input can never become a secret reference.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 
 mod mail;
 
-/// Everything but RFC 3986's unreserved characters.
+/// Everything but the unreserved characters of RFC 3986.
 const PLACED_IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// How many steps one template may compute; a shipped template needs about twenty.
-const FUEL: u64 = 50_000;
+/// How many instructions one template may execute; a shipped template needs about twenty.
+const MAX_FUEL: u64 = 50_000;
 
 /// The autoescape mode in which every placed value is percent-encoded.
 const URL_PART: AutoEscape = AutoEscape::Custom(Cow::Borrowed("url-part"));
@@ -40,38 +40,38 @@ impl TemplateError {
     }
 }
 
-/// The values that templates see.
+/// The values that templates can use.
 #[derive(Debug, Clone)]
 pub struct TemplateValues(Scoped);
 
 impl TemplateValues {
-    /// The fields of the input by their names; the whole of it as `input`.
+    /// The fields of the input by name, and the whole input as `input`.
     pub fn of_input(input: &Map<String, Value>) -> Self {
         let mut names = input.clone();
         names.entry("input").or_insert_with(|| Value::Object(input.clone()));
         Self(Scoped::from(Serde(names)))
     }
 
-    /// What conditions (`confirm.when`) see: `input` and `caller`.
+    /// The values for conditions (`confirm.when`): `input` and `caller`.
     pub fn of_condition(input: &Map<String, Value>, caller: &Value) -> Self {
         Self(minijinja::context! { input => Scoped::from(Serde(input)), caller => Scoped::from(Serde(caller)) })
     }
 
-    /// Renders `template` as it stands: for headers, arguments, texts.
+    /// Renders `template` without any escaping: for headers, arguments and texts.
     pub fn text(&self, template: &str) -> Result<String, TemplateError> {
         engine(AutoEscape::None).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
     }
 
-    /// Renders `template` with every placed value percent-encoded, a `/` too.
+    /// Renders `template` with every placed value percent-encoded, including `/`.
     pub fn url_part(&self, template: &str) -> Result<String, TemplateError> {
         engine(URL_PART).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
     }
 
-    /// Fills every string inside `template`.
+    /// Renders every string inside `template`.
     ///
-    /// A string that is exactly one reference (`"{{ limit }}"`) keeps the value's JSON type; where
-    /// the input has no such field its key, or its place in the array, is dropped, and `None` is
-    /// returned where `template` itself is that reference.
+    /// A string that is exactly one reference (`"{{ limit }}"`) keeps the JSON type of the value. If the input
+    /// has no such field, the object key or array item that holds the reference is dropped; if `template`
+    /// itself is that reference, the result is `None`.
     pub fn value(&self, template: &Value) -> Result<Option<Value>, TemplateError> {
         Ok(Some(match template {
             Value::String(text) => match reference(text) {
@@ -90,7 +90,7 @@ impl TemplateValues {
         }))
     }
 
-    /// [`TemplateValues::value`] for each field of an object.
+    /// Calls [`TemplateValues::value`] for each field of an object.
     pub fn fields(&self, template: &Map<String, Value>) -> Result<Map<String, Value>, TemplateError> {
         let mut filled = Map::with_capacity(template.len());
         for (key, value) in template {
@@ -101,7 +101,7 @@ impl TemplateValues {
         Ok(filled)
     }
 
-    /// Whether the expression `condition` holds.
+    /// Evaluates the expression `condition`.
     pub fn holds(&self, condition: &str) -> Result<bool, TemplateError> {
         let engine = engine(AutoEscape::None);
         let outcome = engine.compile_expression(condition).and_then(|expression| expression.eval(&self.0));
@@ -126,7 +126,7 @@ impl TemplateValues {
     }
 }
 
-/// Whether `template` can be understood, without any value.
+/// Checks the syntax of `template`; no values are needed.
 pub fn check(template: &str) -> Result<(), TemplateError> {
     engine(AutoEscape::None)
         .template_from_str(template)
@@ -134,7 +134,7 @@ pub fn check(template: &str) -> Result<(), TemplateError> {
         .map_err(|error| TemplateError::new(template, &error))
 }
 
-/// [`check`] for every string inside `template`.
+/// Calls [`check`] for every string inside `template`.
 pub fn check_value(template: &Value) -> Result<(), TemplateError> {
     match template {
         Value::String(text) => check(text),
@@ -144,7 +144,7 @@ pub fn check_value(template: &Value) -> Result<(), TemplateError> {
     }
 }
 
-/// Whether the expression `condition` can be understood.
+/// Checks the syntax of the expression `condition`.
 pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
     engine(AutoEscape::None)
         .compile_expression(condition)
@@ -152,12 +152,12 @@ pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
         .map_err(|error| TemplateError::new(condition, &error))
 }
 
-/// Whether anything of the input can appear in what `template` becomes.
+/// Whether `template` always renders to the same text, whatever the input is.
 pub fn is_constant(template: &str) -> bool {
     !template.contains("{{") && !template.contains("{%")
 }
 
-/// The `a.b` of a template that is exactly `{{ a.b }}`.
+/// Returns the `a.b` of a template that is exactly `{{ a.b }}`.
 fn reference(template: &str) -> Option<&str> {
     let inner = template.strip_prefix("{{")?.strip_suffix("}}")?.trim();
     let is_path = !inner.is_empty()
@@ -171,7 +171,7 @@ fn reference(template: &str) -> Option<&str> {
 fn engine(escape: AutoEscape) -> Environment<'static> {
     let mut engine = Environment::new();
     engine.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    engine.set_fuel(Some(FUEL));
+    engine.set_fuel(Some(MAX_FUEL));
     engine.add_function("mime_message", mail::message);
     engine.add_filter("b64url", mail::base64url);
     engine.set_auto_escape_callback(move |_| escape.clone());
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn scope(input: Value) -> TemplateValues {
-        let Value::Object(input) = input else { panic!("an input is an object") };
+    fn values(input: Value) -> TemplateValues {
+        let Value::Object(input) = input else { panic!("an input must be an object") };
         TemplateValues::of_input(&input)
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn a_single_reference_keeps_its_type_and_an_absent_one_drops_its_key() {
         let template =
             json!({"maxResults": "{{ limit }}", "labelIds": ["{{ label }}", "INBOX"], "deep": {"a": "{{ deep.a }}"}});
-        let filled = scope(json!({"limit": 9_007_199_254_740_993_i64, "deep": {"a": [1, null]}})).value(&template);
+        let filled = values(json!({"limit": 9_007_199_254_740_993_i64, "deep": {"a": [1, null]}})).value(&template);
         assert_eq!(
             filled.expect("it renders"),
             Some(json!({"maxResults": 9_007_199_254_740_993_i64, "labelIds": ["INBOX"], "deep": {"a": [1, null]}}))
@@ -209,27 +209,27 @@ mod tests {
 
     #[test]
     fn testing_an_absent_value_is_fine_and_printing_one_is_an_error() {
-        let scope = scope(json!({"q": "年度报告"}));
-        assert_eq!(scope.text("{{ q }}{% if label %} label:{{ label }}{% endif %}").expect("it renders"), "年度报告");
-        assert!(scope.text("label:{{ label }}").is_err());
+        let values = values(json!({"q": "年度报告"}));
+        assert_eq!(values.text("{{ q }}{% if label %} label:{{ label }}{% endif %}").expect("it renders"), "年度报告");
+        assert!(values.text("label:{{ label }}").is_err());
     }
 
     #[test]
     fn a_value_placed_in_a_path_cannot_leave_its_segment() {
-        let scope = scope(json!({"id": "../a b?c#d/%2e"}));
-        assert_eq!(scope.url_part("/m/{{ id }}/x").expect("it renders"), "/m/..%2Fa%20b%3Fc%23d%2F%252e/x");
-        assert!(scope.url_part("/m/{{ absent }}").is_err());
+        let values = values(json!({"id": "../a b?c#d/%2e"}));
+        assert_eq!(values.url_part("/m/{{ id }}/x").expect("it renders"), "/m/..%2Fa%20b%3Fc%23d%2F%252e/x");
+        assert!(values.url_part("/m/{{ absent }}").is_err());
     }
 
     #[test]
-    fn a_value_of_the_input_is_never_read_as_a_template() {
-        let scope = scope(json!({"q": "{{ 1 + 1 }}"}));
-        assert_eq!(scope.value(&json!("{{ q }}!")).expect("it renders"), Some(json!("{{ 1 + 1 }}!")));
+    fn a_value_of_the_input_is_never_rendered_as_a_template() {
+        let values = values(json!({"q": "{{ 1 + 1 }}"}));
+        assert_eq!(values.value(&json!("{{ q }}!")).expect("it renders"), Some(json!("{{ 1 + 1 }}!")));
     }
 
     #[test]
     fn an_endless_template_stops() {
         let template = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
-        assert!(scope(json!({})).text(template).is_err());
+        assert!(values(json!({})).text(template).is_err());
     }
 }

@@ -1,30 +1,31 @@
-//! `mime_message(...)`: a mail as RFC 5322 wants it, whatever the values are.
+//! `mime_message(...)`: builds a valid RFC 5322 message from any values.
 //!
-//! A value can never start a header of its own: control characters are refused, and whatever is not
-//! plain ASCII becomes an encoded word (RFC 2047). Bodies travel as base64, so every character and
-//! every line length survives. `Date` and `Message-ID` are left to the server that sends: the same
-//! input always makes the same bytes, which is what a human agreed to.
+//! A value cannot inject a header: control characters are rejected, and non-ASCII text becomes encoded words
+//! (RFC 2047). Bodies are sent as base64, so every character and every line length survives. The sending server
+//! adds `Date` and `Message-ID`: the same input always produces the same bytes, which are what a human approved.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-/// Bytes in one encoded word: a line has 76 characters at most, minus `Subject: `, `=?UTF-8?B?` and `?=`, as base64.
-const WORD_BYTES: usize = 39;
+/// The most bytes of text in one encoded word: base64 of these, with `Subject: `, `=?UTF-8?B?` and `?=`, fits in
+/// a line of 76 characters.
+const MAX_WORD_BYTES: usize = 39;
 
-/// A header line may have 998 characters; longer ASCII texts become encoded words, which can be folded.
+/// The longest ASCII text that stays as it is. A header line may have 998 characters; longer texts become encoded
+/// words, which can be folded.
 const MAX_PLAIN_BYTES: usize = 900;
 
-/// Cannot occur inside the parts: base64 has no `_`.
+/// Cannot occur inside a part, because base64 has no `_`.
 const BOUNDARY: &str = "=_alternative";
 
 /// Builds the message.
 ///
-/// `to`, `cc`, `bcc`: a list of mailboxes (`a@b.example` or `Name <a@b.example>`), or one text with
-/// commas. `from`, `subject`, `in_reply_to`, `references`: texts. `body`: plain text; `html`: the
-/// same as HTML. All but `body` may be absent.
-#[expect(clippy::needless_pass_by_value, reason = "the engine hands arguments over")]
+/// `to`, `cc`, `bcc`: a list of mailboxes (`a@b.example` or `Name <a@b.example>`), or one comma-separated
+/// string. `from`, `subject`, `in_reply_to`, `references`: strings. `body`: plain text; `html`: the
+/// same content as HTML. Every argument but `body` may be absent.
+#[expect(clippy::needless_pass_by_value, reason = "the engine passes arguments by value")]
 pub(super) fn message(fields: Kwargs) -> Result<String, Error> {
     let mut head = String::new();
     for (argument, name) in [("from", "From"), ("to", "To"), ("cc", "Cc"), ("bcc", "Bcc")] {
@@ -56,7 +57,7 @@ pub(super) fn message(fields: Kwargs) -> Result<String, Error> {
     })
 }
 
-/// `text` in the alphabet that is safe in URLs, with padding: Gmail's `raw`.
+/// Encodes `text` as URL-safe base64 with padding, the form of Gmail's `raw` field.
 pub(super) fn base64url(text: &str) -> String {
     URL_SAFE.encode(text)
 }
@@ -83,7 +84,7 @@ fn part(subtype: &str, text: &str) -> String {
     folded
 }
 
-/// The items of a list, or of a text with commas; each as it stands in a header.
+/// Returns the mailboxes of a list or a comma-separated string, each encoded for a header.
 fn mailboxes(header: &str, value: &Value) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     match value.kind() {
@@ -95,7 +96,7 @@ fn mailboxes(header: &str, value: &Value) -> Result<Vec<String>, Error> {
         }
         _ => {
             let Some(listed) = value.as_str() else {
-                return Err(refused(header, "is no mail address"));
+                return Err(refused(header, "not a mail address"));
             };
             for item in split(listed).into_iter().filter(|item| !item.trim().is_empty()) {
                 found.push(mailbox(header, item.trim())?);
@@ -105,7 +106,7 @@ fn mailboxes(header: &str, value: &Value) -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// Splits at the commas that stand neither in quotes nor in angle brackets.
+/// Splits at commas outside quotes and angle brackets.
 fn split(listed: &str) -> Vec<&str> {
     let (mut items, mut start, mut quoted, mut angled) = (Vec::new(), 0, false, false);
     for (position, character) in listed.char_indices() {
@@ -148,7 +149,7 @@ fn address<'a>(header: &str, address: &'a str) -> Result<&'a str, Error> {
             .rsplit_once('@')
             .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !local.contains('@'))
         && !address.bytes().any(|byte| byte.is_ascii_whitespace() || b"<>(),;:\\\"[]".contains(&byte));
-    if is_address { Ok(address) } else { Err(refused(header, &format!("`{address}` is no mail address"))) }
+    if is_address { Ok(address) } else { Err(refused(header, &format!("`{address}` is not a mail address"))) }
 }
 
 fn message_ids(header: &str, ids: &str) -> Result<String, Error> {
@@ -157,7 +158,7 @@ fn message_ids(header: &str, ids: &str) -> Result<String, Error> {
     if ids.iter().all(|id| id.is_ascii() && id.starts_with('<') && id.ends_with('>')) {
         Ok(ids.join("\r\n "))
     } else {
-        Err(refused(header, "takes message ids like `<id@host>`"))
+        Err(refused(header, "expected message ids like `<id@host>`"))
     }
 }
 
@@ -170,7 +171,7 @@ fn text(header: &str, text: &str) -> Result<String, Error> {
 fn encoded_words(text: &str) -> String {
     let (mut words, mut word) = (Vec::new(), String::new());
     for character in text.chars() {
-        if word.len() + character.len_utf8() > WORD_BYTES {
+        if word.len() + character.len_utf8() > MAX_WORD_BYTES {
             words.push(std::mem::take(&mut word));
         }
         word.push(character);
@@ -188,7 +189,7 @@ fn refuse_controls(header: &str, value: &str) -> Result<(), Error> {
 }
 
 fn refused(header: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("the header {header}: {reason}"))
+    Error::new(ErrorKind::InvalidOperation, format!("header `{header}`: {reason}"))
 }
 
 #[cfg(test)]
@@ -205,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_keeps_every_script_and_names_every_recipient() {
+    fn a_message_keeps_non_ascii_text_and_lists_every_recipient() {
         let message = built(json!({
             "to": ["王芳 <fang@example.com>", "\"Smith, Ann\" <ann@example.com>"], "cc": "bob@example.com, eve@example.com",
             "subject": "年度报告", "body": "你好\n再见"
         }));
         assert_eq!(
-            message.expect("it is built"),
+            message.expect("it builds"),
             "To: =?UTF-8?B?546L6Iqz?=\r\n <fang@example.com>,\r\n \"Smith, Ann\" <ann@example.com>\r\n\
              Cc: bob@example.com,\r\n eve@example.com\r\nSubject: =?UTF-8?B?5bm05bqm5oql5ZGK?=\r\nMIME-Version: 1.0\r\n\
              Content-Type: text/plain; charset=\"UTF-8\"\r\nContent-Transfer-Encoding: base64\r\n\r\n5L2g5aW9DQrlho3op4E=\r\n"
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_starts_a_header_of_its_own() {
+    fn a_value_cannot_inject_a_header() {
         for input in [
             json!({"to": "a@b.example", "subject": "x\r\nBcc: eve@example.com", "body": ""}),
             json!({"to": "a@b.example\nBcc: eve@example.com", "subject": "x", "body": ""}),
@@ -234,15 +235,15 @@ mod tests {
 
     #[test]
     fn a_long_subject_is_split_between_characters() {
-        let message = built(json!({"to": "a@b.example", "subject": "报".repeat(40), "body": ""})).expect("it is built");
+        let message = built(json!({"to": "a@b.example", "subject": "报".repeat(40), "body": ""})).expect("it builds");
         assert!(message.lines().all(|line| line.len() <= 76), "{message}");
         assert_eq!(message.matches("=?UTF-8?B?").count(), 4);
     }
 
     #[test]
-    fn html_travels_beside_the_plain_text() {
+    fn html_is_sent_as_an_alternative_to_the_plain_text() {
         let message = built(json!({"to": "a@b.example", "subject": "s", "body": "b", "html": "<b>b</b>"}));
-        let message = message.expect("it is built");
+        let message = message.expect("it builds");
         assert_eq!(message.matches("--=_alternative").count(), 3, "{message}");
     }
 }
