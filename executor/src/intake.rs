@@ -183,7 +183,7 @@ impl Intake {
         }
         let mut input = std::mem::take(&mut run.input);
         for (field, word) in &run.words {
-            let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.read_word(field, text));
+            let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.parse_word(field, text));
             input.insert(field.clone(), value);
         }
         subtool.schema.fill_defaults(&mut input);
@@ -228,22 +228,11 @@ impl Intake {
         {
             return refused(failure.error);
         }
+        let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
         let mut task = Task {
-            id,
-            tool: subtool.name.clone(),
-            input,
-            definition_hash: subtool.hash.clone(),
-            effect: subtool.definition.effect_class(),
-            caller,
             idempotency_key: run.idempotency_key,
-            created_at: now,
-            state: State::Accepted,
-            attempt: 0,
-            not_before: None,
-            confirmation: None,
-            end: None,
-            resolution: None,
             run_at,
+            ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
             // What is to run later may be agreed to until then.
@@ -381,10 +370,8 @@ mod tests {
         let ReadRequest::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
         let expected = Task {
             id: taken.id,
-            tool: "greet".parse().expect("a name"),
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
             definition_hash: task.definition_hash.clone(),
-            effect: EffectClass::Read,
             caller: Caller {
                 uid: 1000,
                 session: Some("s".to_owned()),
@@ -392,14 +379,7 @@ mod tests {
                 ..Caller::default()
             },
             idempotency_key: Some("k".to_owned()),
-            created_at: now(),
-            state: State::Accepted,
-            attempt: 0,
-            not_before: None,
-            confirmation: None,
-            end: None,
-            resolution: None,
-            run_at: None,
+            ..Task::sample("greet", EffectClass::Read, now())
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));

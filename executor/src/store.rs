@@ -216,12 +216,10 @@ pub(crate) mod contract {
         let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {
             unreachable!()
         };
+        let created_at = Timestamp::from_second(1_700_000_000).expect("a time");
         Task {
-            id: TaskId::new(),
-            tool: "gmail_search_messages".parse().expect("a name"),
             input,
             definition_hash: "abc".to_owned(),
-            effect: EffectClass::Once,
             caller: Caller {
                 uid: 1000,
                 session: Some("s".to_owned()),
@@ -230,14 +228,7 @@ pub(crate) mod contract {
                 ..Caller::default()
             },
             idempotency_key: key.map(str::to_owned),
-            created_at: Timestamp::from_second(1_700_000_000).expect("a time"),
-            state: State::Accepted,
-            attempt: 0,
-            not_before: None,
-            confirmation: None,
-            end: None,
-            resolution: None,
-            run_at: None,
+            ..Task::sample("gmail_search_messages", EffectClass::Once, created_at)
         }
     }
 

@@ -50,17 +50,54 @@ pub struct Task {
 }
 
 impl Task {
+    /// A task that was just accepted: without a schedule, a confirmation or an idempotency key.
+    pub fn accepted(
+        id: TaskId,
+        tool: SubtoolName,
+        definition_hash: String,
+        effect: EffectClass,
+        input: Map<String, Value>,
+        caller: Caller,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            tool,
+            input,
+            definition_hash,
+            effect,
+            caller,
+            idempotency_key: None,
+            created_at,
+            state: State::Accepted,
+            attempt: 0,
+            not_before: None,
+            confirmation: None,
+            end: None,
+            resolution: None,
+            run_at: None,
+        }
+    }
+
     /// The schedule that its first start waits for, or waited for until just now.
     pub fn scheduled(&self) -> Option<Timestamp> {
         self.run_at.filter(|_| self.attempt == 0)
     }
-}
 
-impl Task {
     /// What its caller asked for, whatever a human made of it.
     pub fn asked_input(&self) -> &Map<String, Value> {
         let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
         decision.and_then(|decision| decision.asked_input.as_ref()).unwrap_or(&self.input)
+    }
+}
+
+#[cfg(test)]
+impl Task {
+    /// A task that was just accepted, for tests.
+    pub(crate) fn sample(tool: &str, effect: EffectClass, created_at: Timestamp) -> Self {
+        let (id, caller) = (TaskId::new(), Caller { uid: 1, ..Caller::default() });
+        let name = tool.parse().expect("a valid subtool name");
+        Self::accepted(id, name, tool.to_owned(), effect, Map::new(), caller, created_at)
     }
 }
 

@@ -168,22 +168,12 @@ pub fn result(bytes: &[u8]) {
 }
 
 fn ended(data: Value) -> Task {
+    let (tool, caller) = ("fuzzed".parse().expect("a name"), Caller { uid: 1000, ..Caller::default() });
     Task {
-        id: TaskId::new(),
-        tool: "fuzzed".parse().expect("a name"),
-        input: Map::new(),
-        definition_hash: String::new(),
-        effect: EffectClass::Read,
-        caller: Caller { uid: 1000, ..Caller::default() },
-        idempotency_key: None,
-        created_at: at(),
         state: State::Succeeded,
         attempt: 1,
-        not_before: None,
-        confirmation: None,
-        resolution: None,
-        run_at: None,
         end: Some(End { at: at(), outcome: Outcome::Data(data), meta: Map::new() }),
+        ..Task::accepted(TaskId::new(), tool, String::new(), EffectClass::Read, Map::new(), caller, at())
     }
 }
 

@@ -112,7 +112,8 @@ fn mismatch(same: &Task) -> Answer {
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::{Bench, definition, limits, task};
+    use super::super::tests::{Bench, definition, limits};
+    use crate::task::Task;
     use crate::task::effect::EffectClass;
 
     #[test]
@@ -120,7 +121,9 @@ mod tests {
         for auto_disable in [true, false] {
             let mut bench = Bench::new(limits(9));
             let limited = definition(json!({"rate_limit": {"calls": 1, "per": "1m", "auto_disable": auto_disable}}));
-            let call = |bench: &mut Bench| bench.admit(&task("t", EffectClass::Once, bench.now), &limited).switched_off;
+            let call = |bench: &mut Bench| {
+                bench.admit(&Task::sample("t", EffectClass::Once, bench.now), &limited).switched_off
+            };
             assert_eq!(call(&mut bench), []);
             assert_eq!(call(&mut bench).len(), usize::from(auto_disable));
         }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use protocol::caller::Caller;
 use serde_json::json;
 
-use super::tests::{definition, failure, known, limits, task};
+use super::tests::{definition, failure, known, limits};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -208,7 +208,7 @@ impl PropertyModel {
         Some(match act {
             Act::Admit { tool, uid, key, input, asks } => {
                 let (name, effect) = TOOLS[*tool];
-                let mut task = task(name, effect, self.now);
+                let mut task = Task::sample(name, effect, self.now);
                 task.caller = Caller { uid: *uid, ..Caller::default() };
                 task.idempotency_key = key.map(|key| key.to_string());
                 task.input.insert("n".to_owned(), json!(input));

@@ -129,12 +129,12 @@ mod tests {
     use protocol::caller::Caller;
     use serde_json::json;
 
-    use super::super::tests::{limits, task};
+    use super::super::tests::limits;
     use super::*;
     use crate::task::effect::EffectClass;
 
     fn of(uid: u32, session: &str, text: &str) -> Task {
-        let mut task = task("t", EffectClass::Once, Timestamp::UNIX_EPOCH);
+        let mut task = Task::sample("t", EffectClass::Once, Timestamp::UNIX_EPOCH);
         task.caller = Caller { uid, session: Some(session.to_owned()), ..Caller::default() };
         task.input.insert("text".to_owned(), json!(text));
         task

@@ -79,8 +79,9 @@ mod tests {
     use protocol::caller::Caller;
     use serde_json::json;
 
-    use super::super::tests::{Bench, definition, limits, task};
+    use super::super::tests::{Bench, definition, limits};
     use super::super::{Effects, Event};
+    use crate::task::Task;
     use crate::task::effect::EffectClass;
     use protocol::task::{State, TaskId};
 
@@ -89,7 +90,7 @@ mod tests {
         let mut bench = Bench::new(limits(1));
         let plain = definition(json!({}));
         let of = |uid, session: &str| {
-            let mut task = task("t", EffectClass::Once, bench.now);
+            let mut task = Task::sample("t", EffectClass::Once, bench.now);
             task.caller = Caller { uid, session: Some(session.to_owned()), ..Caller::default() };
             task
         };

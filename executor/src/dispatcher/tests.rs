@@ -54,29 +54,9 @@ pub(super) fn definition(fields: serde_json::Value) -> Arc<Definition> {
     Arc::new(serde_json::from_value(whole.into()).expect("a definition"))
 }
 
-pub(super) fn task(tool: &str, effect: EffectClass, now: Timestamp) -> Task {
-    Task {
-        id: TaskId::new(),
-        tool: tool.parse().expect("a name"),
-        input: serde_json::Map::new(),
-        definition_hash: tool.to_owned(),
-        effect,
-        caller: Caller { uid: 1, ..Caller::default() },
-        idempotency_key: None,
-        created_at: now,
-        state: State::Accepted,
-        attempt: 0,
-        not_before: None,
-        confirmation: None,
-        end: None,
-        resolution: None,
-        run_at: None,
-    }
-}
-
 /// A task that needs a yes.
 pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
-    let mut task = task("t", EffectClass::Once, now);
+    let mut task = Task::sample("t", EffectClass::Once, now);
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
@@ -86,7 +66,7 @@ pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
 }
 
 fn once(now: Timestamp) -> Task {
-    task("t", EffectClass::Once, now)
+    Task::sample("t", EffectClass::Once, now)
 }
 
 impl Bench {
@@ -128,7 +108,7 @@ impl Bench {
 
     /// Admits a task of one subtool that may run at once, and starts it.
     pub(super) fn start(&mut self, effect: EffectClass, definition: &Arc<Definition>) -> TaskId {
-        let task = task("t", effect, self.now);
+        let task = Task::sample("t", effect, self.now);
         assert_eq!(self.admit(&task, definition).performed, [task.id]);
         task.id
     }
@@ -247,7 +227,7 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited, "the window slides, it does not start anew");
     bench.pass(Duration::from_secs(20));
     bench.start(EffectClass::Once, &limited);
-    let other = task("other", EffectClass::Once, bench.now);
+    let other = Task::sample("other", EffectClass::Once, bench.now);
     assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
     let session = Caller { uid: 1, session: Some("other".to_owned()), ..Caller::default() };
     let foreign = Task { caller: session, ..once(bench.now) };
@@ -271,7 +251,8 @@ fn the_same_key_and_input_is_the_same_task_open_or_ended() {
         let mut input = serde_json::Map::new();
         input.insert("q".to_owned(), json!(1));
         let other_input = Task { input, ..keyed(bench.now) };
-        let other_tool = Task { idempotency_key: Some("k".to_owned()), ..task("u", EffectClass::Once, bench.now) };
+        let other_tool =
+            Task { idempotency_key: Some("k".to_owned()), ..Task::sample("u", EffectClass::Once, bench.now) };
         for other in [other_input, other_tool] {
             let turn = bench.admit(&other, &limited);
             let Answer::Refused(error) = &turn.answers[0] else { panic!("{turn:?}") };
@@ -291,7 +272,7 @@ fn the_same_key_and_input_is_the_same_task_open_or_ended() {
 fn a_key_still_holds_after_a_crash() {
     let mut bench = Bench::new(limits(10));
     let plain = definition(json!({}));
-    let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..task("t", EffectClass::Read, now) };
+    let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..Task::sample("t", EffectClass::Read, now) };
     let first = keyed(bench.now);
     bench.admit(&first, &plain);
     bench.crash(Some(&plain));
@@ -306,7 +287,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
     let first = bench.start(EffectClass::Once, &single);
     let second = once(bench.now);
     assert_eq!(bench.admit(&second, &single).performed, []);
-    let others: Vec<_> = (0..3).map(|_| task("other", EffectClass::Once, bench.now)).collect();
+    let others: Vec<_> = (0..3).map(|_| Task::sample("other", EffectClass::Once, bench.now)).collect();
     assert_eq!(bench.admit(&others[0], &plain).performed, [others[0].id], "it overtakes what has no place");
     assert_eq!(bench.admit(&others[1], &plain).performed, [others[1].id]);
     assert_eq!(bench.admit(&others[2], &plain).performed, []);
@@ -503,7 +484,7 @@ fn after_a_crash_only_what_is_harmless_runs_again() {
     for (class, expected) in [(Read, State::Running), (Idempotent, State::Running), (Once, State::Unknown)] {
         let mut bench = Bench::new(limits(1));
         let running = bench.start(class, &plain);
-        let waiting = task("other", Once, bench.now);
+        let waiting = Task::sample("other", Once, bench.now);
         bench.admit(&waiting, &plain);
         let turn = bench.crash(Some(&plain));
         assert_eq!(bench.state(running), expected, "{class:?}");
@@ -521,7 +502,7 @@ fn what_takes_its_executor_down_each_time_ends_and_others_go_on() {
     let mut bench = Bench::new(limits(1));
     let retried = definition(json!({"retries": {"times": 2}}));
     let poison = bench.start(EffectClass::Read, &retried);
-    let other = task("other", EffectClass::Read, bench.now);
+    let other = Task::sample("other", EffectClass::Read, bench.now);
     bench.admit(&other, &retried);
     let crashes = (1..20).find(|_| !bench.crash(Some(&retried)).performed.contains(&poison));
     assert_eq!(crashes, Some(2 + MAX_LOST_ATTEMPTS));

@@ -32,23 +32,8 @@ fn what_ended_long_ago_is_forgotten_with_all_its_files() {
 fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
     let at = clock::now() - ago;
     let end = End { at, outcome: Outcome::Data("x".repeat(bytes).into()), meta: Map::new() };
-    let task = Task {
-        id: TaskId::new(),
-        tool: "say".parse().expect("a name"),
-        input: Map::new(),
-        definition_hash: String::new(),
-        effect: EffectClass::Read,
-        caller: Caller { uid: 1, ..Caller::default() },
-        idempotency_key: None,
-        created_at: at,
-        state: State::Accepted,
-        attempt: 0,
-        not_before: None,
-        confirmation: None,
-        end: None,
-        resolution: None,
-        run_at: None,
-    };
+    let (tool, caller) = ("say".parse().expect("a name"), Caller { uid: 1, ..Caller::default() });
+    let task = Task::accepted(TaskId::new(), tool, String::new(), EffectClass::Read, Map::new(), caller, at);
     let step = |step, (from, attempt), (to, attempt_after), end| {
         let moved =
             Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, answered: None, end };
