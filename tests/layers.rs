@@ -69,6 +69,17 @@ fn no_circle_has_more_files_than_can_be_read_together() {
     }
 }
 
+#[test]
+fn the_protocol_stays_light() {
+    const HEAVY: [&str; 8] = ["tokio", "reqwest", "rusqlite", "axum", "hyper", "genai", "jsonschema", "minijinja"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
+    let manifest = fs::read_to_string(root.join("protocol/Cargo.toml")).expect("its manifest");
+    let (_, dependencies) = manifest.split_once("[dependencies]\n").expect("it has some");
+    let own = dependencies.lines().take_while(|line| !line.starts_with('['));
+    let heavy: Vec<_> = own.filter(|line| HEAVY.iter().any(|name| line.starts_with(name))).collect();
+    assert!(heavy.is_empty(), "{heavy:?}");
+}
+
 impl Module {
     /// The folder of the crate that it lies in, or stands beside.
     fn layer(&self) -> Option<String> {

@@ -1,14 +1,17 @@
 //! The end-to-end tests: everything goes through the binary, as its users would.
 //!
-//! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs` keeps the house.
+//! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs`, `layers.rs`,
+//! `vocabulary.rs` and `docs.rs` keep the rules that no compiler checks.
 
 mod agent;
 mod browser;
 mod cli;
+mod docs;
 mod executor;
 mod fuzz;
 mod layers;
 mod myworld;
 mod page;
 mod tidy;
+mod vocabulary;
 mod world;

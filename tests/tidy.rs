@@ -236,15 +236,15 @@ fn every_dependency_is_used() {
 }
 
 /// A text file of the repository.
-struct File {
+pub(crate) struct File {
     /// Its path from the root, with `/`.
-    name: String,
-    text: String,
+    pub(crate) name: String,
+    pub(crate) text: String,
 }
 
 impl File {
     /// The text without comments and without what is compiled for tests only.
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let text = self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         lines.flat_map(|line| [line, "\n"]).collect()
@@ -265,7 +265,7 @@ fn is_only_for_tests(file: &File, all: &[File]) -> bool {
 }
 
 /// The Rust files whose path begins like this, but for those that are only for tests.
-fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
+pub(crate) fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
     let all = rust_files();
     let wanted: Vec<_> =
         all.iter().map(|file| file.name.starts_with(beginning) && !is_only_for_tests(file, &all)).collect();

@@ -1,0 +1,244 @@
+//! The documents: what stands in their code blocks and tables is true of the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use protocol::code::Code;
+use serde_json::Value;
+
+use crate::world::World;
+
+/// A fenced block of a document.
+struct Block {
+    /// The document and the line that the block begins at.
+    place: String,
+    /// What stands behind the fence, such as `json subtool`.
+    kind: String,
+    text: String,
+}
+
+#[test]
+fn definitions_in_the_documents_load() {
+    let world = World::new();
+    let mut checked = 0;
+    for block in blocks().iter().filter(|block| block.kind.starts_with("json")) {
+        let value: Value = serde_json::from_str(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
+        let is_definition = |value: &Value| value.get("run").is_some() && value.get("description").is_some();
+        if value.as_object().is_some_and(|file| file.values().any(is_definition)) {
+            world.define(&format!("from-docs-{checked}.json"), &value);
+            checked += 1;
+            let lint = world.run(&["lint"]);
+            assert_eq!(lint.exit, 0, "{}: {lint}", block.place);
+        }
+    }
+    assert!(checked >= 2, "the README and the chapter on subtools show definitions");
+}
+
+#[test]
+fn settings_in_the_documents_are_accepted() {
+    let blocks = blocks();
+    let settings: Vec<_> = blocks.iter().filter(|block| block.kind == "toml").collect();
+    assert!(settings.len() >= 4, "several chapters show settings");
+    for block in settings {
+        let world = World::new();
+        world.configure(&block.text);
+        let listed = world.run(&["list", "--format=names"]);
+        assert_eq!(listed.exit, 0, "{}: {listed}", block.place);
+    }
+}
+
+#[test]
+fn every_option_in_the_documents_exists() {
+    let world = World::new();
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut help = |command: &str| {
+        helps
+            .entry(command.to_owned())
+            .or_insert_with(|| {
+                let words: Vec<_> = command.split(' ').filter(|word| !word.is_empty()).chain(["--help"]).collect();
+                world.run(&words).stdout
+            })
+            .clone()
+    };
+    let mut checked = 0;
+    for (place, call) in calls() {
+        let mut words = call.split_whitespace();
+        let command = words.next().unwrap_or_default().trim_end_matches(['`', ',', '.', ';', ':']);
+        if !command.starts_with(|first: char| first.is_ascii_lowercase()) {
+            continue;
+        }
+        let all: Vec<&str> = words.collect();
+        let nested = all.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'));
+        let text = match nested.filter(|_| ["executor", "secret"].contains(&command)) {
+            Some(nested) => help(&format!("{command} {nested}")),
+            None => help(command),
+        };
+        assert!(text.contains("Usage:"), "{place}: there is no command `{command}`: {text}");
+        for option in all.iter().filter_map(|word| option_in(word)) {
+            assert!(text.contains(&option), "{place}: `{command}` has no option `{option}`");
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "only {checked} options were found in the documents");
+}
+
+#[test]
+fn the_error_codes_are_those_of_the_program() {
+    let text = read("docs/commands.md");
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let code = cells.next()?.trim_end_matches('`').to_owned();
+        Some((code, cells.next()?.trim().parse::<u8>().ok()?))
+    };
+    let documented: BTreeMap<_, _> = text.lines().filter_map(row).collect();
+    let known: BTreeMap<_, _> = Code::ALL.iter().map(|code| (code.as_str().to_owned(), code.exit() as u8)).collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_packs_are_those_that_ship() {
+    let text = read("docs/subtools.md");
+    let row = |line: &str| {
+        let (name, rest) = line.strip_prefix("| [")?.split_once("](../subtools/")?;
+        let count = rest.split(" | ").nth(1)?.trim().parse::<usize>().ok()?;
+        Some((name.to_owned(), count))
+    };
+    let documented: BTreeMap<_, _> = text.lines().filter_map(row).collect();
+    let mut shipped = BTreeMap::new();
+    for entry in fs::read_dir(root().join("subtools")).expect("the packs") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
+        if name != "subtool.schema" {
+            let file: serde_json::Map<String, Value> =
+                serde_json::from_slice(&fs::read(&path).expect("a pack")).expect("JSON");
+            shipped.insert(name, file.keys().filter(|key| !key.starts_with('$')).count());
+        }
+    }
+    assert_eq!(documented, shipped);
+}
+
+#[test]
+fn the_book_has_every_chapter_and_every_link_leads_somewhere() {
+    let summary = read("docs/SUMMARY.md");
+    let listed: BTreeSet<_> = links(&summary).collect();
+    let chapters = documents().into_iter().filter_map(|path| path.strip_prefix("docs/").map(str::to_owned));
+    let chapters: BTreeSet<_> = chapters.filter(|name| name != "SUMMARY.md").collect();
+    assert_eq!(listed.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), chapters);
+    for document in documents() {
+        let folder = root().join(&document).parent().expect("a folder").to_owned();
+        for link in links(&read(&document)) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { root().join(&document) } else { folder.join(file) };
+            assert!(target.exists(), "{document}: `{link}` leads nowhere");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).expect("a document");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|line| slug(line) == anchor), "{document}: `{link}` names no heading");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_readme_counts_right() {
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- count: definition-bytes -->").expect("the README counts the definition");
+    let (count, _) = rest.split_once("<!-- /count -->").expect("it ends");
+    let definition = protocol::command_executor::definition().to_string();
+    assert_eq!(count.parse::<usize>().ok(), Some(definition.len()));
+    let words = readme.split_whitespace().count();
+    assert!(words < 1_400, "{words} words: the README starts people, the manual is in docs/");
+}
+
+/// `--option` at the beginning of a word, without brackets and value.
+fn option_in(word: &str) -> Option<String> {
+    let word = word.trim_start_matches(['[', '`', '(', '|']);
+    let end = word.find(|letter: char| !letter.is_ascii_lowercase() && letter != '-').unwrap_or(word.len());
+    Some(word[..end].to_owned()).filter(|option| option.len() > 2 && option.starts_with("--"))
+}
+
+/// Every `agent-magic-tool ...` in a code span, a code block or a row of the command tables, without the program's name.
+fn calls() -> Vec<(String, String)> {
+    let mut calls = Vec::new();
+    for document in documents() {
+        for (number, line) in read(&document).lines().enumerate() {
+            let place = format!("{document}:{}", number + 1);
+            for (at, _) in line.match_indices("agent-magic-tool ") {
+                let before = line[..at].chars().next_back();
+                let rest = &line[at + "agent-magic-tool ".len()..];
+                if matches!(before, Some('`')) {
+                    calls.push((place.clone(), rest.split('`').next().unwrap_or_default().to_owned()));
+                } else if line.starts_with("agent-magic-tool ") || line.starts_with("$ agent-magic-tool ") {
+                    calls.push((place.clone(), rest.split(" #").next().unwrap_or_default().to_owned()));
+                }
+            }
+            if document == "docs/commands.md"
+                && let Some(cell) = line.strip_prefix("| `").and_then(|rest| rest.split("` |").next())
+            {
+                let shown = cell.replace("\\|", " ").replace('`', "");
+                calls.extend(
+                    shown.split(", ").filter(|call| call.contains("--")).map(|call| (place.clone(), call.to_owned())),
+                );
+            }
+        }
+    }
+    calls
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for document in documents() {
+        let mut open: Option<Block> = None;
+        for (number, line) in read(&document).lines().enumerate() {
+            match (line.strip_prefix("```"), open.take()) {
+                (Some(_), Some(block)) => blocks.push(block),
+                (Some(kind), None) => {
+                    let place = format!("{document}:{}", number + 1);
+                    open = Some(Block { place, kind: kind.to_owned(), text: String::new() });
+                }
+                (None, Some(mut block)) => {
+                    block.text.push_str(line);
+                    block.text.push('\n');
+                    open = Some(block);
+                }
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{document}: a code block is not closed");
+    }
+    blocks
+}
+
+/// The README and the chapters of the book, by their paths from the root.
+fn documents() -> Vec<String> {
+    let mut found = vec!["README.md".to_owned()];
+    for entry in fs::read_dir(root().join("docs")).expect("the book") {
+        let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
+        if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
+            found.push(format!("docs/{name}"));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The targets of links within the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|target| !target.contains(':'))
+}
+
+/// The anchor of a heading.
+fn slug(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    words.chars().filter(|letter| letter.is_alphanumeric() || *letter == ' ').collect::<String>().replace(' ', "-")
+}
+
+fn read(document: &str) -> String {
+    fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace").to_owned()
+}

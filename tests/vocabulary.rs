@@ -1,0 +1,108 @@
+//! One word for one thing: what can be tested of the glossary in ARCHITECTURE.md.
+
+use std::collections::BTreeMap;
+
+use crate::tidy::{File, sources};
+
+/// Names that each command and each module may have one of.
+const SHARED: [&str; 2] = ["Args", "Error"];
+
+/// Beginnings of constants that say with a riddle what `MAX_`, `MIN_` and `_TIMEOUT` say.
+const ODD_CONSTANTS: [&str; 8] = ["MOST", "LARGEST", "LONGEST", "LEAST", "FEWEST", "SHORTEST", "SMALLEST", "FARTHEST"];
+
+/// Types that are no nouns: participles and particles that once named something.
+const NO_NOUNS: [&str; 38] = [
+    "Again", "Answered", "Asked", "Asleep", "Below", "Broken", "By", "Called", "Changed", "Chosen", "Closed", "Covers",
+    "Decided", "Ended", "Failed", "Filled", "Finished", "Found", "Given", "Heard", "Held", "How", "Kept", "Known",
+    "Listed", "Most", "Moved", "Off", "Opened", "Ran", "Said", "Settled", "Shown", "Spoken", "Taken", "Told", "Until",
+    "Why",
+];
+
+/// Phrases that a maintainer elsewhere has to read twice.
+const RIDDLES: [&str; 6] = ["nobody", "whoever", "somebody", " is none", " are none", "anybody"];
+
+#[test]
+fn every_type_name_stands_once_in_a_crate() {
+    for package in ["protocol", "executor", "agent-magic-tool"] {
+        let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for file in sources(&format!("{package}/src/")) {
+            for name in types(&file) {
+                defined.entry(name).or_default().push(file.name.clone());
+            }
+        }
+        let shared: Vec<_> = defined
+            .iter()
+            .filter(|(name, files)| files.len() > 1 && !SHARED.contains(&name.as_str()))
+            .map(|(name, files)| format!("{name}: {}", files.join(", ")))
+            .collect();
+        assert!(shared.is_empty(), "{package}:\n{}", shared.join("\n"));
+    }
+}
+
+#[test]
+fn a_type_is_a_noun() {
+    let mut odd = Vec::new();
+    for file in all() {
+        odd.extend(
+            types(&file)
+                .into_iter()
+                .filter(|name| NO_NOUNS.contains(&name.as_str()))
+                .map(|name| format!("{}: {name}", file.name)),
+        );
+    }
+    assert!(odd.is_empty(), "\n{}", odd.join("\n"));
+}
+
+#[test]
+fn a_bound_is_called_max_or_min() {
+    let mut odd = Vec::new();
+    for file in all() {
+        for line in file.code().lines() {
+            let Some((_, rest)) = line.split_once("const ") else { continue };
+            let name: String =
+                rest.chars().take_while(|letter| letter.is_ascii_uppercase() || *letter == '_').collect();
+            if ODD_CONSTANTS.iter().any(|odd| name.split('_').any(|word| word == *odd)) {
+                odd.push(format!("{}: {name}", file.name));
+            }
+        }
+    }
+    assert!(odd.is_empty(), "\n{}", odd.join("\n"));
+}
+
+#[test]
+fn comments_and_messages_are_plain_english() {
+    let mut odd = Vec::new();
+    for file in all() {
+        for (number, line) in file.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            if let Some(riddle) = RIDDLES.iter().find(|riddle| lower.contains(**riddle)) {
+                odd.push(format!("{}:{}: {riddle}", file.name, number + 1));
+            }
+        }
+    }
+    assert!(odd.is_empty(), "\n{}", odd.join("\n"));
+}
+
+fn all() -> impl Iterator<Item = File> {
+    ["protocol/src/", "executor/src/", "agent-magic-tool/src/"].into_iter().flat_map(sources)
+}
+
+/// The types that a file defines, outside of its tests; associated types do not count.
+fn types(file: &File) -> Vec<String> {
+    let mut names = Vec::new();
+    let code = file.code();
+    for line in code.lines() {
+        let is_associated = line.starts_with(' ') && line.trim_start().starts_with("type ");
+        let mut words = line
+            .trim_start()
+            .split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '(' && letter != ')');
+        let mut word = words.next().unwrap_or_default();
+        if word.starts_with("pub") {
+            word = words.find(|word| ["struct", "enum", "trait", "type"].contains(word)).unwrap_or_default();
+        }
+        if !is_associated && ["struct", "enum", "trait", "type"].contains(&word) {
+            names.extend(words.next().map(|name| name.split('(').next().unwrap_or(name).to_owned()));
+        }
+    }
+    names
+}
