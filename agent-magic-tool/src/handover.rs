@@ -1,11 +1,12 @@
-//! The hand-over: one request into the mailbox, one answer out of it.
+//! Hands one request to the executor and waits for its reply, starting an executor if none is running.
 
 use std::time::{Duration, Instant};
 
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::handover::{AnswerError, PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Operation, Request};
+use protocol::mailbox::request::Operation;
 use protocol::paths::Paths;
 use protocol::task::TaskId;
 
@@ -15,91 +16,83 @@ use crate::error::Error;
 use crate::launch::Launch;
 use crate::wake_promise::WakePromise;
 
-/// An executor that has not taken a request by then is none.
+/// After this long, assume that no executor takes requests.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// One that took it answers as soon as its disk allows.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// How often the executor's lock is looked at while its answer is awaited.
-const LOOK_FOR_EXECUTOR: Duration = Duration::from_millis(20);
-/// A starting executor is seen this soon.
+/// An executor that took a request replies as soon as its disk allows.
+const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pause between two looks at the executor's lock while waiting for a reply.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Short, so that the reply of an executor that is just starting is seen quickly.
 const MAX_PAUSE: Duration = Duration::from_millis(5);
 
-/// What came back.
-#[derive(Debug)]
-pub(crate) enum HandoverReply {
-    /// Accepted: this task's result file is there.
-    Accepted(TaskId),
-    Answer(Answer),
-}
-
-/// Asks the executor, starting one if none is there.
+/// Sends `operation` to the executor and returns its reply.
 ///
-/// On an error nothing is left behind, but for the one that says that the request was taken.
-pub(crate) fn ask(context: &Context, mailbox: &Mailbox, ask: Operation) -> Result<HandoverReply, Error> {
+/// After an error the request is withdrawn, unless the error has the request's `id` in its details: then
+/// an executor has taken it and may have accepted it.
+pub(crate) fn ask(context: &Context, mailbox: &Mailbox, operation: Operation) -> Result<Reply, Error> {
     let id = TaskId::new();
-    let waking = match &ask {
+    let promise = match &operation {
         Operation::Run(run) if !run.dry_run => WakePromise::of(context, mailbox),
         Operation::Run(_)
         | Operation::Cancel { .. }
         | Operation::Abandon { .. }
         | Operation::Resolve { .. }
         | Operation::Forget { .. }
-        | Operation::Status => WakePromise::Nobody,
+        | Operation::Status => WakePromise::None,
     };
-    let caller = Caller { wakes: waking.is_promised(), ..context.caller.clone() };
-    let request = Request::new(ask, caller);
-    waking.owe(mailbox, id);
-    mailbox.post(id, &request).map_err(|error| {
-        Error::new(Code::BadMailbox, format!("the mailbox `{}` cannot be written: {error}", mailbox.root().display()))
-            .hint("it must be writable from where you are: agent-magic-tool doctor")
+    let caller = Caller { wakes: promise.is_made(), ..context.caller.clone() };
+    promise.record(mailbox, id);
+    let request = PendingRequest::post_as(id, mailbox, operation, caller).map_err(|error| {
+        Error::new(Code::BadMailbox, format!("failed to write to the mailbox `{}`: {error}", mailbox.root().display()))
+            .hint("it must be writable for the caller; to check: agent-magic-tool doctor")
     })?;
-    let reply = wait_for(id, &context.paths, mailbox)?;
-    waking.answered(mailbox, id, &reply);
+    let reply = wait_for(&request, &context.paths, mailbox)?;
+    promise.update_after_reply(mailbox, id, &reply);
     Ok(reply)
 }
 
-fn wait_for(id: TaskId, paths: &Paths, mailbox: &Mailbox) -> Result<HandoverReply, Error> {
+fn wait_for(request: &PendingRequest<'_>, paths: &Paths, mailbox: &Mailbox) -> Result<Reply, Error> {
     let mut launch = Launch::new(paths, mailbox);
-    let mut patience = Backoff::new(MAX_PAUSE);
-    let mut look_for_executor = Instant::now();
-    let result_file = mailbox.result_file(id);
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    let mut next_lock_poll = Instant::now();
     loop {
-        if result_file.exists() {
-            return Ok(HandoverReply::Accepted(id));
+        if let Some(reply) = request.look().map_err(unusable_answer)? {
+            return Ok(reply);
         }
-        let answer =
-            mailbox.collect_answer(id).map_err(|error| Error::io("the executor's answer cannot be read", &error))?;
-        if let Some(bytes) = answer {
-            let answer = serde_json::from_slice(&bytes).map_err(|error| {
-                Error::new(Code::NoExecutor, format!("the executor's answer cannot be understood: {error}"))
-                    .hint("the command and the executor differ: agent-magic-tool executor stop")
-            })?;
-            return Ok(HandoverReply::Answer(answer));
+        if Instant::now() >= next_lock_poll {
+            launch.ensure().map_err(|error| withdraw_after(error, request))?;
+            next_lock_poll = Instant::now() + LOCK_POLL_INTERVAL;
         }
-        if Instant::now() >= look_for_executor {
-            launch.ensure().map_err(|error| give_up(error, id, mailbox))?;
-            look_for_executor = Instant::now() + LOOK_FOR_EXECUTOR;
-        }
-        let waited = patience.waited();
-        if waited > TAKEN_TIMEOUT && mailbox.withdraw(id) {
+        let waited = backoff.waited();
+        if waited > TAKEN_TIMEOUT && request.withdraw() {
             return Err(Error::new(Code::NoExecutor, format!("no executor took the request within {TAKEN_TIMEOUT:?}"))
-                .hint("nothing was done; look what is wrong: agent-magic-tool doctor"));
+                .hint("nothing was done; to find out why: agent-magic-tool doctor"));
         }
-        if waited > ANSWER_TIMEOUT {
-            return Err(Error::new(Code::NoExecutor, format!("the executor did not answer within {ANSWER_TIMEOUT:?}"))
-                .hint("it has the request, and may have accepted it: agent-magic-tool tasks")
-                .detail("id", id.to_string()));
+        if waited > REPLY_TIMEOUT {
+            return Err(Error::new(Code::NoExecutor, format!("the executor did not answer within {REPLY_TIMEOUT:?}"))
+                .hint("it took the request and may have accepted it; to check: agent-magic-tool tasks")
+                .detail("id", request.id().to_string()));
         }
-        patience.pause(None);
+        backoff.pause(None);
     }
 }
 
-/// Takes the request back; where that is too late, the error says so.
-fn give_up(error: Error, id: TaskId, mailbox: &Mailbox) -> Error {
-    if mailbox.withdraw(id) {
+fn unusable_answer(error: AnswerError) -> Error {
+    match error {
+        AnswerError::Unreadable(source) => Error::io("failed to read the executor's answer", &source),
+        AnswerError::Malformed(source) => {
+            Error::new(Code::NoExecutor, format!("failed to parse the executor's answer: {source}"))
+                .hint("the command and the executor have different versions: agent-magic-tool executor stop")
+        }
+    }
+}
+
+/// Withdraws the request after `error`; adds its id and a hint if an executor has already taken it.
+fn withdraw_after(error: Error, request: &PendingRequest<'_>) -> Error {
+    if request.withdraw() {
         return error;
     }
     error
-        .detail("id", id.to_string())
-        .hint("an executor had taken the request before it ended, and may have accepted it: agent-magic-tool tasks")
+        .detail("id", request.id().to_string())
+        .hint("an executor took the request before it ended and may have accepted it; to check: agent-magic-tool tasks")
 }

@@ -92,9 +92,9 @@ pub(crate) fn print(files: &[ResultFile], mailbox: &Mailbox, context: &Context) 
 
 /// The caller has seen these: what is final of them it need not be woken for.
 pub(crate) fn collected(files: &[ResultFile], mailbox: &Mailbox, context: &Context) {
-    let waking = WakePromise::of(context, mailbox);
+    let promise = WakePromise::of(context, mailbox);
     for file in files.iter().filter(|file| file.is_final()) {
-        waking.collected(mailbox, file.id);
+        promise.remove(mailbox, file.id);
     }
 }
 

@@ -1,74 +1,78 @@
-//! Whether the caller will be woken, and what it is owed until then.
+//! Whether the caller will be woken when a task is final, and the wake-ups recorded for it.
 //!
-//! A promise is made only where somebody keeps it: the caller's own loop says so, or the hook of its
-//! client has run in this very session. Everything here is a nudge: where a mark cannot be written, the
-//! command goes on, and the worst that happens is one wake too many or too few.
+//! A promise is made only if something keeps it: the caller's own agent loop, or the hook of its client,
+//! which must have run in this session. A failure to record or remove a wake-up never fails the command; the
+//! worst effect is one wake-up too many or too few.
 
 use std::path::PathBuf;
 
+use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::wakeups::WakeTarget;
 use protocol::task::TaskId;
 
 use crate::context::Context;
-use crate::handover::HandoverReply;
 
 /// Who wakes the caller.
 #[derive(Debug)]
 pub(crate) enum WakePromise {
-    Nobody,
-    /// The loop that called us; it keeps its own books.
+    None,
+    /// The agent loop that called us, which keeps track of its tasks itself.
     Loop,
     /// The hook of the caller's client.
     Hook(WakeTarget),
 }
 
 impl WakePromise {
-    /// One look at a folder for each client that says it is there; none for a human.
+    /// Determines who wakes the caller of `context`; no one wakes a human.
+    ///
+    /// Costs one look at a folder of the mailbox for each client that the environment names.
     pub(crate) fn of(context: &Context, mailbox: &Mailbox) -> Self {
         if context.caller.wakes {
             return Self::Loop;
         }
-        // Whoever calls in the same process may run in a client's shell, but is not that client.
+        // A call from within this process may run in a client's shell, but does not come from that client.
         if !context.is_process() {
-            return Self::Nobody;
+            return Self::None;
         }
-        let listeners = context.paths.clients().flat_map(|(client, session)| match session {
+        let targets = context.paths.clients().flat_map(|(client, session)| match session {
             Some(session) => vec![by_session(client, &session)],
-            // A model may have gone down into a subfolder.
+            // The model may have changed into a subfolder of the client's folder.
             None => folders().map(|folder| by_folder(client, &folder)).collect(),
         });
-        let mut listening = listeners.filter(|listener| mailbox.listens(listener));
-        listening.next().map_or(Self::Nobody, Self::Hook)
+        let mut watched = targets.filter(|target| mailbox.is_wake_target(target));
+        watched.next().map_or(Self::None, Self::Hook)
     }
 
-    pub(crate) fn is_promised(&self) -> bool {
-        !matches!(self, Self::Nobody)
+    pub(crate) fn is_made(&self) -> bool {
+        !matches!(self, Self::None)
     }
 
-    /// Before the request is posted: whoever is killed then, the session is not forgotten.
-    pub(crate) fn owe(&self, mailbox: &Mailbox, id: TaskId) {
-        if let Self::Hook(listener) = self {
-            // Without the mark nobody is woken, and the result file is there all the same.
-            drop(mailbox.add_wakeup(listener, id));
+    /// Records that the caller is to be woken for task `id`. Call it before the request is posted, so that a
+    /// command that is killed right after posting leaves the wake-up behind.
+    pub(crate) fn record(&self, mailbox: &Mailbox, id: TaskId) {
+        if let Self::Hook(target) = self {
+            // Without the record there is no wake-up, but the result file is still written.
+            drop(mailbox.add_wakeup(target, id));
         }
     }
 
-    /// When the answer is known: a refused request is owed nothing, a known one as itself.
-    pub(crate) fn answered(&self, mailbox: &Mailbox, id: TaskId, reply: &HandoverReply) {
-        let HandoverReply::Answer(answer) = reply else { return };
-        if let Answer::SameAs(other) = answer {
-            self.owe(mailbox, *other);
+    /// Corrects the recorded wake-up: removes it for a refused request, and moves it to the existing task
+    /// for a repeated one.
+    pub(crate) fn update_after_reply(&self, mailbox: &Mailbox, id: TaskId, reply: &Reply) {
+        let Reply::Answer(answer) = reply else { return };
+        if let Answer::SameAs(existing) = answer {
+            self.record(mailbox, *existing);
         }
-        self.collected(mailbox, id);
+        self.remove(mailbox, id);
     }
 
-    /// The caller was shown the final result.
-    pub(crate) fn collected(&self, mailbox: &Mailbox, id: TaskId) {
-        if let Self::Hook(listener) = self {
-            // One wake too many.
-            drop(mailbox.remove_wakeup(listener, id));
+    /// Removes the wake-up for task `id`, since the caller has seen its final result or there is no such task.
+    pub(crate) fn remove(&self, mailbox: &Mailbox, id: TaskId) {
+        if let Self::Hook(target) = self {
+            // A failure means one wake-up too many.
+            drop(mailbox.remove_wakeup(target, id));
         }
     }
 }
@@ -81,6 +85,7 @@ pub(crate) fn by_folder(client: &str, folder: &std::path::Path) -> WakeTarget {
     WakeTarget::new(client, &format!("folder:{}", folder.display()))
 }
 
+/// The working directory and its parents, innermost first.
 fn folders() -> impl Iterator<Item = PathBuf> {
     let here = std::env::current_dir().ok();
     std::iter::successors(here, |folder| folder.parent().map(PathBuf::from))

@@ -1,4 +1,5 @@
 //! What callers get to see: the content of result files, and waiting until tasks are final.
 
+pub mod handover;
 pub mod result_file;
 pub mod trigger;

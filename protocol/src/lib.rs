@@ -13,6 +13,7 @@ pub mod duration;
 pub mod error;
 pub mod excerpt;
 pub mod fault;
+pub mod handover;
 pub mod json;
 pub mod layout;
 pub mod mailbox;

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::code::{Code, Exit};
 use protocol::error::chain;
+use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, HandoverReply};
+use crate::handover;
 use crate::launch::{self, Launch};
 
 /// A new executor is in office by then, or something is wrong.
@@ -98,15 +99,15 @@ fn status(context: &Context) -> Result<Exit, Error> {
 
 pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
     match handover::ask(context, mailbox, Operation::Status)? {
-        HandoverReply::Answer(Answer::Status(mut status)) => {
+        Reply::Answer(Answer::Status(mut status)) => {
             if let Some(status) = status.as_object_mut() {
                 status.shift_insert(0, "running".to_owned(), true.into());
                 status.insert("log".to_owned(), context.paths.log().display().to_string().into());
             }
             Ok(status)
         }
-        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("status")),
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("status")),
     }
 }
 

@@ -102,7 +102,7 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let mailbox = Mailbox::open(&paths.mailbox)?;
     let unwritten = |error| Error::io("the mailbox cannot be written", &error);
-    mailbox.listen(&call.listener).map_err(unwritten)?;
+    mailbox.add_wake_target(&call.listener).map_err(unwritten)?;
     if call.moment == HookMoment::Start {
         return Ok(Exit::Ok);
     }
@@ -116,7 +116,7 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     };
     let waiter =
         Waiter { call, mailbox, paths, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
-    waiter.mailbox.take_over(&waiter.call.listener, &waiter.name).map_err(unwritten)?;
+    waiter.mailbox.set_waiter(&waiter.call.listener, &waiter.name).map_err(unwritten)?;
     waiter.wait(&context.output, args.client)
 }
 
@@ -192,7 +192,7 @@ impl Waiter {
             Client::Goose | Client::Aider | Client::AgentsMd => Exit::Ok,
         };
         let ids: Vec<_> = ready.iter().map(|file| file.id).collect();
-        lock.delivered(&ids).map_err(unwritten)?;
+        lock.remove_delivered(&ids).map_err(unwritten)?;
         Ok(exit)
     }
 }

@@ -1,18 +1,19 @@
-//! `resolve`: says what had happened to a task that ended as `unknown`.
+//! `resolve`: records whether a task that ended as `unknown` took effect.
 
 use protocol::code::Exit;
+use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, HandoverReply};
+use crate::handover;
 use crate::result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The task: its id, or the path of its result file
+    /// The task: an id, or the path of a result file
     #[arg(value_name = "ID|FILE")]
     task: String,
     /// It took effect
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     /// It did not take effect
     #[arg(long)]
     did_not: bool,
-    /// How that was found out, for whoever reads the result
+    /// How you found out, for readers of the result
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -31,13 +32,13 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let id = result::task_of(&args.task, &mailbox)?;
     let ask = Operation::Resolve { id, happened: args.happened, note: args.note };
     match handover::ask(context, &mailbox, ask)? {
-        HandoverReply::Answer(Answer::Resolved { id, resolution }) => {
+        Reply::Answer(Answer::Resolved { id, resolution }) => {
             context
                 .output
                 .json(&json!({"id": id, "resolution": resolution, "result_file": mailbox.result_file(id)}))?;
             Ok(Exit::Ok)
         }
-        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("resolve")),
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("resolve")),
     }
 }

@@ -1,10 +1,11 @@
-//! `run`: delegates a task, and returns as soon as its result file is there.
+//! `run`: delegates a task, and returns as soon as its result file exists.
 
 use std::io::Read as _;
 use std::time::Instant;
 
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
+use protocol::handover::Reply;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
 use protocol::mailbox::result::WOKEN;
 use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
@@ -14,44 +15,44 @@ use serde_json::{Map, Value};
 
 use crate::context::{Context, Stdin};
 use crate::error::Error;
-use crate::handover::{self, HandoverReply};
+use crate::handover;
 use crate::launch::Launch;
 use crate::result::{self, ResultFile, WaitMode};
 use crate::wake_promise::WakePromise;
 
-/// How JSON passes a shell unharmed.
-pub(crate) const PIPE_IT: &str = "the shell took quotes away; pass the JSON on standard input, where it is left alone: \
+/// The hint for JSON that a shell has damaged.
+pub(crate) const USE_STDIN: &str = "the shell removed quotes; pass the JSON on standard input instead: \
 agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The subtool, as `list` names it
+    /// The subtool's name, as shown by `list`
     name: String,
-    /// The input as a JSON object, `@FILE` to read it from a file, or `-` from standard input
+    /// The input: a JSON object, `@FILE` to read it from a file, or `-` to read it from standard input
     #[arg(long, short, value_name = "JSON|@FILE|-")]
     input: Option<String>,
-    /// Single fields: `key=text` (read as the type that the schema names) or `key:=JSON`
+    /// Single input fields: `key=text` (converted to the type in the schema) or `key:=JSON`
     #[arg(value_name = "KEY=VALUE")]
     fields: Vec<String>,
-    /// Wait up to this long [60s if no duration is given], and print the final result if it came
+    /// Wait up to this long [60s if no duration is given] and print the result
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<PositiveDuration>,
-    /// Start it then, and not before: 2026-05-01T09:00:00+02:00, or by the local clock 2026-05-01T09:00 or 09:00
+    /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     at: Option<String>,
     /// Start it after this long, like 90m
     #[arg(long = "in", value_name = "DURATION")]
     after: Option<PositiveDuration>,
-    /// Check everything and show what would be sent, with secrets masked; nothing is done
+    /// Check everything and show what would be sent, with secrets masked, but do nothing
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
-    /// The same key and input is the same task, however often it is run
+    /// Makes retries safe: repeating a run with the same key and input returns the same task
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// What to tell the human who has to confirm it: why it is wanted, in one sentence
+    /// Why you want this, in one sentence, for the human who has to confirm it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// If a human must confirm it and none has the page open: wait for one, or fail at once
+    /// What to do if a human must confirm it but the page is not open anywhere: wait, or fail at once
     #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true)]
     if_no_approver: NoApprover,
 }
@@ -63,8 +64,8 @@ pub(crate) enum NoApprover {
 }
 
 impl From<NoApprover> for IfNoApprover {
-    fn from(given: NoApprover) -> Self {
-        match given {
+    fn from(choice: NoApprover) -> Self {
+        match choice {
             NoApprover::Wait => Self::Wait,
             NoApprover::Fail => Self::Fail,
         }
@@ -73,7 +74,7 @@ impl From<NoApprover> for IfNoApprover {
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let input = match &args.input {
-        Some(given) => read_input(given, &args.name, &context.stdin)?,
+        Some(text) => read_input(text, &args.name, &context.stdin)?,
         None => Map::new(),
     };
     let at = match (&args.at, args.after) {
@@ -96,42 +97,43 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     match handover::ask(context, &mailbox, Operation::run(request))? {
-        HandoverReply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
-        HandoverReply::Answer(Answer::SameAs(id)) => {
+        Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
+        Reply::Answer(Answer::SameAs(id)) => {
             context
                 .output
-                .note("the same was run before, under this key or still waiting for a human; this is that task");
+                .note("the same call was made before, with this key or still waiting for a human; this is that task");
             if args.wait.is_some() {
                 return accepted(id, args.wait, &mailbox, context);
             }
             result::print(&[ResultFile::read(&mailbox, id)?], &mailbox, context)?;
             Ok(Exit::Ok)
         }
-        HandoverReply::Answer(Answer::Plan(plan)) => {
+        Reply::Answer(Answer::Plan(plan)) => {
             context.output.json(&plan)?;
             Ok(Exit::Ok)
         }
-        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Answer(_) => Err(Error::unexpected_answer("run")),
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Answer(_) => Err(Error::unexpected_answer("run")),
     }
 }
 
 fn accepted(id: TaskId, wait: Option<PositiveDuration>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = wait else {
-        let wakes = WakePromise::of(context, mailbox).is_promised();
+        let wakes = WakePromise::of(context, mailbox).is_made();
         context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
         return Ok(Exit::Ok);
     };
     let mut launch = Launch::new(&context.paths, mailbox);
     let deadline = Instant::now() + wait.get();
     let files = result::wait_for(&[id], mailbox, WaitMode::All, Some(deadline), || launch.ensure().map(drop))?;
-    let file = files.first().ok_or_else(|| Error::internal("one task was awaited, and none came back"))?;
+    let file = files.first().ok_or_else(|| Error::internal("waiting for one task returned no result"))?;
     result::print(&files, mailbox, context)?;
     Ok(file.exit())
 }
 
-/// What was accepted, and where its result will be: the placeholder, though a quick task may have
-/// ended by now. The same words every time are easier to rely on.
+/// The answer to an accepted `run`: the input as accepted, and where the result will be.
+///
+/// The status is always `pending`, even if a quick task has ended already: a fixed answer is easier to rely on.
 fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
     let mut receipt = Map::new();
     receipt.insert("tool".to_owned(), file.field("tool").clone());
@@ -156,16 +158,16 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
     Value::Object(receipt)
 }
 
-/// An input as it is written on the command line.
-pub(super) fn read_input(given: &str, name: &str, stdin: &Stdin) -> Result<Map<String, Value>, Error> {
-    let text = match (given, given.strip_prefix('@')) {
+/// Reads the value of `--input`: JSON, `@FILE`, or `-` for standard input.
+pub(super) fn read_input(value: &str, name: &str, stdin: &Stdin) -> Result<Map<String, Value>, Error> {
+    let text = match (value, value.strip_prefix('@')) {
         ("-", _) => stdin
             .read_at_most(MAX_REQUEST_BYTES + 1)
-            .map_err(|error| Error::io("standard input cannot be read", &error))?,
+            .map_err(|error| Error::io("failed to read standard input", &error))?,
         (_, Some(path)) => std::fs::File::open(path)
-            .and_then(limited)
-            .map_err(|error| Error::new(Code::NotFound, format!("the input file `{path}` cannot be read: {error}")))?,
-        _ => given.as_bytes().to_vec(),
+            .and_then(read_limited)
+            .map_err(|error| Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {error}")))?,
+        _ => value.as_bytes().to_vec(),
     };
     if text.len() as u64 > MAX_REQUEST_BYTES {
         return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {MAX_REQUEST_BYTES} bytes"))
@@ -174,30 +176,30 @@ pub(super) fn read_input(given: &str, name: &str, stdin: &Stdin) -> Result<Map<S
     match json::parse(&text) {
         Ok(Value::Object(input)) => Ok(input),
         Ok(_) => Err(Error::new(Code::InvalidJson, "the input must be a JSON object")
-            .hint(format!("see its fields: agent-magic-tool inspect {name}"))),
+            .hint(format!("see the fields: agent-magic-tool inspect {name}"))),
         Err(error) => {
-            let wrong = Error::new(Code::InvalidJson, format!("the input is not valid JSON: {error}"))
+            let error = Error::new(Code::InvalidJson, format!("the input is not valid JSON: {error}"))
                 .detail("line", error.line)
                 .detail("column", error.column);
             let text = String::from_utf8_lossy(&text);
-            Err(if given != "-" && lost_its_quotes(&text) {
-                wrong.hint(PIPE_IT.replace("NAME", name))
+            Err(if value != "-" && is_missing_quotes(&text) {
+                error.hint(USE_STDIN.replace("NAME", name))
             } else {
-                wrong.hint("an object in double quotes, like {\"key\": \"value\"}")
+                error.hint("write an object with quoted keys, like {\"key\": \"value\"}")
             })
         }
     }
 }
 
-/// One byte more than the limit tells that there is more.
-fn limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
+/// Reads at most one byte more than the limit, so that the caller can tell that the input is too large.
+fn read_limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     source.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 
-/// `{key: value}`, `'{...}'`, `{\"key\"...}` or half an object: what is left when a shell has been at it.
-fn lost_its_quotes(text: &str) -> bool {
+/// Whether JSON looks damaged by a shell: `{key: value}`, `'{...}'`, `{\"key\"...}` or half an object.
+fn is_missing_quotes(text: &str) -> bool {
     let text = text.trim();
     let inner = text.trim_start_matches(['\'', '{', ' ']);
     text.starts_with('\'')
@@ -207,18 +209,18 @@ fn lost_its_quotes(text: &str) -> bool {
 
 fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
     if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
-        return Err(Error::usage("the input stands where a single field would").hint(format!(
+        return Err(Error::usage("the input is in the place of a single field").hint(format!(
             "put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
             request.tool
         )));
     }
     let Some((key, text)) = field.split_once('=') else {
         let hint = if field.contains(['{', '}', '"', ':']) {
-            PIPE_IT.replace("NAME", &request.tool)
+            USE_STDIN.replace("NAME", &request.tool)
         } else {
-            "write fields as key=text or key:=JSON, or all at once with --input".to_owned()
+            "write fields as key=text or key:=JSON, or pass them all with --input".to_owned()
         };
-        return Err(Error::usage(format!("`{field}` is no `key=value`")).hint(hint));
+        return Err(Error::usage(format!("`{field}` is not of the form `key=value`")).hint(hint));
     };
     match key.strip_suffix(':') {
         Some(key) => {
@@ -229,7 +231,7 @@ fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
             request.input.insert(key.to_owned(), value);
         }
         None => {
-            // What stands more than once is a list.
+            // A repeated key makes a list.
             match request.words.get_mut(key) {
                 None => {
                     request.words.insert(key.to_owned(), text.into());

@@ -1,6 +1,7 @@
-//! `tasks`: what is under way and what has ended, from the result files alone.
+//! `tasks`: lists open and ended tasks, reading only the result files.
 
 use protocol::code::Exit;
+use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use protocol::task::State;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::handover::{self, HandoverReply};
+use crate::handover;
 use crate::launch;
 use crate::result::{self, ResultFile};
 
@@ -16,19 +17,19 @@ const LIMIT: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only these: a state like `running` or `failed`, or `pending` for all that have not ended
+    /// Only tasks in this state, like `running` or `failed`; `pending` means all that have not ended
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
-    /// How many at most, newest first
+    /// List at most this many
     #[arg(long, value_name = "N", default_value_t = LIMIT)]
     limit: usize,
-    /// Forget what has ended of a session, with its results: the caller's own, or that of this name
+    /// Delete the ended tasks of a session and their results: the named session, or the caller's own
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["state", "limit"])]
     forget_session: Option<String>,
 }
 
 impl Args {
-    /// Whether it takes away what somebody may want to look at.
+    /// Whether it deletes results, which only humans may do.
     pub(crate) fn forgets(&self) -> bool {
         self.forget_session.is_some()
     }
@@ -49,11 +50,10 @@ impl std::str::FromStr for StateFilter {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    if let Some(named) = &args.forget_session {
-        let session = Some(named).filter(|named| !named.is_empty()).or(context.caller.session.as_ref());
+    if let Some(name) = &args.forget_session {
+        let session = Some(name).filter(|name| !name.is_empty()).or(context.caller.session.as_ref());
         let session = session.cloned().ok_or_else(|| {
-            Error::usage("there is no session of the caller's own")
-                .hint("name it: agent-magic-tool tasks --forget-session NAME")
+            Error::usage("the caller has no session").hint("name it: agent-magic-tool tasks --forget-session NAME")
         })?;
         let (forgotten, open) = forget(session.clone(), context)?;
         context.output.json(&json!({"session": session, "forgotten": forgotten, "open": open}))?;
@@ -61,19 +61,19 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     launch::revive(&context.paths, &mailbox);
-    let ids = mailbox.results_of().map_err(|error| Error::io("the results cannot be listed", &error))?;
+    let ids = mailbox.results_of().map_err(|error| Error::io("failed to list the results", &error))?;
     let mut shown = Vec::new();
     let mut more = 0;
     // Ids sort by time.
     for id in ids.into_iter().rev() {
-        // One that was swept just now, or that is not ours to trust, is no task.
+        // Skips a file that was deleted meanwhile or is not trusted.
         let Ok(file) = ResultFile::read(&mailbox, id) else { continue };
-        let is_wanted = match args.state {
+        let matches = match args.state {
             None => true,
             Some(StateFilter::Pending) => !file.is_final(),
             Some(StateFilter::State(state)) => file.state == state,
         };
-        match is_wanted {
+        match matches {
             true if shown.len() < args.limit => shown.push(line(&file, &mailbox)),
             true => more += 1,
             false => {}
@@ -81,18 +81,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     context.output.json(&shown)?;
     if more > 0 {
-        context.output.note(&format!("{more} older ones left out by --limit"));
+        context.output.note(&format!("{more} older tasks left out by --limit"));
     }
     Ok(Exit::Ok)
 }
 
-/// Has what has ended of a session forgotten: how many tasks that were, and which are still open.
+/// Deletes the ended tasks of a session; returns how many those were, and the ids of the tasks still open.
 pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value), Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     match handover::ask(context, &mailbox, Operation::Forget { session })? {
-        HandoverReply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
-        HandoverReply::Answer(Answer::Refused(error)) => Err(error.into()),
-        HandoverReply::Accepted(_) | HandoverReply::Answer(_) => Err(Error::unexpected_answer("forget")),
+        Reply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("forget")),
     }
 }
 
@@ -105,10 +105,10 @@ fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
             line.insert(key.to_owned(), value.clone());
         }
     }
-    let asked = file.field("confirmation");
+    let confirmation = file.field("confirmation");
     if !file.is_final() {
         for key in ["why", "expires_at"] {
-            if let Some(value) = asked.get(key) {
+            if let Some(value) = confirmation.get(key) {
                 line.insert(key.to_owned(), value.clone());
             }
         }

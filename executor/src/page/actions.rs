@@ -10,7 +10,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use protocol::caller::Caller;
-use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
+use protocol::handover::{PendingRequest, Reply};
+use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::task::{State as TaskState, TaskId};
 use protocol::{clock, json};
 use serde::Deserialize;
@@ -26,7 +27,8 @@ use super::wording::decided_words;
 use super::{Page, form};
 use crate::base::schema::Problem;
 use crate::catalog::Subtool;
-use crate::dispatcher::{DecisionError, HumanVerdict};
+use crate::dispatcher::{DecisionError, DecisionAction};
+use crate::results::handover;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
@@ -107,12 +109,12 @@ pub(super) async fn decide(State(page): PageState, Extension(visitor): CurrentVi
     let decision: DecideBody = read(&body)?;
     let of: Vec<_> = decision.decisions.iter().map(DecidedTask::bound).collect::<Result<_, _>>()?;
     let said = match decision.verdict {
-        DecideVerdict::Deny => HumanVerdict::No { reason: note(decision.reason) },
+        DecideVerdict::Deny => DecisionAction::Deny { reason: note(decision.reason) },
         DecideVerdict::Approve => {
             for (id, _) in &of {
                 is_typed(&page, *id, decision.typed.as_deref(), of.len() > 1)?;
             }
-            HumanVerdict::Yes
+            DecisionAction::Approve
         }
     };
     say_decision(&page, visitor, of, said, None).await
@@ -146,7 +148,7 @@ async fn say_decision(
     page: &Page,
     visitor: Visitor,
     of: Vec<(TaskId, Digest)>,
-    said: HumanVerdict,
+    said: DecisionAction,
     grant: Option<Box<Grant>>,
 ) -> ActionResult {
     if of.is_empty() {
@@ -169,7 +171,7 @@ fn gone() -> Response {
 fn not_decided(page: &Page, why: DecisionError) -> Response {
     let (code, message, id) = match why {
         DecisionError::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
-        DecisionError::NotWaiting(id) => ("already_decided", "it was decided already, or is over", id),
+        DecisionError::NotPending(id) => ("already_decided", "it was decided already, or is over", id),
         DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
@@ -198,7 +200,7 @@ fn waiting(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Respons
     let task = page.read(|records| records.task(id)).map_err(|error| ViewError::from(error).into_response())?;
     let waits = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let found = waits.and_then(|task| task.confirmation.clone().map(|asked| (task, asked)));
-    found.ok_or_else(|| not_decided(page, DecisionError::NotWaiting(id)))
+    found.ok_or_else(|| not_decided(page, DecisionError::NotPending(id)))
 }
 
 #[derive(Deserialize)]
@@ -269,9 +271,9 @@ pub(super) async fn decide_edit(
     }
     is_typed(&page, of.id, of.typed.as_deref(), false)?;
     let said = if input == task.input {
-        HumanVerdict::Yes
+        DecisionAction::Approve
     } else {
-        HumanVerdict::Edited { input, digest, reason: note(of.reason) }
+        DecisionAction::Edit { input, digest, reason: note(of.reason) }
     };
     say_decision(&page, visitor, vec![(of.id, asked)], said, None).await
 }
@@ -311,7 +313,7 @@ pub(super) async fn answer(State(page): PageState, Extension(visitor): CurrentVi
             .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.context.runner_context.secrets)
             .map_err(|problems| unfit(&problems))?,
     };
-    say_decision(&page, visitor, vec![bound], HumanVerdict::Answer(said), None).await
+    say_decision(&page, visitor, vec![bound], DecisionAction::Answer(said), None).await
 }
 
 /// What the names of secrets begin with that this task asked for.
@@ -334,7 +336,7 @@ pub(super) async fn cancel(State(page): PageState, Extension(visitor): CurrentVi
         Some(Ok(states)) => {
             Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
         }
-        Some(Err(_)) => Err(not_decided(&page, DecisionError::NotWaiting(id))),
+        Some(Err(_)) => Err(not_decided(&page, DecisionError::NotPending(id))),
     }
 }
 
@@ -469,7 +471,7 @@ pub(super) async fn grant(State(page): PageState, Extension(visitor): CurrentVis
         return Err(wants_word(&task));
     }
     is_typed(&page, asked.id, asked.typed.as_deref(), false)?;
-    say_decision(&page, visitor, vec![bound], HumanVerdict::Yes, Some(Box::new(grant))).await
+    say_decision(&page, visitor, vec![bound], DecisionAction::Approve, Some(Box::new(grant))).await
 }
 
 pub(super) async fn preview_grant(
@@ -483,7 +485,7 @@ pub(super) async fn preview_grant(
     let lately = page.read(|records| records.asked_lately(task.tool.as_str(), LAST)).unwrap_or_default();
     // The one it is made from tells nothing.
     let others: Vec<_> = lately.iter().filter(|other| other.id != task.id).collect();
-    let matched = others.iter().filter(|other| grant.is_like(other)).count();
+    let matched = others.iter().filter(|other| grant.matches(other)).count();
     Ok(Json(json!({"matched": matched, "of": others.len()})).into_response())
 }
 
@@ -517,32 +519,23 @@ struct TryBody {
 /// Runs a subtool for the human, the way that every caller runs one.
 pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult {
     const PATIENCE: Duration = Duration::from_secs(20);
-    const LOOK: Duration = Duration::from_millis(5);
     let TryBody { tool, input } = read(&body)?;
-    let id = TaskId::new();
-    let ask = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
-    let request = Request::new(ask, Caller { session: Some("page".to_owned()), ..Caller::default() });
+    let run = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
+    let caller = Caller { session: Some("page".to_owned()), ..Caller::default() };
     let unwritten = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
     };
-    page.context.mailbox.post(id, &request).map_err(unwritten)?;
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while tokio::time::Instant::now() < deadline {
-        if page.context.mailbox.result_file(id).exists() {
-            return Ok(Json(json!({"id": id})).into_response());
+    let request = PendingRequest::post(&page.context.mailbox, run, caller).map_err(unwritten)?;
+    match tokio::time::timeout(PATIENCE, handover::reply(&request)).await {
+        Ok(Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id)))) => {
+            Ok(Json(json!({"id": id})).into_response())
         }
-        if let Ok(Some(bytes)) = page.context.mailbox.collect_answer(id) {
-            return match serde_json::from_slice(&bytes) {
-                Ok(Answer::SameAs(id)) => Ok(Json(json!({"id": id})).into_response()),
-                Ok(Answer::Refused(error)) => {
-                    let problems = error.details.get("problems").cloned();
-                    let body = json!({"error": error, "problems": problems});
-                    Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
-                }
-                _ => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "it was answered with something else")),
-            };
+        Ok(Some(Reply::Answer(Answer::Refused(error)))) => {
+            let problems = error.details.get("problems").cloned();
+            let body = json!({"error": error, "problems": problems});
+            Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
         }
-        tokio::time::sleep(LOOK).await;
+        Ok(_) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "it was answered with something else")),
+        Err(_) => Err(gone()),
     }
-    Err(gone())
 }

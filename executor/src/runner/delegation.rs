@@ -12,8 +12,9 @@ use std::time::Duration;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
+use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::nearest::did_you_mean;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
@@ -24,10 +25,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, Invocation, Retry};
 use crate::config::Config;
 use crate::model::provider::ToolDefinition;
+use crate::results::handover;
 use crate::results::trigger::Trigger;
 
-/// How often an answer is looked for that the executor gives at once.
-const LOOK: Duration = Duration::from_millis(5);
 /// An executor that has not taken a request by then has stopped taking any.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a call that was cancelled may take to report.
@@ -111,19 +111,11 @@ impl Delegation {
     ) -> Result<CalledTask, Failure> {
         let key = format!("{}-call", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
-        let request = self.ask(invocation, Operation::run(run))?;
-        let accepted = async {
-            loop {
-                if let Some(accepted) = self.accepted(request)? {
-                    return Ok::<_, Failure>(accepted);
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
+        let request = self.post(invocation, Operation::run(run))?;
         let id = tokio::select! {
             biased;
-            accepted = accepted => accepted?,
-            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, request).await),
+            reply = handover::reply(&request) => called_task(reply)?,
+            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, request.id()).await),
         };
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
@@ -139,39 +131,12 @@ impl Delegation {
     }
 
     /// Puts a request of the order's caller into the mailbox.
-    fn ask(&self, invocation: &Invocation, ask: Operation) -> Result<TaskId, Failure> {
-        let id = TaskId::new();
+    fn post(&self, invocation: &Invocation, operation: Operation) -> Result<PendingRequest<'_>, Failure> {
         let caller =
             Caller { depth: invocation.caller.depth.saturating_add(1), wakes: false, ..invocation.caller.clone() };
-        let request = Request::new(ask, caller);
-        let failed =
-            |error| Failure::new(Code::Io, format!("the mailbox cannot be written: {error}")).retry(Retry::Later);
-        self.mailbox.post(id, &request).map_err(failed)?;
-        Ok(id)
-    }
-
-    /// The task that a request became; `None` while it is not answered.
-    fn accepted(&self, request: TaskId) -> Result<Option<TaskId>, Failure> {
-        if self.mailbox.result_file(request).exists() {
-            return Ok(Some(request));
-        }
-        match self.answer(request) {
-            None => Ok(None),
-            Some(Answer::SameAs(id)) => Ok(Some(id)),
-            Some(Answer::Refused(error)) => {
-                // An earlier attempt called with another input: one call is all there is.
-                let earlier = error.details.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-                match earlier.filter(|_| error.code == Code::IdempotencyMismatch) {
-                    Some(id) => Ok(Some(id)),
-                    None => Err(Failure::from(error)),
-                }
-            }
-            Some(_) => Err(Failure::new(Code::Internal, "the executor answered a run with something else")),
-        }
-    }
-
-    fn answer(&self, request: TaskId) -> Option<Answer> {
-        serde_json::from_slice(&self.mailbox.collect_answer(request).ok()??).ok()
+        PendingRequest::post(&self.mailbox, operation, caller).map_err(|error| {
+            Failure::new(Code::Io, format!("failed to write to the mailbox: {error}")).retry(Retry::Later)
+        })
     }
 
     /// Stops the call `id`, which the order no longer waits for. An executor that stops takes no request:
@@ -182,13 +147,13 @@ impl Delegation {
             return failure;
         }
         let before = self.state(id);
-        if let Ok(request) = self.ask(invocation, Operation::Cancel { id }) {
-            if self.is_answered(request).await {
+        if let Ok(request) = self.post(invocation, Operation::Cancel { id }) {
+            if is_answered(&request).await {
                 let ended = Trigger::new(self.mailbox.clone());
                 // Whatever it says in time is what is known.
                 drop(tokio::time::timeout(LAST_WORD, ended.ended(&[id])).await);
             } else {
-                self.mailbox.withdraw(request);
+                request.withdraw();
             }
         }
         let call = json!({"id": id, "tool": tool, "state": self.state(id)});
@@ -204,23 +169,33 @@ impl Delegation {
 
     /// Stops what a sub-agent of the order left open. An executor that stops leaves that to the next one.
     pub(super) async fn abandon(&self, invocation: &Invocation, session: &str) {
-        let Ok(request) = self.ask(invocation, Operation::Abandon { session: session.to_owned() }) else { return };
-        if !self.is_answered(request).await {
+        let Ok(request) = self.post(invocation, Operation::Abandon { session: session.to_owned() }) else { return };
+        if !is_answered(&request).await {
             tracing::debug!(session, "what a sub-agent left open is stopped by the next executor");
         }
-    }
-
-    /// Whether a request was answered that is answered at once.
-    async fn is_answered(&self, request: TaskId) -> bool {
-        let answered = async {
-            while self.answer(request).is_none() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::time::timeout(TAKEN_TIMEOUT, answered).await.is_ok()
     }
 
     fn state(&self, id: TaskId) -> Option<State> {
         Trigger::new(self.mailbox.clone()).states(&[id]).first().map(|(_, state)| *state)
     }
+}
+
+/// The task that a run request became.
+fn called_task(reply: Option<Reply>) -> Result<TaskId, Failure> {
+    match reply {
+        Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id))) => Ok(id),
+        Some(Reply::Answer(Answer::Refused(error))) => {
+            // An earlier attempt made the call with another input; there is one call per invocation.
+            let earlier = error.details.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+            earlier.filter(|_| error.code == Code::IdempotencyMismatch).ok_or_else(|| Failure::from(error))
+        }
+        Some(Reply::Answer(_)) | None => {
+            Err(Failure::new(Code::Internal, "the executor's answer does not fit a run request"))
+        }
+    }
+}
+
+/// Whether the executor answers `request` in time.
+async fn is_answered(request: &PendingRequest<'_>) -> bool {
+    tokio::time::timeout(TAKEN_TIMEOUT, handover::reply(request)).await.is_ok()
 }

@@ -54,12 +54,12 @@ pub struct WakeLock {
 
 impl Mailbox {
     /// Whether somebody will wake this session.
-    pub fn listens(&self, listener: &WakeTarget) -> bool {
+    pub fn is_wake_target(&self, listener: &WakeTarget) -> bool {
         self.wakeups_folder(listener).is_dir()
     }
 
     /// From now on somebody does.
-    pub fn listen(&self, listener: &WakeTarget) -> io::Result<()> {
+    pub fn add_wake_target(&self, listener: &WakeTarget) -> io::Result<()> {
         for folder in [self.root.join(FOLDER), self.wakeups_folder(listener)] {
             ensure_private(&folder).map_err(io::Error::other)?;
         }
@@ -100,7 +100,7 @@ impl Mailbox {
     }
 
     /// Says that this process waits for the session from now on, and whoever did before need not.
-    pub fn take_over(&self, listener: &WakeTarget, waiter: &str) -> io::Result<()> {
+    pub fn set_waiter(&self, listener: &WakeTarget, waiter: &str) -> io::Result<()> {
         replace(&self.wakeups_folder(listener).join(WAITER), waiter.as_bytes(), "waiter")
     }
 
@@ -150,7 +150,7 @@ impl Mailbox {
 
 impl WakeLock {
     /// The session was told of these.
-    pub fn delivered(self, ids: &[TaskId]) -> io::Result<()> {
+    pub fn remove_delivered(self, ids: &[TaskId]) -> io::Result<()> {
         for id in ids {
             gone(fs::remove_file(self.folder.join(id.to_string())))?;
         }
@@ -172,9 +172,9 @@ mod tests {
     fn a_session_is_owed_what_it_asked_for_until_it_was_told() {
         let (_folder, mailbox) = mailbox();
         let (own, other) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
-        assert!(!mailbox.listens(&own));
-        mailbox.listen(&own).expect("made");
-        assert!(mailbox.listens(&own) && !mailbox.listens(&other));
+        assert!(!mailbox.is_wake_target(&own));
+        mailbox.add_wake_target(&own).expect("made");
+        assert!(mailbox.is_wake_target(&own) && !mailbox.is_wake_target(&other));
         let (first, second, unanswered) = (TaskId::new(), TaskId::new(), TaskId::new());
         for id in [second, first, unanswered] {
             mailbox.add_wakeup(&own, id).expect("marked");
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first, second]);
         assert_eq!(mailbox.wakeups_for(&other).expect("read"), []);
         mailbox.remove_wakeup(&other, first).expect("nothing to do");
-        mailbox.lock_wakeups(&own).expect("mine").delivered(&[second]).expect("told");
+        mailbox.lock_wakeups(&own).expect("mine").remove_delivered(&[second]).expect("told");
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first]);
         mailbox.remove_wakeup(&own, first).expect("taken away");
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), []);
@@ -196,19 +196,19 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let target = WakeTarget::new("codex", "session:1");
         mailbox.adopt_old_wakeups().expect("there are none");
-        mailbox.listen(&target).expect("made");
+        mailbox.add_wake_target(&target).expect("made");
         fs::rename(mailbox.root.join(FOLDER), mailbox.root.join("owed")).expect("renamed");
         mailbox.adopt_old_wakeups().expect("renamed back");
-        assert!(mailbox.listens(&target));
+        assert!(mailbox.is_wake_target(&target));
     }
 
     #[test]
     fn only_the_last_waiter_waits() {
         let (_folder, mailbox) = mailbox();
         let listener = WakeTarget::new("codex", "session:1");
-        mailbox.listen(&listener).expect("made");
+        mailbox.add_wake_target(&listener).expect("made");
         for waiter in ["one", "two"] {
-            mailbox.take_over(&listener, waiter).expect("written");
+            mailbox.set_waiter(&listener, waiter).expect("written");
         }
         assert!(!mailbox.is_waiter(&listener, "one") && mailbox.is_waiter(&listener, "two"));
     }
@@ -218,13 +218,13 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let (over, wakeups_folder) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
         for listener in [&over, &wakeups_folder] {
-            mailbox.listen(listener).expect("made");
-            mailbox.take_over(listener, "one").expect("written");
+            mailbox.add_wake_target(listener).expect("made");
+            mailbox.set_waiter(listener, "one").expect("written");
         }
         mailbox.add_wakeup(&wakeups_folder, TaskId::new()).expect("marked");
         let now = SystemTime::now();
         assert_eq!(mailbox.sweep_wakeups(now).expect("swept"), 0);
         assert_eq!(mailbox.sweep_wakeups(now + MAX_IDLE * 2).expect("swept"), 1);
-        assert!(!mailbox.listens(&over) && mailbox.listens(&wakeups_folder));
+        assert!(!mailbox.is_wake_target(&over) && mailbox.is_wake_target(&wakeups_folder));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn reached(context: &Context, mailbox: Option<&Mailbox>) -> Check {
             Check::good(NAME, format!("{client}, which is woken in this session"))
         }
         // Whoever waits needs no hook: it is told, and is no fault.
-        Some(WakePromise::Nobody) | None => Check {
+        Some(WakePromise::None) | None => Check {
             hint: Some(format!("to have it woken when results are ready: agent-magic-tool setup {client}")),
             ..Check::good(NAME, format!("{client}, whose hook has not run in this session: it must `wait`"))
         },
