@@ -1,14 +1,15 @@
-// The pages' script: shows what the server made, and sends what a person decided. It decides nothing.
+// The entry script of every page. It connects clicks, keys and forms to the modules in page/, which show what the
+// server rendered and send what a person decided. It decides nothing by itself.
 
 import { memory, root, switchTheme } from "./page/theme.js";
 import { all, announce, find } from "./page/draw.js";
 import { Card, cardOf, openCards } from "./page/card.js";
 import { approveEdited, checkEdit } from "./page/edit.js";
-import { remember, weighGrant } from "./page/remember.js";
-import { showCounts, showMood } from "./page/waiting.js";
+import { previewGrant, remember } from "./page/remember.js";
+import { showCounts, showEmptyState } from "./page/waiting.js";
 import { batch } from "./page/batch.js";
 import { live } from "./page/live.js";
-import { tick } from "./page/time.js";
+import { refreshTimes } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
 import { act, search, resolveTask, tryIt } from "./page/tasks.js";
 import { login } from "./page/login.js";
@@ -32,18 +33,18 @@ const actions = {
     },
     open(button) {
         const card = cardOf(button);
-        if (button.getAttribute("aria-expanded") === "true") card.shut();
+        if (button.getAttribute("aria-expanded") === "true") card.closePanels();
         else card.open(button.dataset.opens);
     },
-    shut(button) {
-        cardOf(button).shut();
+    "close-panels"(button) {
+        cardOf(button).closePanels();
     },
     discard(button) {
         const card = cardOf(button);
         card.panel("edit").reset();
         card.edited = null;
-        card.tell("");
-        card.shut();
+        card.showTrouble("");
+        card.closePanels();
     },
     below() {
         const last = openCards().findLast((card) => card.element.getBoundingClientRect().top > innerHeight - 120);
@@ -63,7 +64,7 @@ const actions = {
     stop(button) {
         act(button, "/cancel", { id: button.dataset.id }, () => {
             find("span", button).textContent = "Stopping";
-            announce("told to stop");
+            announce("stop requested");
         });
     },
     revoke(button) {
@@ -73,7 +74,7 @@ const actions = {
             grant.classList.add("over");
             grant.tabIndex = -1;
             grant.focus({ preventScroll: true });
-            // Its place stays, so that the rest does not move under the pointer.
+            // Hidden but not removed, so nothing moves under the pointer.
             button.style.visibility = "hidden";
             announce("revoked");
         });
@@ -101,7 +102,7 @@ const forms = {
 function onClick(event) {
     const button = event.target.closest("[data-action]");
     if (!button) return;
-    // The second click of a double click was meant for what stood here before.
+    // The second click of a double click was aimed at what was here before the first one.
     if (event.detail > 1 && button.dataset.action !== "theme") return;
     actions[button.dataset.action](button);
 }
@@ -130,13 +131,13 @@ function onInput(event) {
     }
     const card = cardOf(target);
     if (!card) return undefined;
-    if (target.matches("[data-tick]")) batch.refresh();
+    if (target.matches("[data-select]")) batch.refresh();
     else if (target.matches("[data-typed]")) card.refresh();
     else if (target.closest('form[data-form="edit"]')) {
-        // What was checked is no longer what stands here.
+        // The checked edit is out of date.
         card.edited = null;
         card.refresh();
-    } else if (target.closest('form[data-form="remember"]') && !target.matches("[data-word-typed]")) weighGrant(card);
+    } else if (target.closest('form[data-form="remember"]') && !target.matches("[data-word-typed]")) previewGrant(card);
     return undefined;
 }
 
@@ -146,7 +147,7 @@ function start() {
         login();
         return;
     }
-    // A link that was not needed: its secret does not stay in the address.
+    // The person was already signed in and the link was not needed: remove its secret from the address.
     if (location.hash.length > 24 && !document.getElementById(location.hash.slice(1))) {
         history.replaceState(null, "", location.pathname + location.search);
     }
@@ -155,14 +156,14 @@ function start() {
     document.addEventListener("keydown", onKey);
     document.addEventListener("visibilitychange", () => {
         if (document.hidden) return;
-        tick();
-        for (const card of openCards()) card.settle();
+        refreshTimes();
+        for (const card of openCards()) card.arm();
     });
     addEventListener("pageshow", (event) => {
-        // A page that the browser kept for the way back shows what was, not what is.
+        // A page restored from the back/forward cache is out of date.
         if (event.persisted) location.reload();
     });
-    document.addEventListener("scroll", showMood, { passive: true });
+    document.addEventListener("scroll", showEmptyState, { passive: true });
     const keysOn = find("#keys-on");
     if (keysOn) keysOn.checked = !("noKeys" in root.dataset);
     for (const element of all("[data-card]")) new Card(element);
@@ -172,8 +173,8 @@ function start() {
         showCounts(Object.fromEntries(places.map((place) => [place.dataset.count, Number(place.textContent)])));
         live.start();
     }
-    tick();
-    setInterval(tick, 1000);
+    refreshTimes();
+    setInterval(refreshTimes, 1000);
 }
 
 start();

@@ -62,7 +62,7 @@ async fn an_approved_task_runs_once_and_a_denied_one_never() {
     deny(&mut tab, &no, "not that one").await;
     let ended = world.end_of(&no);
     assert_eq!(ended["status"], "denied");
-    assert_eq!(ended["error"]["message"], "a human was asked, and said no: not that one");
+    assert_eq!(ended["error"]["message"], "a human denied it: not that one");
     assert!(ended["error"]["hint"].as_str().expect("a hint").contains("do not run it again"), "{ended}");
     assert_eq!(happened(&world), "yes\n");
     assert_eq!(tab.complaints, [] as [String; 0]);
@@ -396,7 +396,7 @@ async fn several_that_were_ticked_are_decided_together() {
     let Some(mut tab) = world.human().await else { return };
     let ids: Vec<_> = (0..3).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();
     for id in &ids[..2] {
-        tab.click(&format!("[data-card='{id}'] [data-tick]")).await;
+        tab.click(&format!("[data-card='{id}'] [data-select]")).await;
     }
     tab.click("[data-action=batch-approve]").await;
     for id in &ids[..2] {

@@ -477,11 +477,11 @@ async fn a_second_link_leaves_no_secret_behind_and_both_tabs_go_on() {
     let Some(mut tab) = world.human().await else { return };
     let mut other = tab.beside().await;
     other.go(&world.link()).await;
-    other.until("document.body.classList.contains('inside') && location.hash === ''").await;
+    other.until("document.body.classList.contains('signed-in') && location.hash === ''").await;
     // Somebody else's browser on the same machine: a session of its own.
     let mut stranger = Tab::open().await.expect("the browser runs");
     stranger.go(&world.link()).await;
-    stranger.until("document.body.classList.contains('inside')").await;
+    stranger.until("document.body.classList.contains('signed-in')").await;
     for (name, tab) in [("first", &mut tab), ("second", &mut other), ("third", &mut stranger)] {
         let id = world.start("mark", &json!({"name": name}));
         tab.ask("Page.bringToFront", json!({})).await;
@@ -506,7 +506,7 @@ async fn signing_out_ends_it_in_every_tab() {
         .await;
     tab.ask("Page.bringToFront", json!({})).await;
     tab.click("[data-action=logout]").await;
-    tab.until("document.body.classList.contains('outside')").await;
+    tab.until("document.body.classList.contains('signed-out')").await;
     other.ask("Page.bringToFront", json!({})).await;
     other.click(&approve(&id)).await;
     other.until("document.querySelector('#banner').innerText.includes('signed out')").await;

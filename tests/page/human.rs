@@ -43,7 +43,7 @@ impl World {
         assert_eq!(self.run(&["executor", "start"]).exit, 0);
         let mut tab = Tab::open().await?;
         tab.go(&self.link()).await;
-        tab.until("document.body.classList.contains('inside')").await;
+        tab.until("document.body.classList.contains('signed-in')").await;
         // Whoever has no session yet is told so, and the browser notes that.
         tab.complaints.clear();
         Some(tab)

@@ -44,10 +44,10 @@ async fn look(tab: &mut Tab, origin: &str, scenes: &[Scene], may_complain: bool)
         for (name, path, first) in scenes {
             let scene = format!("{name}-{theme}-{width}");
             tab.go(&format!("{origin}{path}")).await;
-            tab.until("!document.querySelector('[data-settling]')").await;
+            tab.until("!document.querySelector('[data-arming]')").await;
             if !first.is_empty() {
                 tab.value(first).await;
-                tab.until("!document.querySelector('[data-settling], [data-deciding]')").await;
+                tab.until("!document.querySelector('[data-arming], [data-deciding]')").await;
             }
             if !may_complain {
                 wrong.extend(tab.complaints.iter().map(|complaint| format!("{scene}: {complaint}")));

@@ -1,24 +1,24 @@
-// Several at once: only what was shown, of one subtool, all or nothing.
+// Decides several selected requests at once: only requests of one subtool, and all of them or none.
 
 import { find } from "./draw.js";
-import { Problem, inWords, send } from "./send.js";
-import { SETTLE, openCards } from "./card.js";
+import { Problem, describe, send } from "./send.js";
+import { ARMING_MS, openCards } from "./card.js";
 
 export const batch = {
-    ticked: () => openCards().filter((card) => card.part("tick")?.checked),
+    selected: () => openCards().filter((card) => card.part("select")?.checked),
 
-    /** A box to tick stands where there are two of a kind, and nothing destructive. */
+    /** Shows a checkbox on each card whose subtool has another open card, unless it is destructive or a question. */
     offer() {
         const kinds = new Map();
         for (const card of openCards()) {
             if (!card.isDangerous && !card.isQuestion) kinds.set(card.tool, (kinds.get(card.tool) ?? 0) + 1);
         }
-        const [first] = batch.ticked();
+        const [first] = batch.selected();
         for (const card of openCards()) {
             const several = !card.isDangerous && !card.isQuestion && kinds.get(card.tool) > 1;
             const fits = !first || first.tool === card.tool;
-            card.part("tick-label")?.toggleAttribute("data-on", several && fits);
-            if (!several && card.part("tick")) card.part("tick").checked = false;
+            card.part("select-label")?.toggleAttribute("data-on", several && fits);
+            if (!several && card.part("select")) card.part("select").checked = false;
         }
     },
 
@@ -26,45 +26,45 @@ export const batch = {
         const bar = find("#batch");
         if (!bar) return;
         batch.offer();
-        const ticked = batch.ticked();
-        const appears = bar.hidden && ticked.length > 0;
-        bar.hidden = ticked.length === 0;
-        if (ticked.length === 0) return;
-        find("[data-batch-count]").textContent = `${ticked.length} ticked`;
-        find("[data-batch-tool]").textContent = ticked[0].tool;
+        const selected = batch.selected();
+        const appears = bar.hidden && selected.length > 0;
+        bar.hidden = selected.length === 0;
+        if (selected.length === 0) return;
+        find("[data-batch-count]").textContent = `${selected.length} selected`;
+        find("[data-batch-tool]").textContent = selected[0].tool;
         find("[data-batch-approve]").textContent =
-            ticked.length === 1 ? "Approve the one ticked" : `Approve the ${ticked.length} ticked`;
+            selected.length === 1 ? "Approve the selected one" : `Approve the ${selected.length} selected`;
         if (!appears) return;
         bar.inert = true;
         setTimeout(() => {
             bar.inert = false;
-        }, SETTLE);
+        }, ARMING_MS);
     },
 
     async decide(verdict) {
-        const ticked = batch.ticked();
+        const selected = batch.selected();
         const bar = find("#batch");
-        if (ticked.length === 0 || bar.inert || ticked.some((card) => card.isDeciding)) return;
-        if (verdict === "approve" && !ticked.every((card) => card.mayApprove())) return;
+        if (selected.length === 0 || bar.inert || selected.some((card) => card.isDeciding)) return;
+        if (verdict === "approve" && !selected.every((card) => card.mayApprove())) return;
         bar.inert = true;
-        for (const card of ticked) card.isDeciding = true;
-        const decisions = ticked.map((card) => ({ id: card.id, digest: card.digest }));
+        for (const card of selected) card.isDeciding = true;
+        const decisions = selected.map((card) => ({ id: card.id, digest: card.digest }));
         try {
             const answer = await send("/decide", { decisions, verdict, reason: null, typed: null });
-            for (const card of ticked) {
+            for (const card of selected) {
                 card.isDeciding = false;
-                if (verdict === "approve") card.approved("approved with others", answer);
+                if (verdict === "approve") card.approved("approved together with others", answer);
                 else card.close("ban", "denied by you", "denied");
             }
         } catch (problem) {
             if (!(problem instanceof Problem)) throw problem;
-            for (const card of ticked) {
+            for (const card of selected) {
                 card.isDeciding = false;
-                if (card.isLost) card.gone();
+                if (card.isGone) card.markGone();
             }
-            const left = ticked.find((card) => !card.isClosed);
-            left?.tell(`None of the ${ticked.length} was decided. ${inWords(problem)}`);
-            left?.part("trouble").scrollIntoView({ block: "nearest" });
+            const open = selected.find((card) => !card.isClosed);
+            open?.showTrouble(`None of the ${selected.length} was decided. ${describe(problem)}`);
+            open?.part("trouble").scrollIntoView({ block: "nearest" });
         } finally {
             bar.inert = false;
             batch.refresh();
@@ -72,7 +72,7 @@ export const batch = {
     },
 
     clear() {
-        for (const card of batch.ticked()) card.part("tick").checked = false;
+        for (const card of batch.selected()) card.part("select").checked = false;
         batch.refresh();
     },
 };

@@ -1,22 +1,25 @@
-// One request that waits: when it may be decided, and what became of it.
+// One waiting request: when it can be decided, and how it was decided.
 
 import { FINAL, STATE_ICONS, all, announce, build, find, icon, stateBadge } from "./draw.js";
-import { Problem, inWords, load, send } from "./send.js";
+import { Problem, describe, load, send } from "./send.js";
 import { formInput } from "./form.js";
 import { isEditing } from "./edit.js";
-import { weighGrant } from "./remember.js";
-import { showMood, takeMore } from "./waiting.js";
+import { previewGrant } from "./remember.js";
+import { showEmptyState, loadMore } from "./waiting.js";
 import { batch } from "./batch.js";
 import { stopButton } from "./tasks.js";
 
-/** How long a card that has just come or moved cannot be decided, in milliseconds: longer than a double click. */
-export const SETTLE = 800;
+/**
+ * How long a card's buttons do nothing after it has appeared or moved, in milliseconds. Longer than a double click, so
+ * that a click aimed at something else decides nothing.
+ */
+export const ARMING_MS = 800;
 
-/** Every card on the page by its task's id. */
+/** Every card on the page, by task id. */
 export const cards = new Map();
-/** What the stream last said of a task. */
-export const lastSaid = new Map();
-/** All cards as they stand on the page. */
+/** The last update that the event stream sent about each task. */
+export const lastUpdates = new Map();
+/** All cards, in the order of the page. */
 export const cardsInOrder = () =>
     all("#cards > [data-card]")
         .map((element) => cards.get(element.dataset.card))
@@ -27,7 +30,7 @@ const endSeen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         const card = cards.get(entry.target.closest("[data-card]")?.dataset.card);
-        card?.wasSeen();
+        card?.markSeen();
     }
 });
 
@@ -43,18 +46,18 @@ export class Card {
         this.isQuestion = element.dataset.kind === "question";
         this.isClosed = false;
         this.isDeciding = false;
-        this.isSettling = false;
+        this.isArming = false;
         this.isSeen = false;
-        /** It stopped waiting without us. */
-        this.isLost = false;
-        /** What the executor would run, once somebody edited it and it was checked. */
+        /** Whether the task stopped waiting without a decision in this tab. */
+        this.isGone = false;
+        /** The edited input and its digest, after the executor has checked them. */
         this.edited = null;
-        /** The button that opened the panel. */
+        /** The button that opened the current panel; it gets the focus back. */
         this.trigger = null;
-        /** What a key asked for while the card could not be decided. */
-        this.afterSettling = null;
-        this.settled = 0;
-        this.weighing = 0;
+        /** What a key asked for while the card was arming. */
+        this.afterArming = null;
+        this.armTimer = 0;
+        this.previewTimer = 0;
         cards.set(this.id, this);
         const evidence = this.part("evidence");
         if (this.isLong) {
@@ -68,7 +71,7 @@ export class Card {
                 { passive: true },
             );
         }
-        this.settle();
+        this.arm();
     }
 
     part(name) {
@@ -81,36 +84,37 @@ export class Card {
         return find(`form[data-form="${name}"]`, this.element);
     }
 
-    /** For a moment nothing here can be pressed: what came or moved under a finger is not what was aimed at. */
-    settle() {
+    /** Disables the buttons and enables them after `ARMING_MS`: a press may be aimed at what was here before. */
+    arm() {
         if (this.isClosed) return;
-        clearTimeout(this.settled);
-        this.isSettling = true;
-        // Whoever writes in there goes on writing; every button asks for itself as well.
+        clearTimeout(this.armTimer);
+        this.isArming = true;
+        // Do not take the focus away from a person who is typing here; each button checks `isArming` as well.
         this.part("actions").inert = !this.part("actions").contains(document.activeElement);
-        delete this.element.dataset.settling;
+        // The forced layout restarts the animation.
+        delete this.element.dataset.arming;
         void this.element.offsetWidth;
-        this.element.dataset.settling = "";
+        this.element.dataset.arming = "";
         this.refresh();
         if (!this.isSeen) {
-            // Asks anew whether its end is in sight: while nobody looked, that did not count.
+            // Observe again: an end that came into view while the tab was hidden did not count.
             endSeen.unobserve(this.part("end"));
             endSeen.observe(this.part("end"));
         }
-        // Nobody sees it yet: the moment begins when the page is looked at.
+        // In a hidden tab the time starts when the tab is shown.
         if (document.hidden) return;
-        this.settled = setTimeout(() => {
-            this.isSettling = false;
-            delete this.element.dataset.settling;
+        this.armTimer = setTimeout(() => {
+            this.isArming = false;
+            delete this.element.dataset.arming;
             if (this.isClosed) return;
             this.part("actions").inert = false;
             this.refresh();
-            this.afterSettling?.();
-            this.afterSettling = null;
-        }, SETTLE);
+            this.afterArming?.();
+            this.afterArming = null;
+        }, ARMING_MS);
     }
 
-    wasSeen() {
+    markSeen() {
         if (document.hidden) return;
         this.isSeen = true;
         endSeen.unobserve(this.part("end"));
@@ -120,12 +124,14 @@ export class Card {
         if (this.isLong) announce("Read to the end.");
     }
 
-    /** Why this cannot be approved yet, in words, or null. */
+    /** Why this card cannot be approved yet, as a sentence, or null. */
     obstacle(isOfEdited = false) {
         const verb = this.isQuestion ? "answer" : "approve";
-        if (this.isSettling) return "One moment.";
+        if (this.isArming) return "One moment.";
         if (!this.isSeen) return this.isLong ? `Read to the end to ${verb}.` : `Look at the whole request to ${verb}.`;
-        if (!isOfEdited && isEditing(this)) return "You have edited this: go on with Edit, or discard it there.";
+        if (!isOfEdited && isEditing(this)) {
+            return "You changed this request. Continue in Edit, or discard your changes there.";
+        }
         const typed = this.part("typed");
         if (this.word !== null && typed && typed.value.trim() !== this.word) return `Type ${this.word} to approve.`;
         return null;
@@ -135,41 +141,42 @@ export class Card {
         if (this.isClosed) return;
         const obstacle = this.obstacle();
         const ofEdited = this.obstacle(true);
-        const gate = this.part("gate");
-        const words = (this.panel("changes")?.hidden === false ? ofEdited : obstacle) ?? gate.dataset.rest;
-        if (gate.textContent !== words) gate.textContent = words;
-        gate.toggleAttribute("data-shut", words !== gate.dataset.rest && !this.isSettling);
-        delete gate.dataset.nudge;
+        const status = this.part("status");
+        const words = (this.panel("changes")?.hidden === false ? ofEdited : obstacle) ?? status.dataset.ready;
+        if (status.textContent !== words) status.textContent = words;
+        status.toggleAttribute("data-blocked", words !== status.dataset.ready && !this.isArming);
+        delete status.dataset.nudge;
         for (const button of this.all("[data-approve]")) {
-            const shut = button.closest('form[data-form="changes"]') ? ofEdited : obstacle;
-            button.setAttribute("aria-disabled", String(shut !== null));
+            const own = button.closest('form[data-form="changes"]') ? ofEdited : obstacle;
+            button.setAttribute("aria-disabled", String(own !== null));
         }
-        const tick = this.part("tick");
-        if (tick) {
-            tick.disabled = obstacle !== null;
-            if (obstacle !== null) tick.checked = false;
+        const select = this.part("select");
+        if (select) {
+            select.disabled = obstacle !== null;
+            if (obstacle !== null) select.checked = false;
         }
         batch.refresh();
     }
 
+    /** Whether the card can be approved; if not, points the person to what is missing. */
     mayApprove(isOfEdited = false) {
         if (this.isClosed || this.isDeciding) return false;
         const obstacle = this.obstacle(isOfEdited);
         if (obstacle === null) return true;
-        this.part("gate").dataset.nudge = "";
+        this.part("status").dataset.nudge = "";
         announce(obstacle);
         const typed = this.part("typed");
-        if (this.isSeen && !this.isSettling && typed) typed.focus();
+        if (this.isSeen && !this.isArming && typed) typed.focus();
         return false;
     }
 
-    /** One way to decide at a time: sends it, and either closes or says what prevented it. */
+    /** Sends one decision; closes the card, or shows what went wrong. Only one decision is under way at a time. */
     async decide(path, body, close) {
-        if (this.isClosed || this.isDeciding || this.isSettling) return;
+        if (this.isClosed || this.isDeciding || this.isArming) return;
         this.isDeciding = true;
         this.element.dataset.deciding = "";
         this.element.setAttribute("aria-busy", "true");
-        this.tell("");
+        this.showTrouble("");
         try {
             const answer = await send(path, body);
             this.isDeciding = false;
@@ -177,39 +184,44 @@ export class Card {
         } catch (problem) {
             if (!(problem instanceof Problem)) throw problem;
             this.isDeciding = false;
-            this.refuse(problem);
+            this.handleProblem(problem);
         } finally {
             delete this.element.dataset.deciding;
             this.element.removeAttribute("aria-busy");
-            // What the stream said of it meanwhile.
-            if (this.isLost && !this.isDeciding) this.gone();
+            // The stream may have reported meanwhile that the task no longer waits.
+            if (this.isGone && !this.isDeciding) this.markGone();
         }
     }
 
-    refuse(problem) {
+    handleProblem(problem) {
         const { decided } = problem.answer;
-        if (problem.status === 409 && decided) this.close(/^(approved|answered)/.test(decided) ? "check" : "ban", decided);
-        else if (problem.status === 409 || problem.status === 410) this.renew();
-        else this.tell(inWords(problem));
+        if (problem.status === 409 && decided) {
+            this.close(/^(approved|answered)/.test(decided) ? "check" : "ban", decided);
+        } else if (problem.status === 409 || problem.status === 410) this.renew();
+        else this.showTrouble(describe(problem));
     }
 
-    tell(words) {
+    showTrouble(words) {
         this.part("trouble").textContent = words;
     }
 
-    /** The request is no longer what was shown: shows it as it is now, unread. */
+    /** The request is no longer what was shown: loads it again, as not yet read. */
     async renew() {
         try {
             const fresh = await cardFrom(`/card/${this.id}`);
-            if (fresh === null) return this.gone();
+            if (fresh === null) return this.markGone();
             cards.delete(this.id);
             endSeen.unobserve(this.part("end"));
             this.element.replaceWith(fresh);
             const card = new Card(fresh);
-            card.tell("This request changed while you looked. Nothing was decided; please read it again.");
+            card.showTrouble(
+                "This request changed while you were looking at it. Nothing was decided. Please read it again.",
+            );
             fresh.focus();
         } catch {
-            this.tell("This request changed while you looked, and could not be loaded again. Reload the page.");
+            this.showTrouble(
+                "This request changed while you were looking at it, and could not be loaded again. Reload the page.",
+            );
         }
         return undefined;
     }
@@ -247,59 +259,61 @@ export class Card {
         this.decide("/answer", body, () => this.close(action === "accept" ? "check" : "ban", words));
     }
 
-    /** Opens one panel and closes the others; what opened it gets the focus back. */
+    /** Opens one panel and closes the others. */
     open(name) {
-        if (this.isClosed || this.isSettling) return;
+        if (this.isClosed || this.isArming) return;
         const panel = this.panel(name);
         if (!panel) return;
-        this.shut(false);
+        this.closePanels(false);
         this.trigger = find(`[data-opens="${name}"][aria-controls]`, this.element) ?? this.trigger;
         panel.hidden = false;
         this.refresh();
         this.trigger?.setAttribute("aria-expanded", "true");
-        if (name === "remember") weighGrant(this);
+        if (name === "remember") previewGrant(this);
         const first = find("[data-first]", panel) ?? find("input:not([type=hidden]), textarea, select", panel);
         first?.focus({ preventScroll: true });
         panel.scrollIntoView({ block: "nearest" });
     }
 
-    shut(focusBack = true) {
+    closePanels(returnFocus = true) {
         for (const panel of this.all("form.panel")) panel.hidden = true;
         for (const button of this.all("[aria-expanded]")) button.setAttribute("aria-expanded", "false");
         this.refresh();
-        if (focusBack) (this.trigger ?? this.element).focus();
+        if (returnFocus) (this.trigger ?? this.element).focus();
     }
 
-    /** It no longer waits, and not because of what was pressed here: its place stays, so that nothing moves. */
-    gone() {
-        this.isLost = true;
+    /** The task no longer waits, without a decision in this tab. The card keeps its place, so that nothing moves. */
+    markGone() {
+        this.isGone = true;
         if (this.isDeciding || this.isClosed) return;
         this.element.classList.add("kept");
-        const said = lastSaid.get(this.id);
-        if (said) this.close(STATE_ICONS[said.state] ?? "ban", "no longer waits", said.state, said.state_words);
+        const update = lastUpdates.get(this.id);
+        if (update) this.close(STATE_ICONS[update.state] ?? "ban", "no longer waits", update.state, update.state_words);
         else this.close("ban", "no longer waits: decided elsewhere or withdrawn");
     }
 
-    letGo() {
+    /** Removes the faded contents of a card that kept its place. */
+    removeKept() {
         if (!this.element.classList.contains("kept")) return;
         this.element.classList.remove("kept");
         find(".card-open", this.element).remove();
     }
 
-    /** Folds the card into one quiet line, in its place. */
+    /** Folds the card into one line, in its place. */
     close(picture, words, state = null, stateWords = null) {
         if (this.isClosed) return;
         const hadFocus = this.element.contains(document.activeElement);
         this.isClosed = true;
-        clearTimeout(this.settled);
-        clearTimeout(this.weighing);
+        clearTimeout(this.armTimer);
+        clearTimeout(this.previewTimer);
         const outcome = this.part("outcome");
         const side = build("span", { class: "closed-side" });
         const status = build("span", { "data-task": this.id });
-        const said = lastSaid.get(this.id);
-        const isNews = said && said.state !== "awaiting_confirmation";
-        const shown = isNews ? said : state ? { state, state_words: stateWords ?? state.replaceAll("_", " ") } : null;
-        // Who denied it knows that it is denied.
+        const update = lastUpdates.get(this.id);
+        const isNewer = update && update.state !== "awaiting_confirmation";
+        const own = state ? { state, state_words: stateWords ?? state.replaceAll("_", " ") } : null;
+        const shown = isNewer ? update : own;
+        // A denied card already says so in its words.
         if (shown && shown.state !== "denied") status.append(stateBadge(shown.state, shown.state_words));
         side.append(status);
         if (state !== null && !FINAL.has(shown.state)) side.append(stopButton(this.id, this.tool));
@@ -315,7 +329,7 @@ export class Card {
         if (isKept) open.inert = true;
         else open.remove();
         outcome.hidden = false;
-        delete this.element.dataset.settling;
+        delete this.element.dataset.arming;
         this.element.classList.add("closed");
         this.element.removeAttribute("aria-labelledby");
         this.element.setAttribute("aria-label", `${this.tool}: ${words}`);
@@ -325,14 +339,14 @@ export class Card {
         const after = order.slice(order.indexOf(this) + 1).find((card) => !card.isClosed);
         if (hadFocus) (after ?? openCards()[0] ?? this).element.focus({ preventScroll: true });
         if (!isKept) {
-            // Here a person made things move; the places that were kept can go, too.
-            for (const card of order) card.letGo();
-            for (const card of openCards()) card.settle();
+            // The person's own decision moves the page anyway, so the kept places can be given up as well.
+            for (const card of order) card.removeKept();
+            for (const card of openCards()) card.arm();
             this.element.scrollIntoView({ block: "nearest" });
         }
         batch.refresh();
-        showMood();
-        takeMore();
+        showEmptyState();
+        loadMore();
     }
 }
 

@@ -1,4 +1,4 @@
-// Pictures, values and states, built node by node: the same ones that parts.html makes.
+// Builds icons, values and state badges node by node. They are the same as those of parts.html.
 
 export const find = (selector, within = document) => within.querySelector(selector);
 export const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -46,7 +46,7 @@ export function stateBadge(state, words) {
     return badge;
 }
 
-/** The same picture of a value that parts.html makes. */
+/** Shows a value like the macro `value` of parts.html. */
 export function valueElement(value) {
     const many = value.lines.length > 1;
     const isEmpty = value.kind === "string" && value.bytes === 0;
@@ -63,21 +63,21 @@ export function valueElement(value) {
         element.append(line);
     });
     const notes = build("span", { class: "value-notes" });
-    if (isEmpty) notes.append(build("span", {}, "an empty text"));
+    if (isEmpty) notes.append(build("span", {}, "empty text"));
     if (many) notes.append(build("span", {}, `${value.lines.length} lines, ${value.bytes} bytes`));
     for (const note of value.notes) notes.append(build("span", { class: "flag" }, icon("eye"), note));
     const drawn = notes.childNodes.length > 0 ? [element, notes] : [element];
     if (value.decoded) {
-        const word = build("span", { class: "decoded-word" }, "which says");
+        const word = build("span", { class: "decoded-word" }, "which decodes to");
         drawn.push(build("div", { class: "decoded" }, word, ...valueElement(value.decoded)));
     }
     return drawn;
 }
 
-/** Says something to whoever listens instead of looking. */
+/** Has screen readers say something. */
 export function announce(words) {
     const place = find("#announcements");
-    // The same words twice are said twice.
+    // Screen readers only speak when the text changes.
     if (place) place.textContent = place.textContent === words ? `${words}\u00a0` : words;
 }
 

@@ -1,22 +1,22 @@
-// Edit, then approve: what changed is shown before anything runs.
+// Edits a request, then approves it. What changed is shown before anything runs.
 
 import { all, announce, build, find, valueElement } from "./draw.js";
 import { Problem, send } from "./send.js";
 import { formInput, showProblems, touched } from "./form.js";
 
-/** Whether somebody changed something in the edit form: then what stands above is not what they want. */
+/** Whether the person changed something in the edit form; the original is then not what they want to approve. */
 export function isEditing(card) {
     const form = card.panel("edit");
     return form !== null && all("[data-field]", form).some(touched);
 }
 
-/** Sends the edited input to be checked, then shows what changed. */
+/** Has the executor check the edited input, then shows what changed. */
 export async function checkEdit(card) {
     const form = card.panel("edit");
     const input = formInput(form);
     if (input === null || card.isDeciding) return;
     card.isDeciding = true;
-    card.tell("");
+    card.showTrouble("");
     try {
         const answer = await send("/edit", { id: card.id, digest: card.digest, input });
         card.isDeciding = false;
@@ -25,8 +25,8 @@ export async function checkEdit(card) {
     } catch (problem) {
         card.isDeciding = false;
         if (!(problem instanceof Problem)) throw problem;
-        if (problem.status === 422) card.tell(showProblems(form, problem.answer.problems ?? []).join(" "));
-        else card.refuse(problem);
+        if (problem.status === 422) card.showTrouble(showProblems(form, problem.answer.problems ?? []).join(" "));
+        else card.handleProblem(problem);
     }
 }
 

@@ -1,4 +1,4 @@
-// Runs before anything is painted, and is therefore no module: the chosen theme, without a flash of the other one.
+// Applies the chosen theme before the first paint, so that the other one does not flash. A module would run too late.
 "use strict";
 
 try {
@@ -6,5 +6,5 @@ try {
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
     if (localStorage.getItem("keys") === "off") document.documentElement.dataset.noKeys = "";
 } catch {
-    // A browser that keeps nothing: the system's theme.
+    // No storage in this browser: use the system's theme.
 }

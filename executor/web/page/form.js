@@ -1,7 +1,7 @@
-// Forms made from a schema: what a person wrote, as JSON that keeps every digit.
+// Forms made from a schema. Turns what a person typed into JSON that keeps every digit.
 
 import { all, announce, find } from "./draw.js";
-import { Exact } from "./send.js";
+import { RawJson } from "./send.js";
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
@@ -9,7 +9,7 @@ function controls(field) {
     return all("input, textarea, select", field);
 }
 
-/** Whether a person changed this field: an untouched one is sent as the very text that came. */
+/** Whether a person changed this field; an untouched field is sent back exactly as it came. */
 export function touched(field) {
     return controls(field).some((control) => {
         if (control.type === "radio" || control.type === "checkbox") return control.checked !== control.defaultChecked;
@@ -22,10 +22,10 @@ export function touched(field) {
     });
 }
 
-/** The field's value as JSON, `undefined` for one that is not given, or a problem in words. */
+/** The field's value, `undefined` if it is not given, or a problem to show. */
 function fieldValue(field) {
     const { type, json } = field.dataset;
-    if (!touched(field) && json !== undefined) return { value: new Exact(json) };
+    if (!touched(field) && json !== undefined) return { value: new RawJson(json) };
     const required = "required" in field.dataset;
     const missing = required ? { problem: "This is required." } : { value: undefined };
     const [control] = controls(field);
@@ -33,10 +33,10 @@ function fieldValue(field) {
         case "boolean":
         case "choice": {
             const picked = control.tagName === "SELECT" ? control.value : (find("input:checked", field)?.value ?? "");
-            return picked === "" ? missing : { value: new Exact(picked) };
+            return picked === "" ? missing : { value: new RawJson(picked) };
         }
         case "choices": {
-            const picked = all("input:checked", field).map((box) => new Exact(box.value));
+            const picked = all("input:checked", field).map((box) => new RawJson(box.value));
             return picked.length === 0 && !touched(field) ? missing : { value: picked };
         }
         case "list": {
@@ -49,26 +49,27 @@ function fieldValue(field) {
         case "number": {
             const text = control.value.trim();
             if (text === "") return missing;
-            return NUMBER.test(text) ? { value: new Exact(text) } : { problem: "This is no number, like 12 or -0.5." };
+            if (NUMBER.test(text)) return { value: new RawJson(text) };
+            return { problem: "This is not a number. Write it like 12 or -0.5." };
         }
         case "json": {
             const text = control.value.trim();
             if (text === "") return missing;
             try {
                 JSON.parse(text);
-                return { value: new Exact(text) };
+                return { value: new RawJson(text) };
             } catch (error) {
-                return { problem: `This is no JSON: ${error.message}` };
+                return { problem: `This is not valid JSON: ${error.message}` };
             }
         }
         default:
-            // An empty text that was asked for is one; the server knows the least length.
+            // An empty text that the person typed is a value; the server checks the minimum length.
             if (control.value === "" && (!required || !touched(field))) return missing;
             return { value: control.value };
     }
 }
 
-/** The whole input of a form as a tree of maps, or `null` after telling what is wrong. */
+/** The input of a form as a tree of maps, or `null` after showing what is wrong. */
 export function formInput(form) {
     const input = new Map();
     const problems = [];
@@ -92,7 +93,7 @@ export function formInput(form) {
     return problems.length === 0 ? input : null;
 }
 
-/** Puts each problem under its field, and returns those that belong to no field. */
+/** Shows each problem under its field, and returns those that belong to no field, as text. */
 export function showProblems(form, problems) {
     const left = new Set(problems);
     let first = null;

@@ -1,4 +1,4 @@
-// Single keys. None decides by itself: one moves to the button, and Enter presses it.
+// Single-key shortcuts. No single key decides: a key moves the focus to a button, and Enter presses it.
 
 import { root } from "./theme.js";
 import { announce, find } from "./draw.js";
@@ -22,9 +22,10 @@ function move(step) {
     next.element.scrollIntoView({ block: "start" });
 }
 
-function whenSettled(card, then) {
-    if (card.isSettling)
-        card.afterSettling = () => {
+/** Runs `then` once the card's buttons work, if the card is still the current one. */
+function whenArmed(card, then) {
+    if (card.isArming)
+        card.afterArming = () => {
             if (current() === card) then();
         };
     else then();
@@ -38,7 +39,7 @@ export const keys = {
         move(-1);
     },
     a(card) {
-        whenSettled(card, () => {
+        whenArmed(card, () => {
             const typed = card.part("typed");
             const first = card.isQuestion
                 ? find("[data-field] input, [data-field] textarea, [data-field] select", card.element)
@@ -51,39 +52,39 @@ export const keys = {
         });
     },
     d(card) {
-        whenSettled(card, () => {
+        whenArmed(card, () => {
             if (card.isQuestion) find('[data-action="decline"]', card.element).focus();
             else card.open("deny");
         });
     },
     e(card) {
-        whenSettled(card, () => card.open("edit"));
+        whenArmed(card, () => card.open("edit"));
     },
     r(card) {
-        whenSettled(card, () => card.open("remember"));
+        whenArmed(card, () => card.open("remember"));
     },
     x(card) {
-        const tick = card.part("tick");
-        if (!tick || tick.disabled || !card.part("tick-label").hasAttribute("data-on")) return;
-        tick.checked = !tick.checked;
+        const select = card.part("select");
+        if (!select || select.disabled || !card.part("select-label").hasAttribute("data-on")) return;
+        select.checked = !select.checked;
         batch.refresh();
-        announce(tick.checked ? "ticked" : "unticked");
+        announce(select.checked ? "selected" : "not selected");
     },
 };
 
 export function onKey(event) {
     const { target, key } = event;
-    // Holding Enter down must not press what comes next.
+    // Holding Enter down must not press the next button that gets the focus.
     if (key === "Enter" && event.repeat && target.closest("button")) return event.preventDefault();
     if (key === "Escape") {
         const card = cardOf(target);
         if (card && !card.isClosed && card.all("form.panel").some((panel) => !panel.hidden)) {
             event.preventDefault();
-            card.shut();
+            card.closePanels();
         }
         return undefined;
     }
-    const writing = target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select");
+    const isTyping = target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select");
     if (key === "Enter" && !event.shiftKey && !event.isComposing && target.matches('form[data-form="deny"] textarea')) {
         event.preventDefault();
         if (!event.repeat) target.form.requestSubmit();
@@ -94,7 +95,7 @@ export function onKey(event) {
         cardOf(target).approve();
         return undefined;
     }
-    if (writing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || find("dialog[open]"))
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || find("dialog[open]"))
         return undefined;
     if ("noKeys" in root.dataset) return undefined;
     if (key === "?") {
@@ -107,7 +108,7 @@ export function onKey(event) {
     }
     if (cards.size === 0) return undefined;
     if (key === "ArrowDown" || key === "ArrowUp") {
-        // Arrows scroll, as everywhere, until nothing of the card is out of sight.
+        // The arrow keys scroll as usual unless the whole card is in view.
         const card = current();
         if (!card || target !== card.element) return undefined;
         const { top, bottom } = card.element.getBoundingClientRect();

@@ -1,14 +1,15 @@
-// What the executor tells while the page is open.
+// Updates from the executor while the page is open.
 //
-// One stream for all tabs of the browser, since a browser opens only six connections to one place.
+// All tabs share one event stream, since a browser opens only six connections to one host. The tab that holds the lock
+// `events` reads the stream and broadcasts each message to the others.
 
 import { all, find, showBanner, stateBadge } from "./draw.js";
 import { isSignedOut, load } from "./send.js";
-import { lastSaid } from "./card.js";
-import { showCounts, waitingNow } from "./waiting.js";
+import { lastUpdates } from "./card.js";
+import { showCounts, setWaiting } from "./waiting.js";
 
-/** The pauses before the connection is tried again grow up to this, in milliseconds. */
-const LONGEST_PAUSE = 15_000;
+/** The longest pause before connecting again, in milliseconds. */
+const MAX_PAUSE_MS = 15_000;
 
 export const live = {
     failures: 0,
@@ -16,18 +17,18 @@ export const live = {
     source: null,
     channel: null,
     retry: 0,
-    worry: null,
+    bannerTimer: null,
 
     start() {
         live.channel = new BroadcastChannel("events");
         live.channel.onmessage = (message) => live.receive(message.data);
-        // A new tab takes over at once if it is looked at: the one before may be signed out, or asleep.
+        // A visible new tab takes over at once: the tab before may be signed out or suspended.
         if (navigator.locks) live.lead(!document.hidden);
         else live.connect();
         document.addEventListener("visibilitychange", () => {
-            // A hidden tab is slowed down by its browser: the one that is looked at takes over.
+            // Browsers throttle hidden tabs, so the visible tab takes over.
             if (!document.hidden && !live.source && navigator.locks) live.lead(true);
-            // Somebody signed in again in another tab.
+            // The person may have signed in again in another tab.
             if (!document.hidden && isSignedOut) load("/").then(() => location.reload(), () => {});
         });
     },
@@ -39,14 +40,14 @@ export const live = {
         navigator.locks
             .request("events", steal ? { steal } : { signal: queue.signal }, () => new Promise(() => live.connect()))
             .catch(() => {
-                // Another tab took over; we are next when it closes. Or it was we who left the queue.
+                // Either this tab left the queue, or another tab took over; then wait until that one closes.
                 if (queue.signal.aborted) return;
                 live.disconnect();
                 live.lead(false);
             });
     },
 
-    tell(message) {
+    broadcast(message) {
         live.receive(message);
         live.channel.postMessage(message);
     },
@@ -58,16 +59,16 @@ export const live = {
         live.source = source;
         source.onopen = () => {
             live.failures = 0;
-            live.tell({ kind: "open" });
+            live.broadcast({ kind: "open" });
         };
         for (const kind of ["waiting", "task"]) {
-            source.addEventListener(kind, (event) => live.tell({ kind, data: JSON.parse(event.data) }));
+            source.addEventListener(kind, (event) => live.broadcast({ kind, data: JSON.parse(event.data) }));
         }
         source.onerror = () => {
             source.close();
             live.failures += 1;
-            live.tell({ kind: "lost" });
-            const pause = Math.min(LONGEST_PAUSE, 500 * 2 ** Math.min(live.failures - 1, 6));
+            live.broadcast({ kind: "lost" });
+            const pause = Math.min(MAX_PAUSE_MS, 500 * 2 ** Math.min(live.failures - 1, 6));
             live.retry = setTimeout(live.connect, pause * (0.8 + 0.4 * Math.random()));
         };
     },
@@ -80,63 +81,63 @@ export const live = {
 
     receive({ kind, data }) {
         if (kind === "open") {
-            clearTimeout(live.worry);
-            live.worry = null;
+            clearTimeout(live.bannerTimer);
+            live.bannerTimer = null;
             if (!isSignedOut) showBanner(null);
             catchUp();
         } else if (kind === "lost") {
-            // A restart takes a moment; nobody need be told of that.
-            live.worry ??= setTimeout(() => {
+            // A restart takes a moment and needs no banner.
+            live.bannerTimer ??= setTimeout(() => {
                 if (!isSignedOut) showBanner("No connection to the executor. Trying again.");
             }, 1200);
-            // The stream does not say why: a page that answers 401 does.
+            // The stream does not say why it ended; a page request that is answered with 401 does.
             load("/").catch(() => {});
         } else if (kind === "waiting") {
-            if (find("#cards")) waitingNow(data.ids);
+            if (find("#cards")) setWaiting(data.ids);
             showCounts(data.counts);
         } else if (kind === "task") {
-            taskSaid(data);
+            updateTask(data);
         }
     },
 };
 
-function taskSaid(said) {
-    lastSaid.set(said.id, said);
-    if (lastSaid.size > 2000) lastSaid.delete(lastSaid.keys().next().value);
-    for (const place of all(`[data-task="${CSS.escape(said.id)}"]`)) {
+function updateTask(update) {
+    lastUpdates.set(update.id, update);
+    if (lastUpdates.size > 2000) lastUpdates.delete(lastUpdates.keys().next().value);
+    for (const place of all(`[data-task="${CSS.escape(update.id)}"]`)) {
         const badge = find(".state", place);
-        if (badge) badge.replaceWith(stateBadge(said.state, said.state_words));
-        else if (place.closest(".closed") && said.state !== "denied")
-            place.append(stateBadge(said.state, said.state_words));
+        if (badge) badge.replaceWith(stateBadge(update.state, update.state_words));
+        else if (place.closest(".closed") && update.state !== "denied")
+            place.append(stateBadge(update.state, update.state_words));
         const line = place.closest(".card-closed, .row") ?? place;
-        if (said.final) for (const button of all('[data-action="stop"]', line)) button.remove();
+        if (update.final) for (const button of all('[data-action="stop"]', line)) button.remove();
     }
-    const story = find(`[data-live-task="${CSS.escape(said.id)}"]`);
+    const story = find(`[data-live-task="${CSS.escape(update.id)}"]`);
     if (story) refreshStory(story);
-    if (find("#task-rows") && !find(`#task-rows [data-task="${CSS.escape(said.id)}"]`)) refreshRows();
+    if (find("#task-rows") && !find(`#task-rows [data-task="${CSS.escape(update.id)}"]`)) refreshRows();
 }
 
-/** What happened while nobody told us. */
+/** Loads what changed while there was no connection. */
 async function catchUp() {
     try {
         if (find("#cards")) {
             const page = await load("/");
             if (find("#cards", page)) {
                 const ids = all("[data-card]", page).map((card) => card.dataset.card);
-                // The page shows the first ones only; a card beyond them is not gone.
+                // The page shows only the first cards, so open cards beyond them may still wait.
                 const behind = Number(find("[data-more]", page)?.textContent ?? 0);
-                waitingNow(behind > 0 ? [...new Set([...ids, ...openCards().map((card) => card.id)])] : ids);
+                setWaiting(behind > 0 ? [...new Set([...ids, ...openCards().map((card) => card.id)])] : ids);
             }
         }
         if (find("#task-rows")) await refreshRows();
         const story = find("[data-live-task]");
         if (story) await refreshStory(story);
     } catch {
-        /* Gone again: the next connection catches up. */
+        /* The connection was lost again; the next one catches up. */
     }
 }
 
-/** Rows keep their places: known ones change, new ones come at the end. */
+/** Updates known rows in place and adds new ones at the end. */
 async function refreshRows() {
     const page = await load("/tasks");
     const rows = find("#task-rows");
@@ -152,7 +153,7 @@ let storyTimer = 0;
 function refreshStory(story) {
     clearTimeout(storyTimer);
     storyTimer = setTimeout(async () => {
-        // Not while somebody writes in it.
+        // Not while the person is typing in it.
         if (story.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
         const fresh = find("[data-live-task]", await load(location.pathname).catch(() => document));
         if (fresh && fresh !== story) {

@@ -1,7 +1,7 @@
-// Approve and remember: a grant, field by field.
+// Approves a request and makes a grant from it, field by field.
 
 import { all, find } from "./draw.js";
-import { Exact, inWords, send } from "./send.js";
+import { RawJson, describe, send } from "./send.js";
 
 function grantOf(card) {
     const form = card.panel("remember");
@@ -16,27 +16,27 @@ function grantOf(card) {
         digest: card.digest,
         fields,
         expires_in: find("[data-expires]", form).value,
-        most_uses: uses === "" ? null : new Exact(uses),
+        most_uses: uses === "" ? null : new RawJson(uses),
         typed: (find("[data-word-typed]", form).value.trim() || card.part("typed")?.value.trim()) ?? null,
     };
 }
 
-/** The grant as it is chosen now: what it needs, and what it would have let through. */
-export function weighGrant(card) {
+/** Shows whether the chosen grant needs the name typed, and how many earlier requests it would have matched. */
+export function previewGrant(card) {
     const form = card.panel("remember");
-    const wide = find("[data-needs-word]:checked", form) !== null;
-    find("[data-word-box]", form).hidden = !wide;
-    clearTimeout(card.weighing);
-    card.weighing = setTimeout(async () => {
+    const isWide = find("[data-needs-word]:checked", form) !== null;
+    find("[data-word-box]", form).hidden = !isWide;
+    clearTimeout(card.previewTimer);
+    card.previewTimer = setTimeout(async () => {
         const place = find("[data-would-match]", form);
         try {
             const { matched, of } = await send("/grants/preview", grantOf(card));
             place.textContent =
                 of === 0
                     ? "There were no earlier requests to compare with."
-                    : `It would have let ${matched} of the last ${of} requests run by themselves.`;
+                    : `It would have let ${matched} of the last ${of} requests run without asking you.`;
         } catch (problem) {
-            place.textContent = inWords(problem);
+            place.textContent = describe(problem);
         }
     }, 200);
 }
@@ -48,11 +48,11 @@ export function remember(card) {
     const wordNeeded = card.element.dataset.grantWord;
     if (uses.value.trim() !== "" && !/^[1-9]\d{0,8}$/.test(uses.value.trim())) {
         uses.focus();
-        return card.tell("How many times is a whole number, or empty for no limit.");
+        return card.showTrouble("Enter a whole number of times, or leave it empty for no limit.");
     }
     if (!find("[data-word-box]", form).hidden && word.value.trim() !== wordNeeded) {
         word.focus();
-        return card.tell(`Type ${wordNeeded} to allow something this wide.`);
+        return card.showTrouble(`Type ${wordNeeded} to allow this much.`);
     }
     if (!card.mayApprove()) return undefined;
     return card.decide("/grants", grantOf(card), (answer) => card.approved("approved and remembered", answer));

@@ -1,25 +1,25 @@
-// Talking to the executor.
+// Requests to the executor.
 //
-// No HTML is made from text: a fragment is parsed by the browser on its way in, so the pages live under
-// `trusted-types 'none'`, and no policy exists that an attacker could feed.
+// The scripts make no HTML from text: the browser parses fragments while they arrive. So the pages can use the policy
+// `trusted-types 'none'`, and an attacker finds no sink for HTML.
 
 import { find, showBanner } from "./draw.js";
 
-/** Where the session's token is kept: for this origin alone, while its cookie is sent to every port. */
+/** Where the session token is stored. Only this origin can read it, whereas the cookie is sent to every port. */
 const TOKEN = "page-token";
 
-/** How long an answer may take before we say that none came, in milliseconds. */
-const ANSWER_WITHIN = 30_000;
+/** How long to wait for an answer, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 30_000;
 
-/** A text that is JSON already: numbers and untouched values keep every digit. */
-export class Exact {
+/** Text that is already JSON, so that numbers and untouched values keep every digit. */
+export class RawJson {
     constructor(text) {
         this.text = text;
     }
 }
 
 function toJson(value) {
-    if (value instanceof Exact) return value.text;
+    if (value instanceof RawJson) return value.text;
     if (Array.isArray(value)) return `[${value.map(toJson).join(",")}]`;
     const entries = value instanceof Map ? [...value] : null;
     if (entries) return `{${entries.map(([key, entry]) => `${JSON.stringify(key)}:${toJson(entry)}`).join(",")}}`;
@@ -37,7 +37,7 @@ export class Problem extends Error {
     }
 }
 
-export function keepToken(token) {
+export function storeToken(token) {
     localStorage.setItem(TOKEN, token);
 }
 
@@ -54,13 +54,13 @@ export async function send(path, body) {
             credentials: "same-origin",
             cache: "no-store",
             redirect: "error",
-            signal: AbortSignal.timeout(ANSWER_WITHIN),
+            signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
         });
     } catch {
         throw new Problem(0, {
             error: {
                 message: "No answer came, so we cannot say whether this arrived.",
-                hint: "What came of it shows here once the connection is back.",
+                hint: "The result appears here once the connection is back.",
             },
         });
     }
@@ -70,13 +70,13 @@ export async function send(path, body) {
     throw new Problem(response.status, answer);
 }
 
-/** A page or a fragment, parsed by the browser while it arrives; scripts in it never run. */
+/** Loads a page or a fragment. The browser parses it while it arrives; scripts in it never run. */
 export function load(address) {
     return new Promise((resolve, reject) => {
         const request = new XMLHttpRequest();
         request.open("GET", address);
         request.responseType = "document";
-        request.timeout = ANSWER_WITHIN;
+        request.timeout = ANSWER_TIMEOUT_MS;
         request.onload = () => {
             if (request.status === 200 && request.response) return resolve(request.response);
             if (request.status === 401) signedOut();
@@ -87,7 +87,7 @@ export function load(address) {
     });
 }
 
-export function inWords(problem) {
+export function describe(problem) {
     return [problem.message, problem.hint].filter(Boolean).join(" ");
 }
 
@@ -95,5 +95,5 @@ export let isSignedOut = false;
 function signedOut() {
     if (isSignedOut) return;
     isSignedOut = true;
-    showBanner("You are signed out. In a terminal of your own: agent-magic-tool executor page");
+    showBanner("You are signed out. To sign in again, run this in your own terminal: agent-magic-tool executor page");
 }

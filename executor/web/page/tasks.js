@@ -1,9 +1,10 @@
-// Buttons that stop and revoke, trying a subtool by hand, resolving what is unknown, and the search.
+// Buttons that stop tasks and revoke grants, trying a subtool by hand, resolving an unknown outcome, and the search.
 
 import { all, announce, build, find, icon, showBanner } from "./draw.js";
-import { Problem, inWords, load, send } from "./send.js";
+import { Problem, describe, load, send } from "./send.js";
 import { formInput, showProblems } from "./form.js";
 
+/** Sends what a button stands for. On failure the button works again and a banner says why. */
 export async function act(button, path, body, done) {
     if (button.getAttribute("aria-busy") === "true") return;
     button.setAttribute("aria-busy", "true");
@@ -14,7 +15,7 @@ export async function act(button, path, body, done) {
         if (!(problem instanceof Problem)) throw problem;
         button.removeAttribute("aria-busy");
         button.removeAttribute("aria-disabled");
-        const words = problem.answer.decided ?? inWords(problem);
+        const words = problem.answer.decided ?? describe(problem);
         button.title = words;
         announce(words);
         showBanner(words);
@@ -30,7 +31,7 @@ export function stopButton(id, tool) {
         { class: "button small", type: "button", "data-action": "stop", "data-id": id },
         icon("stop"),
         build("span", {}, "Stop"),
-        build("span", { class: "spoken" }, ` ${tool}`),
+        build("span", { class: "visually-hidden" }, ` ${tool}`),
     );
 }
 
@@ -46,7 +47,7 @@ export async function tryIt(form) {
     } catch (problem) {
         if (!(problem instanceof Problem)) throw problem;
         trouble.textContent =
-            problem.status === 422 ? showProblems(form, problem.answer.problems ?? []).join(" ") : inWords(problem);
+            problem.status === 422 ? showProblems(form, problem.answer.problems ?? []).join(" ") : describe(problem);
     } finally {
         form.removeAttribute("aria-busy");
     }
@@ -63,11 +64,11 @@ export async function resolveTask(form, happened) {
         location.reload();
     } catch (problem) {
         if (!(problem instanceof Problem)) throw problem;
-        trouble.textContent = problem.answer.decided ?? inWords(problem);
+        trouble.textContent = problem.answer.decided ?? describe(problem);
     }
 }
 
-/** Searches while one types; without this the form does the same by itself. */
+/** Searches while the person types. Without this script the form submits the same query. */
 let searching = 0;
 export function search(form) {
     clearTimeout(searching);
@@ -83,7 +84,7 @@ export function search(form) {
             const many = all(".row", found).length;
             announce(many === 1 ? "1 found" : `${many} found`);
         } catch {
-            /* The last answer stays. */
+            /* Keep showing the last results. */
         } finally {
             found.removeAttribute("aria-busy");
         }

@@ -1,6 +1,6 @@
-// The light and the dark theme, and what the browser keeps of a person's choices.
+// The light and dark themes, and the choices stored in the browser.
 //
-// first.js puts the choice in force before anything is painted.
+// first.js applies the choice before the first paint.
 
 import { announce } from "./draw.js";
 
@@ -19,7 +19,7 @@ export const memory = {
             if (value === null) localStorage.removeItem(key);
             else localStorage.setItem(key, value);
         } catch {
-            /* A browser that keeps nothing: the choice lasts until the page goes. */
+            /* No storage in this browser: the choice lasts until the page is closed. */
         }
     },
 };
@@ -27,7 +27,7 @@ export const memory = {
 export function switchTheme() {
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const next = (root.dataset.theme ?? system) === "dark" ? "light" : "dark";
-    // Back at what the system says, we follow the system again.
+    // Choosing what the system has means following the system again.
     memory.set("theme", next === system ? null : next);
     if (next === system) delete root.dataset.theme;
     else root.dataset.theme = next;

@@ -1,4 +1,4 @@
-// How long ago, and how long still.
+// Keeps the times on the page up to date: how long ago something was, and how long is left.
 
 import { all } from "./draw.js";
 
@@ -9,7 +9,7 @@ export function span(seconds) {
     return `${Math.floor(seconds / 86_400)} d`;
 }
 
-export function tick() {
+export function refreshTimes() {
     const now = Date.now();
     for (const time of all("time[data-ago], time[data-left]")) {
         const at = Date.parse(time.dateTime);

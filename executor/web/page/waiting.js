@@ -1,49 +1,49 @@
-// The list of what waits: new cards come one after the other, at the end.
+// The list of waiting requests. New cards are loaded one after the other and added at the end.
 
 import { all, announce, find } from "./draw.js";
 import { Card, cardFrom, cards, openCards } from "./card.js";
 import { batch } from "./batch.js";
 import { isSignedOut } from "./send.js";
 
-/** How many open cards are on the page at most; further ones come as these are decided. */
-const MOST_CARDS = 50;
+/** The most open cards on the page; more are loaded as these are decided. */
+const MAX_CARDS = 50;
 
-/** After this a card that could not be had is asked for again, in milliseconds. */
-const AGAIN = 2_000;
+/** The pause before a card that failed to load is requested again, in milliseconds. */
+const RETRY_MS = 2_000;
 
-/** What is still to be shown, and all that waits. */
-let wanted = [];
-let still = new Set();
-let isTaking = false;
-let again = null;
+/** The ids of cards that are still to be loaded, and of all waiting tasks. */
+let pending = [];
+let waiting = new Set();
+let isLoading = false;
+let retryTimer = null;
 
-export function waitingNow(ids) {
-    still = new Set(ids);
-    for (const card of openCards()) if (!still.has(card.id)) card.gone();
-    wanted = ids.filter((id) => !cards.has(id));
-    takeMore();
+export function setWaiting(ids) {
+    waiting = new Set(ids);
+    for (const card of openCards()) if (!waiting.has(card.id)) card.markGone();
+    pending = ids.filter((id) => !cards.has(id));
+    loadMore();
 }
 
-export async function takeMore() {
-    if (isTaking || !find("#cards")) return;
-    isTaking = true;
+export async function loadMore() {
+    if (isLoading || !find("#cards")) return;
+    isLoading = true;
     try {
-        while (wanted.length > 0 && openCards().length < MOST_CARDS) {
-            const id = wanted[0];
+        while (pending.length > 0 && openCards().length < MAX_CARDS) {
+            const id = pending[0];
             const element = cards.has(id) ? null : await cardFrom(`/card/${id}`);
-            wanted = wanted.filter((other) => other !== id);
-            if (element === null || cards.has(id) || !still.has(id)) continue;
+            pending = pending.filter((other) => other !== id);
+            if (element === null || cards.has(id) || !waiting.has(id)) continue;
             append(element);
         }
     } catch {
-        // The executor was busy, or is gone. Its stream may be whole, and then nobody else would ask.
-        again ??= setTimeout(() => {
-            again = null;
-            if (!isSignedOut) takeMore();
-        }, AGAIN);
+        // The executor is busy or has stopped. If the stream still works, no event would trigger another attempt.
+        retryTimer ??= setTimeout(() => {
+            retryTimer = null;
+            if (!isSignedOut) loadMore();
+        }, RETRY_MS);
     } finally {
-        isTaking = false;
-        showMood();
+        isLoading = false;
+        showEmptyState();
         if (counts) showCounts(counts);
     }
 }
@@ -53,13 +53,13 @@ function append(element) {
     find("#cards").append(element);
     const card = new Card(element);
     batch.offer();
-    showMood();
+    showEmptyState();
     announce(`${card.isQuestion ? "A question waits" : "A new request waits"}: ${card.tool}`);
     if (element.getBoundingClientRect().top > innerHeight - 120) find("#below").hidden = false;
 }
 
-/** Whether anything is there at all. */
-export function showMood() {
+/** Shows or hides the empty state, and hides the button that leads to cards below once they are in view. */
+export function showEmptyState() {
     const empty = find("#empty");
     if (empty && find("#cards")) empty.hidden = cards.size > 0;
     const below = find("#below");
@@ -94,8 +94,8 @@ export function showCounts(next) {
     const more = find("#more");
     if (more) {
         const open = openCards().length;
-        const coming = Math.min(wanted.length, Math.max(0, MOST_CARDS - open));
-        const behind = next.waiting - open - coming;
+        const loading = Math.min(pending.length, Math.max(0, MAX_CARDS - open));
+        const behind = next.waiting - open - loading;
         more.hidden = behind <= 0;
         find("[data-more]", more).textContent = String(behind);
     }
