@@ -214,7 +214,7 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> Error {
     let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
     let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(words);
     let hint = if broken_quotes {
-        run::PIPE_IT.to_owned()
+        run::USE_STDIN.to_owned()
     } else {
         did_you_mean(suggested).unwrap_or_else(|| {
             let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).map(str::to_owned);

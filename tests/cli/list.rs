@@ -49,7 +49,7 @@ fn what_nothing_matches_is_an_empty_object() {
     --- stdout
     {}
     --- stderr
-    note: none of 31 subtools matches; try other words, or list without --query
+    note: none of the 31 subtools matches; try other words, or list without --query
     ");
 }
 
@@ -94,7 +94,7 @@ fn anything_but_tools_is_a_query_that_was_meant() {
     assert_snapshot!(world.run(&["list", "gmail"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"`gmail` cannot be listed","hint":"agent-magic-tool list tools --query=\"gmail\""}}
+    {"error":{"code":"usage","message":"`list` lists only `tools`, not `gmail`","hint":"agent-magic-tool list tools --query=\"gmail\""}}
     "#);
 }
 
@@ -109,7 +109,7 @@ fn one_bad_file_hides_nothing_and_is_told() {
     --- stdout
     ["mail_search","report_zh"]
     --- stderr
-    note: 1 definitions could not be loaded: agent-magic-tool lint
+    note: failed to load 1 definitions; see: agent-magic-tool lint
     "#);
 }
 

@@ -138,7 +138,7 @@ fn all_mistakes_in_an_input_are_told_at_once() {
     assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"mend the fields below; the whole schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"there is no field `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
+    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"mend the fields below; the whole schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
     "#);
     nothing_is_left(&world);
 }
@@ -150,7 +150,7 @@ fn json_that_a_shell_has_damaged_is_recognized() {
     assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell took quotes away; pass the JSON on standard input, where it is left alone: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell removed quotes; pass the JSON on standard input instead: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
     "#);
     for damaged in [r#"{\"text\": \"x\"}"#, "'{\"text\": \"x\"}'", r#"{"text": "x"#] {
         let error = world.run(&["run", "echo", "--input", damaged]).error();
@@ -160,7 +160,7 @@ fn json_that_a_shell_has_damaged_is_recognized() {
     assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell took quotes away; pass the JSON on standard input, where it is left alone: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell removed quotes; pass the JSON on standard input instead: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
     "#);
 }
 
@@ -216,12 +216,12 @@ fn wrong_usage_says_how_to_go_on() {
     assert_snapshot!(world.run(&["run", "echo", r#"{"text": "a=b"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"the input stands where a single field would","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
+    {"error":{"code":"usage","message":"the input is in the place of a single field","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
     "#);
     assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"invalid value 'soon' for '--wait[=<DURATION>]': `soon` is no duration; write it like `500ms`, `30s`, `5m` or `1h`","hint":"see: agent-magic-tool --help"}}
+    {"error":{"code":"usage","message":"invalid value 'soon' for '--wait[=<DURATION>]': `soon` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`","hint":"see: agent-magic-tool --help"}}
     "#);
 }
 

@@ -130,12 +130,12 @@ fn a_part_of_the_data_is_read() {
     assert_snapshot!(read(&["--jq", ".["]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"`.[` is no jq expression: a mistake in its syntax","hint":"EXPR is jq, like `.[0].id`"}}
+    {"error":{"code":"usage","message":"`.[` is not a valid jq expression: syntax error","hint":"EXPR is jq, like `.[0].id`"}}
     "#);
     assert_snapshot!(read(&["--bytes", "9-1"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"invalid value '9-1' for '--bytes <A-B>': `9-1` ends before it begins","hint":"see: agent-magic-tool --help"}}
+    {"error":{"code":"usage","message":"invalid value '9-1' for '--bytes <A-B>': the range `9-1` ends before it starts","hint":"see: agent-magic-tool --help"}}
     "#);
 }
 

@@ -31,7 +31,7 @@ fn left_out(world: &World) -> String {
     let refused = world.run(&["run", "say", "--wait"]);
     assert_eq!((refused.exit, &refused.error()["code"]), (3, &json!("unknown-subtool")), "{refused}");
     let listed = world.run(&["list", "--limit=1000", "--format=names"]);
-    assert!(!listed.stdout.contains("\"say\"") && listed.stderr.contains("could not be loaded"), "{listed}");
+    assert!(!listed.stdout.contains("\"say\"") && listed.stderr.contains("failed to load"), "{listed}");
     let doctor = world.run(&["doctor"]).json();
     let checks = doctor["checks"].as_array().expect("checks");
     let subtools = checks.iter().find(|check| check["name"] == "subtools").expect("they are checked").clone();
@@ -42,7 +42,7 @@ fn left_out(world: &World) -> String {
 fn is_taken(world: &World) {
     assert_eq!(world.result_of("say", &json!({}))["data"], "mine");
     let listed = world.run(&["list", "--limit=1000", "--format=names"]);
-    assert!(listed.stdout.contains("\"say\"") && !listed.stderr.contains("could not be loaded"), "{listed}");
+    assert!(listed.stdout.contains("\"say\"") && !listed.stderr.contains("failed to load"), "{listed}");
 }
 
 /// T26: an agent of another user may write to the file, or to a folder on the way to it.

@@ -1,7 +1,7 @@
-//! `command-executor`: the one tool of an agent of one's own, as JSON lines.
+//! `command-executor`: serves the one tool of the caller's own agent as JSON lines.
 //!
-//! One line in, one line out, in this order, until standard input ends. Starts no runtime: a line
-//! that waits holds up those after it.
+//! Each input line gets one output line, in order, until standard input ends. Lines are processed one
+//! after another, so a command that waits delays the lines after it.
 
 use std::io::{self, BufRead, Read as _};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::in_process::InProcess;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the tool's definition, for the model, and do nothing else
+    /// Print the tool definition for the model, and exit
     #[arg(long, value_name = "DIALECT", num_args = 0..=1, require_equals = true, default_missing_value = "openai")]
     definition: Option<DialectName>,
 }
 
-/// In whose words the definition is.
+/// The provider format of the tool definition.
 #[derive(Debug, Clone, Copy, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DialectName {
@@ -45,16 +45,16 @@ impl DialectName {
     }
 }
 
-/// One line of the input: `command`, or `definition` (`true`, or a dialect).
+/// One line of input: either a `command`, or a `definition` (`true` or a dialect).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InputLine {
-    /// Comes back with the answer.
+    /// Returned with the answer.
     #[serde(default)]
     id: Value,
     #[serde(default)]
     command: Option<String>,
-    /// The same command under the same key delegates nothing twice.
+    /// Repeating a command with the same key delegates nothing twice.
     #[serde(default)]
     key: String,
     #[serde(default)]
@@ -62,8 +62,8 @@ struct InputLine {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    if let Some(words) = args.definition {
-        context.output.json(&words.definition())?;
+    if let Some(dialect) = args.definition {
+        context.output.json(&dialect.definition())?;
         return Ok(Exit::Ok);
     }
     let config = Config::read(&context.paths)?;
@@ -75,37 +75,35 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let answered = answer(&line, &executor);
-        context.output.line(&answered)?;
+        context.output.line(&answer(&line, &executor))?;
     }
     Ok(Exit::Ok)
 }
 
-/// The next line; of one that is too long only so much that this can be told.
+/// Reads the next line. A line that is too long is cut after the first byte over the limit.
 fn next_line(source: &mut impl BufRead) -> Result<Option<Vec<u8>>, Error> {
-    let broken = |error: io::Error| Error::io("standard input cannot be read", &error);
+    let failed = |error: io::Error| Error::io("failed to read standard input", &error);
     let mut line = Vec::new();
-    let read = source.by_ref().take(MAX_REQUEST_BYTES + 1).read_until(b'\n', &mut line).map_err(broken)?;
+    let read = source.by_ref().take(MAX_REQUEST_BYTES + 1).read_until(b'\n', &mut line).map_err(failed)?;
     if line.len() as u64 > MAX_REQUEST_BYTES && !line.ends_with(b"\n") {
-        source.skip_until(b'\n').map_err(broken)?;
+        source.skip_until(b'\n').map_err(failed)?;
     }
     Ok((read > 0).then_some(line))
 }
 
 fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
-    let id = |value: &Value| value.get("id").cloned().unwrap_or_default();
     let value = match json::parse(line) {
         _ if line.len() as u64 > MAX_REQUEST_BYTES => {
             let error = Error::new(Code::RequestTooLarge, format!("the line is larger than {MAX_REQUEST_BYTES} bytes"));
-            return wrong(&Value::Null, &error);
+            return error_line(&Value::Null, &error);
         }
         Ok(value) => value,
         Err(error) => {
             let error = Error::new(Code::InvalidJson, format!("the line is not valid JSON: {error}"));
-            return wrong(&Value::Null, &error);
+            return error_line(&Value::Null, &error);
         }
     };
-    let shown_id = id(&value);
+    let given_id = value.get("id").cloned().unwrap_or_default();
     match serde_json::from_value(value) {
         Ok(InputLine { id, command: Some(command), key, definition: None }) => {
             let CommandOutput { text, status, opened, .. } = executor.carry_out(&command, &key);
@@ -116,24 +114,24 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
             json!({"id": id, "output": text, "exit": status, "tasks": tasks})
         }
         Ok(InputLine { id, command: None, definition: Some(wanted), .. }) => {
-            let words = match wanted {
+            let dialect = match wanted {
                 Value::Bool(true) => Ok(DialectName::Openai),
                 wanted => serde_json::from_value(wanted),
             };
-            match words {
-                Ok(words) => json!({"id": id, "definition": words.definition()}),
-                Err(_) => wrong(&id, &usage("`definition` is true, \"openai\", \"anthropic\" or \"gemini\"")),
+            match dialect {
+                Ok(dialect) => json!({"id": id, "definition": dialect.definition()}),
+                Err(_) => error_line(&id, &usage("`definition` must be true, \"openai\", \"anthropic\" or \"gemini\"")),
             }
         }
-        Ok(_) => wrong(&shown_id, &usage("a line has either a `command` or a `definition`")),
-        Err(error) => wrong(&shown_id, &usage(&format!("the line cannot be understood: {error}"))),
+        Ok(_) => error_line(&given_id, &usage("a line must have either a `command` or a `definition`")),
+        Err(error) => error_line(&given_id, &usage(&format!("the line is malformed: {error}"))),
     }
 }
 
 fn usage(message: &str) -> Error {
-    Error::usage(message).hint(r#"{"id": 1, "command": "agent-magic-tool list tools"}"#)
+    Error::usage(message).hint(r#"write lines like {"id": 1, "command": "agent-magic-tool list tools"}"#)
 }
 
-fn wrong(id: &Value, error: &Error) -> Value {
+fn error_line(id: &Value, error: &Error) -> Value {
     json!({"id": id, "error": error.body()})
 }

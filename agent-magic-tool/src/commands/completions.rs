@@ -1,4 +1,4 @@
-//! `completions`: a shell's completion script, made from the same words as `--help`.
+//! `completions`: prints the completion script for a shell, generated from the same definitions as `--help`.
 
 use clap_complete::Shell;
 use protocol::code::Exit;
@@ -11,9 +11,9 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args, mut words: clap::Command, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(args: &Args, mut command: clap::Command, context: &Context) -> Result<Exit, Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut words, "agent-magic-tool", &mut script);
+    clap_complete::generate(args.shell, &mut command, "agent-magic-tool", &mut script);
     context.output.text(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Ok)
 }

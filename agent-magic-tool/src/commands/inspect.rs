@@ -1,4 +1,4 @@
-//! `inspect`: everything about one subtool, from the same catalog that `run` uses.
+//! `inspect`: shows everything about one subtool, from the same catalog that `run` uses.
 
 use executor::catalog::{Catalog, Sources, Subtool};
 use executor::config::Config;
@@ -14,9 +14,9 @@ use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The subtool; without one, a line on each: where it comes from, what it depends on and requires
+    /// The subtool; without one, an overview of all: origin, runner, effect, dependencies, privileges
     name: Option<String>,
-    /// Whether this input would be confirmed by a human, and why: a JSON object, `@FILE`, or `-` for standard input
+    /// Show whether a run with this input needs a human's confirmation: a JSON object, `@FILE`, or `-` for standard input
     #[arg(long, short, value_name = "JSON|@FILE|-", requires = "name")]
     input: Option<String>,
 }
@@ -42,8 +42,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(if left_out.is_empty() { error } else { error.detail("left_out", left_out) });
     };
     let policy = Policy::new(&config.confirm)?;
-    let given = args.input.as_deref().map(|given| run::read_input(given, name, &context.stdin)).transpose()?;
-    let confirmation = confirmation(subtool, given, &policy, context)?;
+    let input = args.input.as_deref().map(|text| run::read_input(text, name, &context.stdin)).transpose()?;
+    let confirmation = confirmation(subtool, input, &policy, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({
         "name": subtool.name,
@@ -56,23 +56,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// What would become of a run with this input, or with none, from here: by the executor's own policy. A
-/// remembered yes, which only the executor knows of, may answer what asks.
+/// The decision that the executor's policy would make about a run with this input, or with an empty one.
+///
+/// Grants are known only to the executor: one may approve a run for which this says `asks`.
 fn confirmation(
     subtool: &Subtool,
-    given: Option<Map<String, Value>>,
+    input: Option<Map<String, Value>>,
     policy: &Policy,
     context: &Context,
 ) -> Result<Value, Error> {
-    let is_given = given.is_some();
-    let mut input = given.unwrap_or_default();
+    let has_input = input.is_some();
+    let mut input = input.unwrap_or_default();
     subtool.schema.fill_defaults(&mut input);
     let input = Value::Object(input);
-    let problems = if is_given { subtool.schema.problems(&input) } else { Vec::new() };
+    let problems = if has_input { subtool.schema.problems(&input) } else { Vec::new() };
     if !problems.is_empty() {
         return Err(invalid(subtool, &problems).into());
     }
-    let Value::Object(input) = input else { unreachable!("it was put there a moment ago") };
+    let Value::Object(input) = input else { unreachable!("it was built as an object above") };
     let caller = &context.caller;
     let definition = &*subtool.definition;
     let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller });
@@ -82,7 +83,7 @@ fn confirmation(
         "decision": match decision {
             PolicyDecision::Run => "runs",
             PolicyDecision::Ask => "asks",
-            PolicyDecision::Refuse | PolicyDecision::Unsure => "refused",
+            PolicyDecision::Refuse | PolicyDecision::NeedsAssurance => "refused",
         },
         "why": why,
         "rule": rule,
@@ -109,7 +110,7 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
         .collect();
     context.output.json(&lines)?;
     for problem in catalog.problems() {
-        context.output.note(&format!("left out: {problem}"));
+        context.output.note(&format!("not loaded: {problem}"));
     }
     Ok(Exit::Ok)
 }

@@ -1,6 +1,6 @@
-//! `jq`: evaluates an expression for the agent's one tool, in a process that may not take much.
+//! `jq`: evaluates an expression for `command-executor`, in a process with limited resources.
 //!
-//! An expression can run for ever or want all memory there is; here that ends this process alone.
+//! An expression can run forever or exhaust the memory; here that ends only this process.
 
 use executor::base::jq::filter;
 use nix::sys::resource::{Resource, setrlimit};
@@ -10,11 +10,11 @@ use protocol::shell::PrintedOutput;
 use crate::context::Context;
 use crate::error::Error;
 
-/// Seconds of computing; an honest expression over the largest input takes two or three.
-const SECONDS: u64 = 10;
-/// Some ten times the largest input, and the program itself.
-const BYTES: u64 = 1 << 30;
-/// The largest input.
+/// The limit on processor time. An ordinary expression over the largest input takes two or three seconds.
+const MAX_CPU_SECONDS: u64 = 10;
+/// The limit on memory: about ten times the largest input, plus the program itself.
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
+/// The largest input, in bytes; the rest is ignored.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -24,14 +24,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    for (resource, most) in [(Resource::RLIMIT_CPU, SECONDS), (Resource::RLIMIT_AS, BYTES)] {
-        setrlimit(resource, most, most)
-            .map_err(|error| Error::io("the bounds of an expression could not be set", &error.into()))?;
+    for (resource, limit) in [(Resource::RLIMIT_CPU, MAX_CPU_SECONDS), (Resource::RLIMIT_AS, MAX_MEMORY_BYTES)] {
+        setrlimit(resource, limit, limit)
+            .map_err(|error| Error::io("failed to set the resource limits", &error.into()))?;
     }
     let input = context
         .stdin
         .read_at_most(MAX_INPUT_BYTES)
-        .map_err(|error| Error::io("standard input cannot be read", &error))?;
+        .map_err(|error| Error::io("failed to read standard input", &error))?;
     let PrintedOutput { status, stdout, stderr } = filter(&args.words, &input);
     context.output.text(&stdout)?;
     if status == 0 {

@@ -1,4 +1,4 @@
-//! `lint`: what is wrong with discovery JSON, and what could be better.
+//! `lint`: reports errors and weaknesses in discovery JSON.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,15 @@ use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files or folders of discovery JSON, beside the shipped packs [default: the whole search path]
+    /// Files or folders of discovery JSON to check, besides the shipped packs [default: the whole search path]
     paths: Vec<PathBuf>,
-    /// Print the JSON Schema of discovery JSON, for editors
+    /// Print the JSON Schema of discovery JSON, for use in editors
     #[arg(long, conflicts_with = "paths")]
     schema: bool,
 }
 
 impl Args {
-    /// Whether it would look into files that the configuration does not name.
+    /// Whether it would read files that the configuration does not name.
     pub(crate) fn names_files(&self) -> bool {
         !self.paths.is_empty()
     }
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let sources = if args.paths.is_empty() {
         Sources::of(&context.paths, &config)
     } else {
-        let named = std::env::join_paths(&args.paths)
-            .map_err(|error| Error::usage(format!("the paths cannot be joined: {error}")))?;
-        Sources::new(&config, &context.paths.config, Some(&named))
+        let paths =
+            std::env::join_paths(&args.paths).map_err(|error| Error::usage(format!("a path is not valid: {error}")))?;
+        Sources::new(&config, &context.paths.config, Some(&paths))
     };
     let findings = lint(&Catalog::load(&sources));
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();

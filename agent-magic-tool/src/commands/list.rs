@@ -1,4 +1,4 @@
-//! `list`: which subtools there are, best first, as a model needs them to call one.
+//! `list`: lists subtools, best match first, with all that a model needs to call one.
 
 use clap::ValueEnum;
 use executor::catalog::listing::{Listing, ListingEntry};
@@ -15,21 +15,21 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 
-/// Enough to choose from, few enough to read.
+/// The default limits: enough to choose from, few enough to read.
 const LIMIT_WITH_QUERY: usize = 10;
 const LIMIT: usize = 20;
-/// How many of those beyond the limit are named.
-const ALSO_NAMED: usize = 10;
+/// How many of the subtools beyond the limit the note names.
+const MAX_NAMED_BEYOND_LIMIT: usize = 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to list: `tools`
     #[arg(value_name = "tools", default_value = "tools", hide_default_value = true)]
     what: String,
-    /// What it should do, in your own words
+    /// What the subtool should do, in your own words
     #[arg(long, short, value_name = "WORDS")]
     query: Option<String>,
-    /// How many at most [default: 10 with a query, 20 without]
+    /// List at most this many [default: 10 with a query, 20 without]
     #[arg(long, short, value_name = "N")]
     limit: Option<usize>,
     #[arg(long, value_enum, default_value_t = Format::Json)]
@@ -44,13 +44,13 @@ enum Format {
     Names,
     /// `OpenAI`'s function-calling format
     Openai,
-    /// For people
+    /// For reading in a terminal
     Table,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if args.what != "tools" {
-        return Err(Error::usage(format!("`{}` cannot be listed", args.what))
+        return Err(Error::usage(format!("`list` lists only `tools`, not `{}`", args.what))
             .hint(format!("agent-magic-tool list tools --query={:?}", args.what)));
     }
     let config = Config::read(&context.paths)?;
@@ -65,21 +65,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let (shown, rest) = found.split_at(limit.min(found.len()));
     print(shown, args.format, context)?;
     if !rest.is_empty() {
-        let names: Vec<_> = rest.iter().take(ALSO_NAMED).map(|entry| entry.name.as_str()).collect();
+        let names: Vec<_> = rest.iter().take(MAX_NAMED_BEYOND_LIMIT).map(|entry| entry.name.as_str()).collect();
         let more = rest.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         context.output.note(&format!("left out by --limit: {}{more}", names.join(", ")));
     }
     if found.is_empty() && args.query.is_some() {
         context.output.note(&format!(
-            "none of {} subtools matches; try other words, or list without --query",
+            "none of the {} subtools matches; try other words, or list without --query",
             listing.entries.iter().filter(|entry| tool_scope.covers(&entry.name)).count()
         ));
     }
     if !listing.problems.is_empty() {
         context
             .output
-            .note(&format!("{} definitions could not be loaded: agent-magic-tool lint", listing.problems.len()));
+            .note(&format!("failed to load {} definitions; see: agent-magic-tool lint", listing.problems.len()));
     }
     if let Ok(mailbox) = Mailbox::open(&context.paths.mailbox) {
         launch::revive(&context.paths, &mailbox);
@@ -115,7 +115,7 @@ fn first_sentence(description: &str) -> &str {
     line.split_once(". ").map_or(line, |(sentence, _)| sentence)
 }
 
-/// One object, in the order of relevance.
+/// Serializes as one object keyed by name, in order of relevance.
 struct ByName<'a>(&'a [&'a ListingEntry]);
 
 #[derive(Serialize)]

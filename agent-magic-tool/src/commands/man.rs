@@ -1,4 +1,4 @@
-//! `man`: the manual page, made from the same words as `--help`.
+//! `man`: prints the manual page, generated from the same definitions as `--help`.
 
 use protocol::code::Exit;
 
@@ -8,11 +8,11 @@ use crate::error::Error;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) fn run(_: &Args, words: clap::Command, context: &Context) -> Result<Exit, Error> {
+pub(crate) fn run(_: &Args, command: clap::Command, context: &Context) -> Result<Exit, Error> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(words)
+    clap_mangen::Man::new(command)
         .render(&mut page)
-        .map_err(|error| Error::io("the manual page cannot be made", &error))?;
+        .map_err(|error| Error::io("failed to generate the manual page", &error))?;
     context.output.text(&String::from_utf8_lossy(&page))?;
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! `secret`: what subtools authenticate with. Values come from standard input and are never printed.
+//! `secret`: manages the secrets that subtools use. Values come from standard input and are never printed.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
@@ -12,14 +12,14 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Error;
 
-/// No key is this large.
+/// The largest value that is read; real keys are far smaller.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SecretCommand {
     /// Store a value, read from standard input
     Set { name: String },
-    /// The names, and where their values come from
+    /// List the names and where their values come from
     List,
     /// Remove a stored value
     Rm { name: String },
@@ -49,28 +49,27 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
     Ok(Exit::Ok)
 }
 
-/// Whoever mistakes the name for the value must not see it on a screen or in a log: the words of
-/// a wrong name are never repeated.
+/// Parses a name. The error never repeats it, since a caller may have passed the value instead.
 fn parse(name: &str) -> Result<SecretName, Error> {
     name.parse().map_err(|error: InvalidSecretName| Error::usage(error.to_string()))
 }
 
 fn read_value(name: &SecretName, context: &Context) -> Result<String, Error> {
     let stdin = std::io::stdin();
-    let unreadable = |error| Error::io("standard input cannot be read", &error);
+    let failed = |error| Error::io("failed to read standard input", &error);
     let mut value = String::new();
     if stdin.is_terminal() {
         context.output.prompt(&format!("value of {}: ", name.as_str()));
-        let before = tcgetattr(stdin.as_fd()).map_err(|error| unreadable(error.into()))?;
-        let mut silent = before.clone();
-        silent.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(stdin.as_fd(), SetArg::TCSAFLUSH, &silent).map_err(|error| unreadable(error.into()))?;
+        let before = tcgetattr(stdin.as_fd()).map_err(|error| failed(error.into()))?;
+        let mut without_echo = before.clone();
+        without_echo.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(stdin.as_fd(), SetArg::TCSAFLUSH, &without_echo).map_err(|error| failed(error.into()))?;
         let read = stdin.read_line(&mut value);
         let restored = tcsetattr(stdin.as_fd(), SetArg::TCSAFLUSH, &before);
         context.output.prompt("\n");
-        read.and(restored.map_err(Into::into)).map_err(unreadable)?;
+        read.and(restored.map_err(Into::into)).map_err(failed)?;
     } else {
-        stdin.lock().take(MAX_SECRET_BYTES).read_to_string(&mut value).map_err(unreadable)?;
+        stdin.lock().take(MAX_SECRET_BYTES).read_to_string(&mut value).map_err(failed)?;
     }
     let value = value.trim_end_matches(['\r', '\n']);
     if value.is_empty() {

@@ -16,10 +16,10 @@ pub(crate) struct Args {
     /// The tasks: ids, or paths of result files
     #[arg(value_name = "ID|FILE", required = true)]
     tasks: Vec<String>,
-    /// Return when the first of them has ended, with its result alone
+    /// Return as soon as one of them has ended, with only that result
     #[arg(long)]
     any: bool,
-    /// Give up after this long; the tasks go on
+    /// Stop waiting after this long; the tasks go on
     #[arg(long, value_name = "DURATION")]
     timeout: Option<PositiveDuration>,
 }
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         files = vec![files.swap_remove(first)];
     }
     result::print(&files, &mailbox, context)?;
-    Ok(worst(&files))
+    Ok(overall_exit(&files))
 }
 
-/// Of several: what is still open before what was refused or failed, before what is done.
-fn worst(files: &[ResultFile]) -> Exit {
+/// The exit status for several tasks: open before failed, failed before refused, refused before done.
+fn overall_exit(files: &[ResultFile]) -> Exit {
     let exits = || files.iter().map(ResultFile::exit);
     let order = [Exit::Pending, Exit::AwaitingConfirmation, Exit::Failed, Exit::Refused];
     order.into_iter().find(|exit| exits().any(|found| found == *exit)).unwrap_or(Exit::Ok)
