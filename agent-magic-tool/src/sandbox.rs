@@ -27,6 +27,6 @@ pub(crate) fn obstacle(paths: &Paths) -> Option<String> {
 }
 
 fn check_writable(paths: &Paths) -> io::Result<()> {
-    paths.make_state()?;
+    paths.create_state()?;
     tempfile::Builder::new().prefix(".writable-").tempfile_in(&paths.state).map(drop)
 }

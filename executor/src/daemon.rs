@@ -21,7 +21,7 @@ use protocol::error::chain;
 use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock};
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::{self, Mailbox, MailboxError, TakenRequest};
-use protocol::paths::{Paths, make_private};
+use protocol::paths::{Paths, create_private};
 use protocol::task::TaskId;
 use protocol::{clock, fault};
 use tokio::runtime::Runtime;
@@ -38,7 +38,7 @@ use crate::dispatcher::{
     Action, Admission, DecisionResult, Dispatcher, DispatcherLimits, Effects, Event, ResolveRequest, Ticket,
 };
 use crate::intake::approver::ApproverPresence;
-use crate::intake::{Intake, ReadRequest};
+use crate::intake::{Intake, IntakeOutcome};
 use crate::net::clients::HttpClients;
 use crate::notify::hook::Hooks;
 use crate::page::{PageMessage, PageSite, TaskChange};
@@ -211,8 +211,8 @@ pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonE
     if spool.exists() {
         fs::remove_dir_all(&spool)?;
     }
-    make_private(&data_folder)?;
-    make_private(&spool)?;
+    create_private(&data_folder)?;
+    create_private(&spool)?;
     let http = HttpClients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?;
     // Unbounded, since its length is bounded by the running tasks; a look is asked for once at a time.
     let (wake, woken) = channel();
@@ -387,7 +387,7 @@ impl Daemon {
         let (mut events, mut spoken, mut hooks_delivered, mut stop) = (Vec::new(), Vec::new(), Vec::new(), false);
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
-                DaemonEvent::Finished(finished) => events.push(Event::Finished(finished)),
+                DaemonEvent::Finished(finished) => events.push(Event::AttemptFinished(finished)),
                 DaemonEvent::Told(one) => hooks_delivered.push(*one),
                 DaemonEvent::Look => {}
                 DaemonEvent::Human(said) => spoken.push(said),
@@ -401,7 +401,7 @@ impl Daemon {
         }
         events.extend(spoken.into_iter().filter_map(|spoken| self.handle_message(*spoken)));
         if self.clock.ahead() != self.dispatcher.ahead() {
-            events.push(Event::ClockSet { ahead: self.clock.ahead() });
+            events.push(Event::SetClock { ahead: self.clock.ahead() });
         }
         if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             events.push(Event::Tick);
@@ -463,10 +463,10 @@ impl Daemon {
                 continue;
             }
             match self.intake.read(&request, now) {
-                ReadRequest::Run { .. } if !self.backlog.is_empty() => {
+                IntakeOutcome::Run { .. } if !self.backlog.is_empty() => {
                     answers.push((request.id, Answer::Refused(commit::disk_full())));
                 }
-                ReadRequest::Run { task, definition } => {
+                IntakeOutcome::Run { task, definition } => {
                     let earlier = match &task.idempotency_key {
                         Some(key) => self.store.task_by_key(task.caller.uid, key)?,
                         None => None,
@@ -476,20 +476,20 @@ impl Daemon {
                         answers.push((request.id, Answer::Refused(error)));
                         continue;
                     }
-                    events.push(Event::Admitted(Box::new(Admission { task: *task, definition, earlier })));
+                    events.push(Event::Admit(Box::new(Admission { task: *task, definition, earlier })));
                 }
-                ReadRequest::Cancel { task, uid } => events.push(Event::CancelAsked { request: request.id, task, uid }),
-                ReadRequest::Resolve { task: id, uid, verdict } => {
+                IntakeOutcome::Cancel { task, uid } => events.push(Event::Cancel { request: request.id, task, uid }),
+                IntakeOutcome::Resolve { task: id, uid, verdict } => {
                     let task = self.store.task(id)?;
                     let asked = ResolveRequest { request: request.id, id, uid, task, verdict };
-                    events.push(Event::ResolveAsked(Box::new(asked)));
+                    events.push(Event::Resolve(Box::new(asked)));
                 }
-                ReadRequest::Abandon { session, uid } => {
-                    events.push(Event::AbandonAsked { request: request.id, uid, session });
+                IntakeOutcome::Abandon { session, uid } => {
+                    events.push(Event::Abandon { request: request.id, uid, session });
                 }
-                ReadRequest::Forget { session, uid } => answers.push((request.id, self.forget_session(uid, &session)?)),
-                ReadRequest::Status => answers.push((request.id, self.status(now))),
-                ReadRequest::Answered(answer) => answers.push((request.id, answer)),
+                IntakeOutcome::Forget { session, uid } => answers.push((request.id, self.forget_session(uid, &session)?)),
+                IntakeOutcome::Status => answers.push((request.id, self.status(now))),
+                IntakeOutcome::Answer(answer) => answers.push((request.id, answer)),
             }
         }
         self.turn(events, answers)?;
@@ -512,7 +512,7 @@ impl Daemon {
         let now = self.clock.now();
         let mut effects = Effects::default();
         for event in events {
-            if let Event::Finished(finished) = &event {
+            if let Event::AttemptFinished(finished) = &event {
                 fault::point("attempt", "finished");
                 self.running.remove(&finished.id);
             }

@@ -1,4 +1,4 @@
-//! Who calls: the same value in a request, a task, the one tool and an attempt.
+//! The caller of a request. Requests, tasks, attempts and the command executor all use this type.
 
 use std::path::PathBuf;
 
@@ -6,32 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool_scope::ToolScope;
 
-/// The caller of a command. Only the user id is the kernel's word; the rest is what the caller says of itself,
-/// and none of it allows anything that would be refused without it.
+/// The caller of a command.
+///
+/// Only the user id is verified, by the kernel. The caller states the other fields itself; none of them
+/// grants anything that would be refused without it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
-    /// The owner of the request file. The executor sets it, whatever a request says.
+    /// The owner of the request file. The executor sets it and ignores the value in the request.
     #[serde(default)]
     pub uid: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The folder that it calls from.
+    /// The caller's working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// How many agents above it were themselves called by an agent.
+    /// The nesting depth: how many agents started one another above the caller.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
-    /// Whether it is woken when its task is final.
+    /// Whether the caller is woken when its task is final.
     #[serde(default, skip_serializing_if = "is_false")]
     pub wakes: bool,
-    /// It may only run what is declared to be read-only.
+    /// Whether the caller may only run subtools that are declared to be read-only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
-    /// Nobody can answer a question for it: what needs a confirmation fails if no human has the page open.
+    /// Whether the caller runs without a human: a task that needs confirmation then fails unless a human has
+    /// the page open.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unattended: bool,
-    /// Which subtools it may use. Records of version 1 call it `tool_scope`.
+    /// Which subtools the caller may use. Records of version 1 call this field `reach`.
     #[serde(default, alias = "reach", skip_serializing_if = "ToolScope::is_everything")]
     pub tool_scope: ToolScope,
 }

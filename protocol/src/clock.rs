@@ -1,4 +1,4 @@
-//! The time of day, as precise as the store keeps it, and the time that nobody sets.
+//! Wall-clock time in the precision of the store, and monotonic time that can be stored.
 
 use std::fs;
 use std::time::Duration;
@@ -7,26 +7,27 @@ use jiff::Timestamp;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// The clock that goes on while the machine sleeps.
+/// A monotonic clock that, where available, includes the time the machine is suspended.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UPTIME: ClockId = ClockId::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const UPTIME: ClockId = ClockId::CLOCK_MONOTONIC;
 
-/// Another text after each start of the machine.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// Holds an id that changes at each boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Now, in whole microseconds: what was stored and read back is equal to what was written.
+/// Returns the current time in whole microseconds, so that a stored time equals the original.
 pub fn now() -> Timestamp {
-    Timestamp::from_microsecond(Timestamp::now().as_microsecond()).expect("the present lies in the range of timestamps")
+    Timestamp::from_microsecond(Timestamp::now().as_microsecond())
+        .expect("the current time is within the range of timestamps")
 }
 
-/// For how long this machine is up, its sleep included.
+/// Returns the time since boot, including suspend where the system supports it.
 pub fn uptime() -> Duration {
-    clock_gettime(UPTIME).expect("every system has this clock").into()
+    clock_gettime(UPTIME).expect("the clock exists on every supported system").into()
 }
 
-/// A moment by a clock that nobody sets, to be kept: it means something until the machine starts anew.
+/// A moment on a clock that cannot be set. It can be stored, and is meaningful until the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MonotonicTime {
@@ -35,13 +36,13 @@ pub struct MonotonicTime {
 }
 
 impl MonotonicTime {
-    /// `None` where the system does not tell one start of the machine from another.
+    /// Returns the current moment; `None` if the system has no boot id.
     pub fn now() -> Option<Self> {
-        let boot = fs::read_to_string(BOOT).ok()?.trim().to_owned();
+        let boot = fs::read_to_string(BOOT_ID).ok()?.trim().to_owned();
         Some(Self { boot, micros: u64::try_from(uptime().as_micros()).ok()? })
     }
 
-    /// How much time passed since `earlier`; `None` if the machine was started anew meanwhile.
+    /// Returns the time since `earlier`; `None` if the machine was rebooted in between.
     pub fn since(&self, earlier: &Self) -> Option<Duration> {
         let passed = self.micros.checked_sub(earlier.micros).filter(|_| self.boot == earlier.boot)?;
         Some(Duration::from_micros(passed))
@@ -53,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passed_is_known_within_one_start_of_the_machine() {
+    fn elapsed_time_is_known_within_one_boot() {
         let at = |boot: &str, micros| MonotonicTime { boot: boot.to_owned(), micros };
         assert_eq!(at("a", 7).since(&at("a", 5)), Some(Duration::from_micros(2)));
         assert_eq!(at("b", 7).since(&at("a", 5)), None);
-        assert_eq!(at("a", 5).since(&at("a", 7)), None, "a copy of another machine's record");
+        assert_eq!(at("a", 5).since(&at("a", 7)), None, "the store was copied from another machine");
         let (first, second) = (uptime(), uptime());
         assert!(first <= second);
     }

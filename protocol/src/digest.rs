@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// The bytes in lower-case hexadecimal.
+/// Encodes `bytes` in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes every character");
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text
     })
 }

@@ -1,4 +1,4 @@
-//! Durations as people write them: `500ms`, `30s`, `5m`, `1h 30m`.
+//! Durations in their human-readable form: `500ms`, `30s`, `5m`, `1h 30m`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PositiveDuration(Duration);
 
-/// Why a text is no [`PositiveDuration`].
+/// Why a text is not a valid [`PositiveDuration`].
 #[derive(Debug, thiserror::Error)]
 pub enum DurationError {
-    #[error("`{0}` is no duration; write it like `500ms`, `30s`, `5m` or `1h`")]
+    #[error("`{0}` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`")]
     Malformed(String),
     #[error("a duration must be longer than 0s")]
     NotPositive,
@@ -77,9 +77,9 @@ impl schemars::JsonSchema for PositiveDuration {
         schemars::json_schema!({
             "type": "string",
             "description": "A duration: `500ms`, `30s`, `5m`, `1h 30m`.",
-            // Longer than zero; from hours down to nanoseconds; a fraction only of hours, minutes or seconds.
+            // Greater than zero; units from hours to nanoseconds; fractions only for hours, minutes and seconds.
             "pattern": r"^(?=.*[1-9])([0-9.]+ ?h ?)?([0-9.]+ ?m ?)?([0-9.]+ ?s ?)?([0-9]+ ?ms ?)?([0-9]+ ?us ?)?([0-9]+ ?ns)?$",
-            // Shown by editors that know it instead of the pattern.
+            // Editors that support this keyword show it in place of the pattern.
             "patternErrorMessage": "Write a duration like `500ms`, `30s`, `5m` or `1h 30m`.",
             "examples": ["30s"]
         })
@@ -91,11 +91,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed_from_their_human_readable_form() {
         for (text, milliseconds) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000)] {
-            let span: PositiveDuration = text.parse().expect("a duration");
+            let span: PositiveDuration = text.parse().expect("a valid duration");
             assert_eq!(span, PositiveDuration::from_millis(milliseconds));
-            assert_eq!(span.to_string().parse::<PositiveDuration>().expect("its own text"), span);
+            assert_eq!(span.to_string().parse::<PositiveDuration>().expect("a duration that we wrote"), span);
         }
         assert!("0s".parse::<PositiveDuration>().is_err());
         assert!("-5s".parse::<PositiveDuration>().is_err());

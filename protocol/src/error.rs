@@ -1,18 +1,18 @@
-//! Errors as callers read them.
+//! Errors in the form that callers read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::code::Code;
 
-/// An error as a caller reads it, on stderr and in result files.
+/// An error in the form that callers read, on standard error and in result files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
     pub code: Code,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What is needed to repair the call: the failing fields, the nearest names, what the API said.
+    /// What the caller needs to correct the call: invalid fields, similar names, the API's response.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
 }
@@ -35,7 +35,7 @@ impl ErrorBody {
     }
 }
 
-/// An error and its causes on one line, joined by `: `.
+/// Formats an error and its causes on one line, joined by `: `.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,15 +1,15 @@
-//! Faults on purpose: named points at which a test kills the process.
+//! Fault injection: named points in the code at which a test can kill the process.
 //!
-//! `AGENT_MAGIC_TOOL_FAULT=commit.before:kill:2` kills the process, as the kernel would for want of
-//! memory, when it passes the point `commit.before` for the second time. In a release build a point
-//! is nothing, and nobody reads the variable.
+//! `AGENT_MAGIC_TOOL_FAULT=commit.before:kill:2` kills the process with SIGKILL when it passes the point
+//! `commit.before` for the second time. In a release build the points compile to nothing and the variable
+//! is not read.
 
-/// The moment `stage` of what happens to `what`; its name is `what.stage`.
+/// The fault point named `what.stage`.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub fn point(_what: &str, _stage: &str) {}
 
-/// The moment `stage` of what happens to `what`; its name is `what.stage`.
+/// The fault point named `what.stage`.
 #[cfg(debug_assertions)]
 pub fn point(what: &str, stage: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ pub fn point(what: &str, stage: &str) {
     let Some(plan) = plan() else { return };
     if plan.point.split_once('.') == Some((what, stage)) && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == plan.nth {
         nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::Signal::SIGKILL)
-            .expect("a process may kill itself");
+            .expect("a process can signal itself");
     }
 }
 

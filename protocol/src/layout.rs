@@ -1,27 +1,28 @@
-//! JSON laid out in lines: how data lies in a file.
+//! The line layout of JSON in data files.
 //!
-//! Laid out once, when it is stored, so that whoever reads a part of it need not read it all, and
-//! that `grep` and an agent's own file tools are of use. A value that fits stays on one line, so a
-//! line is a record more often than a brace; one that does not is broken open, item by item.
+//! Data is formatted once, when it is stored, so that callers can read it in parts, with `grep` or with
+//! an agent's own file tools. A value that fits in the line width stays on one line, so a line is usually
+//! one record; a longer value has one line per item.
 
 use std::io;
 
 use serde_json::Value;
 
-/// Most records fit, and a screen of lines is still little context for a model.
+/// The longest line, in bytes: wide enough for most records, and a screen of lines is still little context
+/// for a model.
 const WIDTH: usize = 400;
 
-/// `value` as text: its own items on a line each, what lies deeper only broken where it must be.
-pub fn laid_out(value: &Value) -> String {
+/// Formats `value` with one line for each of its items; nested values are broken only if they do not fit.
+pub fn to_lines(value: &Value) -> String {
     let mut text = String::new();
     match value {
-        Value::Array(_) | Value::Object(_) => open(value, 1, &mut text),
+        Value::Array(_) | Value::Object(_) => write_open(value, 1, &mut text),
         scalar => text.push_str(&scalar.to_string()),
     }
     text
 }
 
-/// How many bytes `value` has as compact text; writes nothing.
+/// Returns the length of `value` as compact JSON, in bytes, without building the text.
 pub fn compact_bytes(value: &Value) -> u64 {
     struct Counter(u64);
     impl io::Write for Counter {
@@ -35,18 +36,19 @@ pub fn compact_bytes(value: &Value) -> u64 {
         }
     }
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, value).expect("JSON can be written, and a counter takes it");
+    serde_json::to_writer(&mut counter, value).expect("a JSON value serializes, and the counter accepts every write");
     counter.0
 }
 
 fn write(value: &Value, depth: usize, text: &mut String) {
     match one_line(value) {
         Some(line) => text.push_str(&line),
-        None => open(value, depth, text),
+        None => write_open(value, depth, text),
     }
 }
 
-fn open(value: &Value, depth: usize, text: &mut String) {
+/// Writes `value` with one line for each item, whether it would fit on one line or not.
+fn write_open(value: &Value, depth: usize, text: &mut String) {
     match value {
         Value::Array(items) => block('[', ']', depth, text, items, |item, text| write(item, depth + 1, text)),
         Value::Object(fields) => block('{', '}', depth, text, fields, |(key, field), text| {
@@ -85,7 +87,7 @@ fn block<T>(
     text.push(last);
 }
 
-/// `value` as compact text, if that fits; tried with no more work than it may be long.
+/// Returns `value` as compact JSON if it fits in the line width. Stops writing when it does not.
 fn one_line(value: &Value) -> Option<String> {
     let mut line = [0; WIDTH];
     let mut room = &mut line[..];
@@ -102,15 +104,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_a_line_and_what_is_longer_is_broken_open() {
+    fn a_record_stays_on_one_line_unless_it_is_too_long() {
         let long = "x".repeat(WIDTH);
         let value = json!({"items": [{"id": 1, "to": ["a"]}, {"id": 2, "text": long}], "none": [], "n": null});
         let expected = format!(
             "{{\n  \"items\": [\n    {{\"id\":1,\"to\":[\"a\"]}},\n    {{\n      \"id\": 2,\n      \"text\": \"{long}\"\n    }}\n  ],\n  \"none\": [],\n  \"n\": null\n}}"
         );
-        assert_eq!(laid_out(&value), expected);
-        assert_eq!(laid_out(&json!(["1", "2"])), "[\n  \"1\",\n  \"2\"\n]");
-        assert_eq!((laid_out(&json!([])), laid_out(&json!("a\nb"))), ("[]".to_owned(), "\"a\\nb\"".to_owned()));
+        assert_eq!(to_lines(&value), expected);
+        assert_eq!(to_lines(&json!(["1", "2"])), "[\n  \"1\",\n  \"2\"\n]");
+        assert_eq!((to_lines(&json!([])), to_lines(&json!("a\nb"))), ("[]".to_owned(), "\"a\\nb\"".to_owned()));
     }
 
     fn value() -> impl Strategy<Value = Value> {
@@ -130,8 +132,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_same_value_and_its_size_is_known(value in value()) {
-            prop_assert_eq!(&serde_json::from_str::<Value>(&laid_out(&value)).expect("JSON"), &value);
+        fn lines_parse_to_the_same_value_and_the_compact_size_is_exact(value in value()) {
+            prop_assert_eq!(&serde_json::from_str::<Value>(&to_lines(&value)).expect("valid JSON"), &value);
             prop_assert_eq!(compact_bytes(&value), value.to_string().len() as u64);
         }
     }

@@ -1,12 +1,13 @@
-//! What somebody said had happened to a task that ended as unknown.
+//! The resolution of a task that ended as `unknown`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What was said, and by whom.
+/// Whether a task that ended as `unknown` took effect, and who said so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
+    /// Whether the task took effect.
     pub happened: bool,
     pub by: ResolvedBy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -17,8 +18,8 @@ pub struct Resolution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolvedBy {
-    /// Whoever speaks through the mailbox: an agent, or a person at its side.
+    /// A request in the mailbox: from an agent, or from a human at the command line.
     Caller,
-    /// A person, on the page.
+    /// A human on the page.
     Human,
 }

@@ -1,7 +1,7 @@
-//! How one call of `agent-magic-tool` is carried out for an agent: in words, and never by a shell.
+//! Runs one `agent-magic-tool` call for an agent, from an argument list; no shell is involved.
 //!
-//! The command line carries calls out in its own process; [`ProgramShell`] starts one for each, for those
-//! who have the library alone.
+//! The command line runs calls in its own process. [`ProgramShell`] starts a process for each call, for
+//! programs that only use this library.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -15,9 +15,9 @@ use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
 use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, WAKES};
 
-/// Carries out one `agent-magic-tool` call, in words, for an agent.
+/// Runs one `agent-magic-tool` call for an agent.
 pub trait Shell: Send + Sync + Debug {
-    /// `words` are the arguments without the program's name. Blocks until the call is done.
+    /// Runs the call and blocks until it has ended. `words` are the arguments without the program's name.
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput;
 }
 
@@ -30,14 +30,14 @@ pub struct PrintedOutput {
 }
 
 impl PrintedOutput {
-    /// What a command prints that could not do what it was asked to.
+    /// The output of a call that ends with `error`.
     pub fn refused(error: &ErrorBody) -> Self {
         let stderr = format!("{}\n", serde_json::json!({ "error": error }));
         Self { status: error.code.exit() as u8, stdout: String::new(), stderr }
     }
 }
 
-/// The program, started anew for each call.
+/// Runs each call as a new process of the `agent-magic-tool` program.
 #[derive(Debug, Clone)]
 pub struct ProgramShell {
     path: PathBuf,
@@ -45,12 +45,12 @@ pub struct ProgramShell {
 }
 
 impl ProgramShell {
-    /// `agent-magic-tool` at `path`, or looked for in `PATH`.
+    /// Uses the program at `path`; a bare name is searched in `PATH`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), environment: Vec::new() }
     }
 
-    /// Sets a variable of its environment, which is ours otherwise.
+    /// Sets an environment variable of the process, which otherwise inherits ours.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -74,7 +74,7 @@ impl ProgramShell {
             command.env(READ_ONLY, "1");
         }
         if !caller.tool_scope.is_everything() {
-            command.env(TOOL_SCOPE, caller.tool_scope.written());
+            command.env(TOOL_SCOPE, caller.tool_scope.to_env_value());
         }
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
@@ -82,7 +82,7 @@ impl ProgramShell {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pipe = child.stdin.take();
         thread::scope(|scope| {
-            // A program that ends without having read all of it is no trouble of ours.
+            // A program may end without reading all of its input; that is not an error.
             scope.spawn(move || drop(pipe.map(|mut pipe| pipe.write_all(stdin.as_bytes()))));
             child.wait_with_output()
         })
@@ -98,9 +98,9 @@ impl Shell for ProgramShell {
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             },
             Err(error) => {
-                let message = format!("`{}` could not be started: {error}", self.path.display());
+                let message = format!("failed to start `{}`: {error}", self.path.display());
                 PrintedOutput::refused(
-                    &ErrorBody::new(Code::CannotStart, message).hint("tell the user: it is not installed"),
+                    &ErrorBody::new(Code::CannotStart, message).hint("tell the user that it is not installed"),
                 )
             }
         }
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_given_the_caller_and_all_of_its_input() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn a_program_gets_the_caller_and_all_of_its_input() {
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
         let caller = Caller {
             session: Some("s".to_owned()),
             folder: Some(folder.path().to_owned()),
@@ -122,17 +122,17 @@ mod tests {
         };
         let script = "echo $AGENT_MAGIC_TOOL_SESSION $AGENT_MAGIC_TOOL_DEPTH $OWN; pwd; cat; echo end >&2; exit 4";
         let program = ProgramShell::new("sh").env("OWN", "x");
-        // More than any pipe holds, both ways.
+        // More than a pipe can buffer, in both directions.
         let stdin = "年".repeat(1 << 18);
         let printed = program.call(&["-c".to_owned(), script.to_owned()], &stdin, &caller);
-        let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("a path").display());
+        let stdout = format!("s 3 x\n{}\n{stdin}", folder.path().canonicalize().expect("the folder exists").display());
         assert_eq!(printed, PrintedOutput { status: 4, stdout, stderr: "end\n".to_owned() });
         let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
         assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_an_error_to_act_on() {
+    fn a_missing_program_is_reported_as_cannot_start() {
         let printed = ProgramShell::new("/nowhere/agent-magic-tool").call(&[], "", &Caller::default());
         assert_eq!(printed.status, 1);
         assert!(printed.stderr.contains("\"code\":\"cannot-start\""), "{}", printed.stderr);

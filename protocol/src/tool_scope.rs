@@ -1,20 +1,20 @@
-//! Reach: which subtools a caller may use of all that there are.
+//! The tool scope: which subtools of the catalog a caller may use.
 //!
-//! An agent that was given a small catalog carries its reach in every request, and hands it on to whoever
-//! it delegates to, with more taken away if that one has a smaller catalog still. It only ever takes away:
-//! a reach never makes anything usable that the configuration does not.
+//! An agent with a restricted catalog carries its scope in every request and passes it on when it delegates,
+//! possibly narrowed further. A scope only restricts: it never allows a subtool that the configuration
+//! does not.
 
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
-/// Lists of names and globs. A subtool is within reach if each list has something that fits its name; without
-/// a list everything is.
+/// Lists of names and globs. A subtool is in scope if its name matches an entry of every list; without any
+/// list, every subtool is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolScope(Vec<Vec<String>>);
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is no name or glob: {source}")]
+#[error("`{pattern}` is not a valid name or glob: {source}")]
 pub struct InvalidPattern {
     pattern: String,
     source: globset::Error,
@@ -25,15 +25,15 @@ impl ToolScope {
         self.0.is_empty()
     }
 
-    /// Whether the subtool of that name is within reach. A pattern that is none fits nothing.
+    /// Whether the subtool `name` is in scope. A malformed pattern matches nothing.
     pub fn covers(&self, name: &str) -> bool {
-        let fits = |pattern: &String| {
+        let matches = |pattern: &String| {
             pattern == name || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name))
         };
-        self.0.iter().all(|patterns| patterns.iter().any(fits))
+        self.0.iter().all(|patterns| patterns.iter().any(matches))
     }
 
-    /// What of this reach these patterns leave.
+    /// Returns this scope, restricted further to `patterns`.
     pub fn narrowed(&self, patterns: Vec<String>) -> Result<Self, InvalidPattern> {
         for pattern in &patterns {
             Glob::new(pattern).map_err(|source| InvalidPattern { pattern: pattern.clone(), source })?;
@@ -45,14 +45,14 @@ impl ToolScope {
         Ok(narrowed)
     }
 
-    /// From a variable of the environment; what cannot be understood leaves nothing.
-    pub fn read(text: &str) -> Self {
+    /// Parses the value of an environment variable; a malformed value allows nothing.
+    pub fn from_env_value(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
     }
 
-    /// As [`ToolScope::read`] takes it.
-    pub fn written(&self) -> String {
-        serde_json::to_string(self).expect("lists of texts are JSON")
+    /// Writes the scope in the form that [`ToolScope::from_env_value`] parses.
+    pub fn to_env_value(&self) -> String {
+        serde_json::to_string(self).expect("lists of strings serialize")
     }
 }
 
@@ -65,22 +65,22 @@ mod tests {
     }
 
     #[test]
-    fn each_list_takes_something_away_and_none_gives_it_back() {
+    fn a_scope_can_only_be_narrowed() {
         let all = ToolScope::default();
         assert!(all.is_everything() && all.covers("gmail_send_message"));
-        let mail = all.narrowed(patterns(&["gmail_*", "ask_user"])).expect("globs");
+        let mail = all.narrowed(patterns(&["gmail_*", "ask_user"])).expect("valid globs");
         assert!(mail.covers("gmail_send_message") && mail.covers("ask_user") && !mail.covers("git_log"));
-        let reads = mail.narrowed(patterns(&["*_read_*", "*"])).expect("globs");
-        assert!(reads.covers("ask_user") && !reads.covers("git_log"), "everything of less is still less");
-        assert!(!mail.narrowed(Vec::new()).expect("nothing").covers("ask_user"));
+        let reads = mail.narrowed(patterns(&["*_read_*", "*"])).expect("valid globs");
+        assert!(reads.covers("ask_user") && !reads.covers("git_log"), "`*` does not widen the scope");
+        assert!(!mail.narrowed(Vec::new()).expect("an empty list").covers("ask_user"));
         assert!(mail.narrowed(patterns(&["a[b"])).is_err());
-        assert_eq!(ToolScope::read(&reads.written()), reads);
+        assert_eq!(ToolScope::from_env_value(&reads.to_env_value()), reads);
     }
 
     #[test]
-    fn what_cannot_be_understood_leaves_nothing() {
+    fn a_malformed_scope_allows_nothing() {
         for text in ["", "everything", "{}", "[[1]]", "[[]]"] {
-            assert!(!ToolScope::read(text).covers("ask_user"), "{text}");
+            assert!(!ToolScope::from_env_value(text).covers("ask_user"), "{text}");
         }
         assert!(!ToolScope(vec![patterns(&["a[b"])]).covers("a"));
     }

@@ -102,12 +102,12 @@ fn what_is_no_time_or_too_far_away_is_refused() {
     assert_snapshot!(world.run(&["run", "now", "--at", "soon"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"`soon` is no time","hint":"write it like 2026-05-01T09:00:00+02:00, or by the local clock like 2026-05-01T09:00 or 09:00; or say --in=90m"}}
+    {"error":{"code":"usage","message":"`soon` is not a valid time","hint":"write it like 2026-05-01T09:00:00+02:00, or in local time like 2026-05-01T09:00 or 09:00; or use --in=90m"}}
     "#);
     assert_snapshot!(world.run(&["run", "now", "--in", "8785h"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"a task can start at most 366 days ahead","hint":"ask for it when its time is nearer"}}
+    {"error":{"code":"usage","message":"a task can start at most 366 days ahead","hint":"request it again when the time is closer"}}
     "#);
     assert_snapshot!(world.run(&["run", "now", "--at", "09:00", "--in", "1h"]), @r#"
     exit: 2

@@ -161,7 +161,7 @@ fn system_prompt(args: &Args, config: Config, context: &Context) -> Result<Value
 /// What a person need not read goes into a file.
 fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("the state folder cannot be written", &error);
-    context.paths.make_state().map_err(io)?;
+    context.paths.create_state().map_err(io)?;
     log::start(LogTarget::File(&context.paths.state.join("agent.log")), &config.executor)
         .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
 }

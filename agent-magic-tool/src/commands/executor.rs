@@ -1,4 +1,4 @@
-//! `executor`: the daemon, for the humans who look after it.
+//! `executor`: starts, stops and inspects the executor.
 
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::handover;
 use crate::launch::{self, Launch};
 
-/// A new executor is in office by then, or something is wrong.
+/// How long a new executor may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Beyond the grace of its tasks.
+/// How long the executor may take to stop, after the grace period of its tasks.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,23 +32,23 @@ pub(crate) mod page;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ExecutorCommand {
-    /// Start it in the background, if it does not run
+    /// Start it in the background, unless it is running
     Start,
-    /// Let running tasks finish for a moment, then stop it; what is open goes on when it starts again
+    /// Stop it, after a grace period for running tasks; open tasks continue when it starts again
     Stop,
-    /// Who it is, and how many tasks are open
+    /// Show its process, version, page and open tasks
     Status,
-    /// Open the page where a human confirms; for humans only
+    /// Open the page where a human confirms tasks; for humans only
     Page,
-    /// Switch a subtool on again that is off for a session which called it too often
+    /// Switch a subtool on again that was switched off for a session which called it too often
     SwitchOn {
         /// The subtool
         name: String,
-        /// For this session alone [default: for all of them]
+        /// Only for this session [default: for all sessions]
         #[arg(long, value_name = "SESSION")]
         session: Option<String>,
     },
-    /// Run it here, in the foreground, with its log on standard error
+    /// Run it in the foreground, logging to standard error
     Run {
         #[arg(long, hide = true)]
         detached: bool,
@@ -73,7 +73,7 @@ fn start(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// Sees to it that an executor serves the mailbox.
+/// Starts an executor for the mailbox unless one is running, and waits until it runs.
 fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     let mut launch = Launch::new(&context.paths, mailbox);
     let mut patience = Backoff::new(MAX_PAUSE);
@@ -112,28 +112,28 @@ pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, 
 }
 
 fn executor_of(mailbox: &Mailbox) -> Result<Option<u32>, Error> {
-    mailbox.executor().map_err(|error| Error::io("the executor's lock cannot be read", &error))
+    mailbox.executor().map_err(|error| Error::io("failed to read the executor's lock", &error))
 }
 
 fn stop(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let Some(pid) = executor_of(&mailbox)? else {
         context.output.json(&json!({"stopped": false, "mailbox": mailbox.root()}))?;
-        context.output.note("no executor runs");
+        context.output.note("no executor is running");
         return Ok(Exit::Ok);
     };
     let Ok(target @ 1..) = i32::try_from(pid) else {
-        return Err(Error::new(Code::NoExecutor, "the executor runs where its process id cannot be seen from here")
-            .hint("stop it from outside of this sandbox"));
+        return Err(Error::new(Code::NoExecutor, "the executor's process id is not visible from here")
+            .hint("stop it from outside this sandbox"));
     };
     kill(Pid::from_raw(target), Signal::SIGTERM)
-        .map_err(|error| Error::new(Code::NoExecutor, format!("process {pid} cannot be told to stop: {error}")))?;
+        .map_err(|error| Error::new(Code::NoExecutor, format!("failed to stop process {pid}: {error}")))?;
     let deadline = Instant::now() + Config::read(&context.paths)?.executor.grace.get() + STOP_TIMEOUT;
     let mut patience = Backoff::new(MAX_PAUSE);
     while executor_of(&mailbox)? == Some(pid) {
         if Instant::now() > deadline {
             return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
-                .hint(format!("look at its log: {}", context.paths.log().display())));
+                .hint(format!("see its log: {}", context.paths.log().display())));
         }
         patience.pause(Some(deadline));
     }
@@ -141,31 +141,32 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// Straight in the executor's own folder: what comes through the mailbox may be an agent's.
+/// Changes the executor's folder directly, since a request through the mailbox might come from an agent.
 fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exit, Error> {
     let tool = name.parse().map_err(|error: InvalidName| Error::usage(error.to_string()))?;
     let switched = SwitchedOffTools::below(&context.paths.executor()).switch_on(&tool, session);
-    let switched = switched.map_err(|error| Error::io("what is switched off cannot be changed", &error))?;
+    let switched =
+        switched.map_err(|error| Error::io("failed to update the subtools that are switched off", &error))?;
     context.output.json(&json!({"switched_on": switched}))?;
     Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
 }
 
 fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     if detached {
-        detach::from_caller().map_err(|error| Error::io("the executor cannot be detached", &error))?;
+        detach::from_caller().map_err(|error| Error::io("failed to detach the executor", &error))?;
     }
     let paths = &context.paths;
-    paths
-        .make_state()
-        .map_err(|error| Error::io(&format!("the state folder `{}` cannot be used", paths.state.display()), &error))?;
+    paths.create_state().map_err(|error| {
+        Error::io(&format!("failed to create the state folder `{}`", paths.state.display()), &error)
+    })?;
     let config = Config::read(paths)?;
     let log_file = paths.log();
-    let to = if detached {
+    let log_target = if detached {
         log::LogTarget::File(&log_file)
     } else {
         log::LogTarget::Stderr { is_journal: paths.stderr_is_journal() }
     };
-    log::start(to, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
+    log::start(log_target, &config.executor).map_err(|error| Error::new(Code::BadConfig, chain(&error)))?;
     let program = launch::program();
     let is_executor_running = || {
         if detached {
@@ -173,19 +174,19 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
         }
     };
     let ended = daemon::run(paths, is_executor_running).map_err(|error| {
-        let hint = error.hint().unwrap_or_else(|| format!("its log: {}", log_file.display()));
+        let hint = error.hint().unwrap_or_else(|| format!("see its log: {}", log_file.display()));
         Error::new(Code::NoExecutor, chain(&error)).hint(hint)
     })?;
     match ended {
         ExitReason::NotNeeded if !detached => {
-            Err(Error::new(Code::NoExecutor, "another executor has this mailbox")
-                .hint("agent-magic-tool executor status"))
+            Err(Error::new(Code::NoExecutor, "another executor is serving this mailbox")
+                .hint("see: agent-magic-tool executor status"))
         }
-        // After an eviction open tasks wait for an executor with a new mailbox.
+        // After an eviction, open tasks need an executor with a new mailbox.
         ExitReason::Upgraded | ExitReason::Evicted => {
-            let program = program.map_err(|error| Error::io("the new program cannot be found", &error))?;
+            let program = program.map_err(|error| Error::io("failed to find the new program", &error))?;
             let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
-            Err(Error::io("the new program cannot be started", &error))
+            Err(Error::io("failed to start the new program", &error))
         }
         ExitReason::NotNeeded | ExitReason::Idle | ExitReason::Asked => Ok(Exit::Ok),
     }

@@ -215,7 +215,7 @@ fn text(ready: &[ResultFile], open: usize, mailbox: &Mailbox) -> String {
 }
 
 fn log(client: Client, error: &Error, paths: &Paths) -> std::io::Result<()> {
-    paths.make_state()?;
+    paths.create_state()?;
     let path = paths.state.join("hook.log");
     if fs::metadata(&path).is_ok_and(|found| found.len() > MAX_LOG_BYTES) {
         fs::remove_file(&path)?;

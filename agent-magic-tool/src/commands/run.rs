@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         None => Map::new(),
     };
     let at = match (&args.at, args.after) {
-        (Some(time), _) => Some(schedule::read_here(time)?),
+        (Some(time), _) => Some(schedule::parse_local(time)?),
         (None, Some(span)) => Some(schedule::after(span.get())?),
         (None, None) => None,
     };

@@ -171,7 +171,7 @@ fn agreed(changes: &[Change], context: &Context) -> Result<bool, Error> {
     context.output.prompt("Change this? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Error::io("standard input cannot be read", &error))?;
+    read.map_err(|error| Error::io("failed to read standard input", &error))?;
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
@@ -208,7 +208,7 @@ fn remember(
         record.changes.push(change);
     }
     let unwritten = |error| Error::io("what was changed cannot be remembered", &error);
-    context.paths.make_state().map_err(unwritten)?;
+    context.paths.create_state().map_err(unwritten)?;
     fs::create_dir_all(file.parent().unwrap_or(Path::new("/"))).map_err(unwritten)?;
     let text = serde_json::to_vec_pretty(&record).expect("texts and paths are plain JSON");
     fs::write(file, text).map_err(unwritten)

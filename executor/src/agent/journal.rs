@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use protocol::paths::{Paths, make_private};
+use protocol::paths::{Paths, create_private};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -94,7 +94,7 @@ impl SessionStore {
             let path = path.to_owned();
             move |source| JournalError::Io { path, source }
         };
-        make_private(&self.folder).map_err(io(&self.folder))?;
+        create_private(&self.folder).map_err(io(&self.folder))?;
         let mut number = self.numbers()?.last().map_or(FIRST, |last| last + 1);
         loop {
             let path = self.path(number);

@@ -110,7 +110,7 @@ impl Session {
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("look what is wrong: agent-magic-tool doctor")
         })?;
-        paths.make_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
+        paths.create_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
         let sessions = match &opening.brief {
             Some(_) => SessionStore::of_delegates(paths),
             None => SessionStore::in_state(&paths.state),

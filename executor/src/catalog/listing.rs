@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use protocol::paths::make_private;
+use protocol::paths::create_private;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -85,7 +85,7 @@ fn read(cache: &Path) -> Option<Listing> {
 
 fn write(cache: &Path, listing: &Listing) -> std::io::Result<()> {
     let folder = cache.parent().unwrap_or(Path::new("."));
-    make_private(folder)?;
+    create_private(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&serde_json::to_vec(listing)?)?;
     file.persist(cache)?;

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use protocol::paths::make_private;
+use protocol::paths::create_private;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
@@ -98,7 +98,7 @@ struct RotatingFile {
 
 impl RotatingFile {
     fn open(path: &Path, limit: u64) -> io::Result<Self> {
-        make_private(path.parent().unwrap_or(Path::new("/")))?;
+        create_private(path.parent().unwrap_or(Path::new("/")))?;
         let file = append(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { path: path.to_owned(), file, bytes, limit })

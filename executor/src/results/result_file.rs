@@ -1,7 +1,7 @@
 //! The result file: the placeholder that becomes final.
 
 use jiff::Timestamp;
-use protocol::layout::{compact_bytes, laid_out};
+use protocol::layout::{compact_bytes, to_lines};
 use protocol::mailbox::result::{LARGE, WOKEN};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
@@ -98,7 +98,7 @@ pub fn render(
                 // A text lies there as itself: what is read by lines must have lines.
                 let (text, extension) = match data {
                     Value::String(text) => (text.clone(), "txt"),
-                    data => (laid_out(data), "json"),
+                    data => (to_lines(data), "json"),
                 };
                 meta.insert("bytes".into(), text.len().into());
                 meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
@@ -314,7 +314,7 @@ mod tests {
     fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
         let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
         let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));
-        let beside = laid_out(&data);
+        let beside = to_lines(&data);
         let text: Value = serde_json::from_str(&file.text).expect("JSON");
         assert_eq!(text.get("data"), None);
         let meta = &text["_meta"];

@@ -1,9 +1,9 @@
-//! The `agent` runner: a sub-agent with its own question, its own budget and a catalog of its own.
+//! The `agent` runner: a sub-agent with its own prompt, budget and tool scope.
 //!
-//! It is our own loop in a process of its own, `agent-magic-tool agent --delegated`: told what to do on
-//! standard input, killed with its process group, and a caller like any other for what it runs itself, one
-//! deeper than its own caller. What it may use is part of each of its requests, where the desk enforces it.
-//! How a loop works is `agent/`; what a process's end means to a program's caller is `process/outcome.rs`.
+//! A sub-agent is our agent loop in its own process, `agent-magic-tool agent --delegated`. It reads its brief from
+//! standard input and is killed with its process group. For the tasks it runs it is a caller like any other, one
+//! level deeper than its own caller. Its tool scope is part of each of its requests, and the intake enforces it.
+//! The loop itself is in `agent/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,45 +15,45 @@ use serde_json::{Map, json};
 use tokio::process::Command;
 
 use super::delegation::{Delegation, too_deep};
-use super::process::group::{self, Ended, Stopped};
+use super::process::group::{self, ProgramExit, StopCause};
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value,
+    RunnerContext, RunnerOutput, Serialize, Value, fields,
 };
-use crate::base::template::{self, TemplateValues};
+use crate::base::template;
 
-/// The longest answer, with all that is told of it.
+/// The largest report that a sub-agent may print.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A sub-agent.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// What it is to do: a template.
+    /// What the sub-agent does: a template.
     pub prompt: String,
-    /// Stands at the end of its system prompt: a template.
+    /// Text for the end of the system prompt: a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// A name in `[models]`: a template. Absent, or the input has no such field: the one of `[agent]`.
+    /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The names and globs of the subtools that it may use, of those that its caller may: a list, or a
-    /// template that gives one. Absent: all of these.
+    /// The subtools it may use, out of those that its caller may use: a list of names and globs, or a template
+    /// for one. Absent: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = ["gmail_*", "ask_user"])]
     pub subtools: Option<Value>,
-    /// How many requests it may make at most: a number, or a template. Absent: as `[agent]` says.
+    /// The most requests it may make to the model: a number, or a template. Absent: the limit in `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Value>,
-    /// How many tokens it may use up at most, beside the limit in `[agent]`.
+    /// The most tokens it may use, in addition to the limit in `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Value>,
-    /// How much it may cost at most, beside the limit in `[agent]`.
+    /// The most it may cost, in addition to the limit in `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Value>,
 }
 
-/// What a sub-agent is told: one JSON document on its standard input.
+/// The instructions for a sub-agent: one JSON document on its standard input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentBrief {
@@ -70,7 +70,7 @@ pub struct AgentBrief {
     pub cost: Option<f64>,
 }
 
-/// What came of it, as the loop prints it.
+/// What the agent loop prints when it ends.
 #[derive(Debug, Deserialize)]
 struct AgentReport {
     answer: String,
@@ -85,40 +85,28 @@ struct AgentReport {
 
 impl Agent {
     fn filled(&self, invocation: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
-        let scope = TemplateValues::of_input(&invocation.input);
-        let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
-            let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
-            Ok(filled.flatten().filter(|value| !value.is_null()))
-        };
-        let text = |template: &Option<String>| -> Result<Option<String>, Failure> {
-            let filled = value(&template.clone().map(Value::String))?;
-            Ok(filled.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        };
-        let unfit = |field: &str, kind: &str| Failure::new(Code::Rejected, format!("`{field}` is no {kind}"));
-        let count = |field: &str, template: &Option<Value>| -> Result<Option<u64>, Failure> {
-            value(template)?.map(|value| value.as_u64().ok_or_else(|| unfit(field, "whole number"))).transpose()
-        };
-        let tool_scope = match value(&self.subtools)? {
+        let values = fields::FieldValues::of(invocation);
+        let tool_scope = match values.value(self.subtools.as_ref())? {
             None => invocation.caller.tool_scope.clone(),
             Some(patterns) => {
-                let patterns =
-                    serde_json::from_value(patterns).map_err(|_| unfit("subtools", "list of names and globs"))?;
+                let patterns = serde_json::from_value(patterns)
+                    .map_err(|_| fields::wrong_type("subtools", "list of names and globs"))?;
                 let narrowed = invocation.caller.tool_scope.narrowed(patterns);
                 narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
             }
         };
-        let prompt = text(&Some(self.prompt.clone()))?.unwrap_or_default();
+        let prompt = values.text(Some(&self.prompt))?.unwrap_or_default();
         if prompt.trim().is_empty() {
             return Err(Failure::new(Code::Rejected, "there is nothing to do: the prompt is empty"));
         }
-        let cost = value(&self.cost)?.map(|value| value.as_f64().ok_or_else(|| unfit("cost", "number"))).transpose()?;
+        let steps = values.whole_number("steps", self.steps.as_ref())?;
         let brief = AgentBrief {
             prompt,
-            system: text(&self.system)?,
-            model: text(&self.model)?,
-            steps: count("steps", &self.steps)?.map(|steps| u32::try_from(steps).unwrap_or(u32::MAX)),
-            tokens: count("tokens", &self.tokens)?,
-            cost,
+            system: values.text(self.system.as_deref())?,
+            model: values.text(self.model.as_deref())?,
+            steps: steps.map(|steps| u32::try_from(steps).unwrap_or(u32::MAX)),
+            tokens: values.whole_number("tokens", self.tokens.as_ref())?,
+            cost: values.number("cost", self.cost.as_ref())?,
         };
         Ok((brief, tool_scope))
     }
@@ -126,27 +114,13 @@ impl Agent {
 
 impl Runner for Agent {
     fn check(&self) -> Result<(), DefinitionMistake> {
-        let text = |template: &Option<String>| template.clone().map(Value::String);
-        let templates = [
-            ("prompt", Some(Value::String(self.prompt.clone()))),
-            ("system", text(&self.system)),
-            ("model", text(&self.model)),
-            ("subtools", self.subtools.clone()),
-            ("steps", self.steps.clone()),
-            ("tokens", self.tokens.clone()),
-            ("cost", self.cost.clone()),
-        ];
-        for (place, template) in templates {
-            if let Some(template) = template {
-                template::check_value(&template).map_err(|error| DefinitionMistake::new(place, &error))?;
-            }
-        }
+        fields::check(self)?;
         match &self.subtools {
             None | Some(Value::String(_)) => Ok(()),
             Some(list) => {
                 let wrong = |problem: &dyn ToString| DefinitionMistake::new("subtools", &problem.to_string());
                 let patterns: Vec<String> = serde_json::from_value(list.clone())
-                    .map_err(|_| wrong(&"it is a list of names and globs, or a template that gives one"))?;
+                    .map_err(|_| wrong(&"it must be a list of names and globs, or a template for one"))?;
                 let constant = patterns.into_iter().filter(|pattern| template::is_constant(pattern)).collect();
                 ToolScope::default().narrowed(constant).map(drop).map_err(|error| wrong(&error))
             }
@@ -171,32 +145,32 @@ impl Runner for Agent {
             return Err(error.into());
         }
         let (brief, tool_scope) = self.filled(invocation)?;
-        let delegation = context.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
-        // Before a process is started for nothing.
+        let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
+        // An unknown model is reported before the process is started.
         crate::model::registry::ModelRegistry::new(&context.config).choose(brief.model.as_deref())?;
         if cancel.is_cancelled() {
-            return Err(Failure::new(Code::Cancelled, "the sub-agent was not started"));
+            return Err(Failure::new(Code::Cancelled, "cancelled before the sub-agent was started"));
         }
-        let cannot = |error: std::io::Error| {
-            Failure::new(Code::CannotStart, format!("the sub-agent could not be started: {error}"))
-        };
+        let cannot_start =
+            |error: std::io::Error| Failure::new(Code::CannotStart, format!("failed to start the sub-agent: {error}"));
         let command = command(invocation, &tool_scope, delegation);
         let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
-        let ended = group::run(command, Some(brief), MAX_BYTES, cancel).await.map_err(cannot)?;
-        let outcome = outcome(&ended, &delegation.sessions);
-        if ended.stopped.is_some() {
+        let exit = group::run(command, Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
+        let outcome = outcome(&exit, &delegation.sessions);
+        if exit.stopped.is_some() {
             delegation.abandon(invocation, &session(invocation)).await;
         }
         outcome
     }
 }
 
-/// What a sub-agent's tasks carry as their session.
+/// The session id that the tasks of a sub-agent carry.
 fn session(invocation: &Invocation) -> String {
     format!("agent-{}", invocation.id)
 }
 
-/// Our own program as a sub-agent. It has all of our environment: it opens the keys of its models itself.
+/// The command that starts this program as a sub-agent. It inherits the whole environment, since it reads the keys
+/// of its models itself.
 fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegation) -> Command {
     let mut command = Command::new(&delegation.program);
     command
@@ -211,17 +185,17 @@ fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegat
     if tool_scope.is_everything() {
         command.env_remove(TOOL_SCOPE);
     } else {
-        command.env(TOOL_SCOPE, tool_scope.written());
+        command.env(TOOL_SCOPE, tool_scope.to_env_value());
     }
     command
 }
 
-fn outcome(ended: &Ended, sessions: &Path) -> Result<RunnerOutput, Failure> {
-    match ended.stopped {
-        Some(Stopped::Cancelled) => {
-            return Err(Failure::new(Code::Cancelled, "the sub-agent was stopped while it worked").effect_possible());
+fn outcome(exit: &ProgramExit, sessions: &Path) -> Result<RunnerOutput, Failure> {
+    match exit.stopped {
+        Some(StopCause::Cancelled) => {
+            return Err(Failure::new(Code::Cancelled, "cancelled while the sub-agent was running").effect_possible());
         }
-        Some(Stopped::TooMuch(stream)) => {
+        Some(StopCause::TooMuchOutput(stream)) => {
             return Err(Failure::new(
                 Code::ResponseTooLarge,
                 format!("the sub-agent printed more than {MAX_BYTES} bytes to {stream}"),
@@ -230,15 +204,15 @@ fn outcome(ended: &Ended, sessions: &Path) -> Result<RunnerOutput, Failure> {
         }
         None => {}
     }
-    let Ok(told) = serde_json::from_slice::<AgentReport>(&ended.stdout) else { return Err(failure(&ended.stderr)) };
-    if told.answer.trim().is_empty() {
-        let message = format!("the sub-agent ended without an answer: {}", told.termination);
-        return Err(Failure::new(Code::ModelFailed, message).effect_possible().detail("open", told.open));
+    let Ok(report) = serde_json::from_slice::<AgentReport>(&exit.stdout) else { return Err(failure(&exit.stderr)) };
+    if report.answer.trim().is_empty() {
+        let message = format!("the sub-agent ended without an answer: {}", report.termination);
+        return Err(Failure::new(Code::ModelFailed, message).effect_possible().detail("open", report.open));
     }
-    let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open } = told;
+    let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open } = report;
     if truncated {
         answer = format!(
-            "{}\n\n[This answer is not whole: the sub-agent stopped at a limit ({termination}).]",
+            "{}\n\n[This answer is incomplete: the sub-agent stopped at a limit ({termination}).]",
             answer.trim_end()
         );
     }
@@ -255,27 +229,27 @@ fn outcome(ended: &Ended, sessions: &Path) -> Result<RunnerOutput, Failure> {
     if !open.is_empty() {
         meta.insert("open".to_owned(), open.into());
     }
-    let mut success = RunnerOutput::json(Value::String(answer));
-    success.meta = meta;
-    Ok(success)
+    let mut output = RunnerOutput::json(Value::String(answer));
+    output.meta = meta;
+    Ok(output)
 }
 
-/// What the loop says when it has no answer: its error, in the last line of its standard error.
+/// The failure of a loop that has no answer: the error that it printed in the last line of standard error.
 fn failure(stderr: &[u8]) -> Failure {
     #[derive(Deserialize)]
-    struct Printed {
+    struct PrintedError {
         error: ErrorBody,
     }
-    let said = String::from_utf8_lossy(stderr);
-    let printed = said.lines().rev().find_map(|line| serde_json::from_str::<Printed>(line).ok());
+    let stderr = String::from_utf8_lossy(stderr);
+    let printed = stderr.lines().rev().find_map(|line| serde_json::from_str::<PrintedError>(line).ok());
     let failure = match printed {
-        Some(Printed { error }) => {
-            let message = format!("the sub-agent could not answer: {}", error.message);
+        Some(PrintedError { error }) => {
+            let message = format!("the sub-agent failed: {}", error.message);
             Failure::from(ErrorBody { message, ..error })
         }
-        None => Failure::new(Code::ProcessFailed, "the sub-agent ended without a word"),
+        None => Failure::new(Code::ProcessFailed, "the sub-agent ended without an answer or an error"),
     };
-    // It may have run something before.
+    // It may have run tasks before it failed.
     failure.effect_possible()
 }
 
@@ -292,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_what_the_input_says_and_gets_no_more_than_its_caller_has() {
+    fn the_input_fills_the_brief_and_the_tool_scope_never_exceeds_the_callers() {
         let run =
             agent(json!({"prompt": "Do: {{ task }}", "subtools": "{{ subtools }}", "steps": 5, "cost": "{{ cost }}"}));
-        run.check().expect("sound");
+        run.check().expect("a valid definition");
         let mut invocation = invocation(json!({"task": "count", "subtools": ["count_*"], "cost": 0.5}));
         invocation.caller.tool_scope = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
         let (brief, tool_scope) = run.filled(&invocation).expect("filled");
@@ -310,32 +284,33 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_a_mistake() {
+    fn subtools_that_are_not_a_list_of_globs_are_a_mistake() {
         for subtools in [json!(5), json!([5]), json!(["a[b"]), json!("{{")] {
             assert!(agent(json!({"prompt": "x", "subtools": subtools})).check().is_err());
         }
-        agent(json!({"prompt": "x", "subtools": ["gmail_*", "{{ more }}"]})).check().expect("sound");
+        agent(json!({"prompt": "x", "subtools": ["gmail_*", "{{ more }}"]})).check().expect("a valid definition");
     }
 
     #[test]
-    fn an_answer_that_is_not_whole_says_so() {
-        let told = json!({"answer": "Two.", "termination": "max_iterations", "truncated": true, "session": 101,
+    fn an_incomplete_answer_is_marked() {
+        let report = json!({"answer": "Two.", "termination": "max_iterations", "truncated": true, "session": 101,
             "session_id": "s", "model": "m", "usage": {}, "session_usage": {"requests": 3}, "open": []});
-        let ended = Ended { status: None, stdout: told.to_string().into_bytes(), stderr: Vec::new(), stopped: None };
-        let success = outcome(&ended, Path::new("/state")).expect("an answer");
-        let super::super::OutputData::Json(data) = success.data else { panic!("JSON") };
-        assert_eq!(data, "Two.\n\n[This answer is not whole: the sub-agent stopped at a limit (max_iterations).]");
-        assert_eq!((&success.meta["truncated"], &success.meta["journal"]), (&json!(true), &json!("/state/101.jsonl")));
+        let exit =
+            ProgramExit { status: None, stdout: report.to_string().into_bytes(), stderr: Vec::new(), stopped: None };
+        let output = outcome(&exit, Path::new("/state")).expect("an answer");
+        let super::super::OutputData::Json(data) = output.data else { panic!("the data is not JSON") };
+        assert_eq!(data, "Two.\n\n[This answer is incomplete: the sub-agent stopped at a limit (max_iterations).]");
+        assert_eq!((&output.meta["truncated"], &output.meta["journal"]), (&json!(true), &json!("/state/101.jsonl")));
     }
 
     #[test]
-    fn its_error_keeps_its_code() {
+    fn the_error_of_a_sub_agent_keeps_its_code() {
         let stderr = b"note: x\n{\"error\":{\"code\":\"model-failed\",\"message\":\"no\",\"hint\":\"h\"}}\n".to_vec();
-        let ended = Ended { status: None, stdout: Vec::new(), stderr, stopped: None };
-        let failure = outcome(&ended, Path::new("/state")).expect_err("an error");
+        let exit = ProgramExit { status: None, stdout: Vec::new(), stderr, stopped: None };
+        let failure = outcome(&exit, Path::new("/state")).expect_err("an error");
         assert_eq!(
             (failure.error.code, failure.error.message.as_str()),
-            (Code::ModelFailed, "the sub-agent could not answer: no")
+            (Code::ModelFailed, "the sub-agent failed: no")
         );
     }
 }

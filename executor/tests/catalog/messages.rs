@@ -55,7 +55,7 @@ fn keys_of_the_file() {
     );
     assert_snapshot!(
         said_of_file(&json!({"say hello": definition(json!({}))})),
-        @"acme.json: say hello: `say hello` is no subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -"
+        @"acme.json: say hello: `say hello` is not a valid subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -"
     );
 }
 
@@ -78,7 +78,7 @@ fn a_lookup_that_cannot_look_it_up() {
     assert_snapshot!(said_of_verify("lock", yes(), writes()), @"acme.json: send: verify.subtool: there is no subtool `lock`");
     assert_snapshot!(said_of_verify("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so that looking could change something");
     assert_snapshot!(said_of_verify("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` needs `id`");
-    assert_snapshot!(said_of_verify("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is no jq expression: a mistake in its syntax");
+    assert_snapshot!(said_of_verify("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is not a valid jq expression: syntax error");
     assert_snapshot!(said_of_verify("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
     assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
     assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
@@ -120,7 +120,7 @@ fn keys_of_a_subtool() {
     assert_snapshot!(said_of(json!({"tags": "a, b"})), @"acme.json: greet: tags: expected an array, found a string");
     assert_snapshot!(
         said_of(json!({"timeout": "30"})),
-        @"acme.json: greet: timeout: `30` is no duration; write it like `500ms`, `30s`, `5m` or `1h`"
+        @"acme.json: greet: timeout: `30` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`"
     );
     assert_snapshot!(
         said_of(json!({"concurrency": 0})),
@@ -153,7 +153,7 @@ fn runners() {
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),
-        @"acme.json: greet: run.process.argv[0]: the program is a constant, not a template"
+        @"acme.json: greet: run.process.argv[0]: the program must be a constant, not a template"
     );
 }
 
@@ -246,7 +246,7 @@ fn schemas_examples_and_expressions() {
     );
     assert_snapshot!(
         said_of(json!({"result": {"select": ".a | "}})),
-        @"acme.json: greet: result.select: `.a | ` is no jq expression: a mistake in its syntax"
+        @"acme.json: greet: result.select: `.a | ` is not a valid jq expression: syntax error"
     );
     assert_snapshot!(
         said_of(json!({"confirm": {"when": "input.a >"}})),

@@ -182,7 +182,7 @@ mod tests {
             wakes: true,
             read_only: true,
             unattended: false,
-            tool_scope: crate::tool_scope::ToolScope::read(r#"[["git_*"]]"#),
+            tool_scope: crate::tool_scope::ToolScope::from_env_value(r#"[["git_*"]]"#),
         };
         assert_eq!(Request::parse(old), Ok(Request::new(Operation::run(run), caller)));
         assert_eq!(

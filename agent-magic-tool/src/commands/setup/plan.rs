@@ -76,7 +76,7 @@ impl SetupTarget {
     /// The hook as a shell runs it.
     pub(super) fn command(&self) -> String {
         let mailbox =
-            self.paths.own_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
+            self.paths.explicit_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
         // What is shared with others of a project names no folder of this machine.
         let mailbox = mailbox.filter(|_| self.project.is_none()).unwrap_or_default();
         format!("{} hook {} --wait {}{mailbox}", self.program, self.client, self.wait)

@@ -1,7 +1,7 @@
-//! A filled definition: what would be started, where, and with what.
+//! A `process` definition, filled for one invocation: the program, its arguments, folder, environment and stdin.
 //!
-//! Secrets stay names until [`ProgramCall::prepare`]; only environment variables can hold one, since
-//! arguments are there for everybody on the machine to read.
+//! Secrets stay names until [`ProgramCall::prepare`]. Only environment variables can hold a secret, since every
+//! user of the machine can read the arguments of a program.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,8 +20,8 @@ use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::task::failure::{Failure, Retry};
 
-/// What a program gets of the executor's environment: enough to find programs, the home folder and
-/// the language, and nothing that could hold a key.
+/// The variables that a program inherits from the executor: enough to find programs, the home folder and the
+/// language, and nothing that could hold a key.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
 pub(super) struct ProgramCall {
@@ -37,12 +37,12 @@ enum VariableValue {
     Secret(SecretName),
 }
 
-/// Ready to be started.
+/// A program that is ready to be started.
 pub(super) struct PreparedProgram {
     pub(super) command: Command,
     pub(super) program: PathBuf,
     pub(super) stdin: Option<String>,
-    /// The secrets that it is given.
+    /// The secrets in its environment.
     pub(super) secrets: Vec<Secret>,
 }
 
@@ -51,7 +51,7 @@ impl ProgramCall {
         let scope = TemplateValues::of_input(&invocation.input);
         let argv = argument::render(&process.argv, &scope, process.options())?;
         if argv.is_empty() {
-            return Err(Failure::new(Code::TemplateFailed, "`argv` became empty"));
+            return Err(Failure::new(Code::TemplateFailed, "`argv` is empty after filling its templates"));
         }
         if let Some(allow) = &process.allow {
             check_allowed(argv.get(1), allow)?;
@@ -72,12 +72,12 @@ impl ProgramCall {
                 env.push((name.clone(), VariableValue::Text(text)));
             }
         }
-        // Should it call us itself, it does so for whoever it works for.
+        // If the program calls us, it does so on behalf of its own caller, with the same restrictions.
         if invocation.caller.depth > 0 {
             env.push((DEPTH.to_owned(), VariableValue::Text(invocation.caller.depth.to_string())));
         }
         if !invocation.caller.tool_scope.is_everything() {
-            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.written())));
+            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.to_env_value())));
         }
         let stdin = match &process.stdin {
             None => None,
@@ -91,7 +91,7 @@ impl ProgramCall {
         Ok(Self { argv, folder, env, stdin })
     }
 
-    /// A program that a human configured, which is no template and has no folder of a caller.
+    /// A program of the configuration: it has no templates and no caller's folder.
     pub(super) fn configured(argv: &[String], stdin: &str) -> Self {
         Self { argv: argv.to_owned(), folder: PathBuf::from("/"), env: Vec::new(), stdin: Some(stdin.to_owned()) }
     }
@@ -104,13 +104,13 @@ impl ProgramCall {
         &self.folder
     }
 
-    /// The file that would be started, if it is there.
+    /// Returns the file of the program, if it is found.
     pub(super) fn program(&self) -> Option<PathBuf> {
-        let own = self.env.iter().find_map(|(name, setting)| match setting {
+        let path = self.env.iter().find_map(|(name, setting)| match setting {
             VariableValue::Text(text) if name == "PATH" => Some(OsString::from(text)),
             VariableValue::Text(_) | VariableValue::Secret(_) => None,
         });
-        self.find(&own.or_else(|| env::var_os("PATH")).unwrap_or_default()).ok()
+        self.find(&path.or_else(|| env::var_os("PATH")).unwrap_or_default()).ok()
     }
 
     pub(super) fn plan(&self) -> Value {
@@ -138,14 +138,14 @@ impl ProgramCall {
     pub(super) async fn prepare(&self, secrets: &Secrets) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
             INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
-        let mut given = Vec::new();
+        let mut passed = Vec::new();
         for (name, setting) in &self.env {
             let value = match setting {
                 VariableValue::Text(text) => text.clone(),
                 VariableValue::Secret(secret) => {
                     let secret = secrets.get(secret).await?;
                     let value = secret.expose().to_owned();
-                    given.push(secret);
+                    passed.push(secret);
                     value
                 }
             };
@@ -155,8 +155,8 @@ impl ProgramCall {
         let search = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
         let program = self.find(search.unwrap_or_default())?;
         if !self.folder.is_dir() {
-            return Err(Failure::new(Code::NotFound, format!("there is no folder `{}`", self.folder.display()))
-                .hint("it would be the working directory; name a folder that exists"));
+            return Err(Failure::new(Code::NotFound, format!("the folder `{}` does not exist", self.folder.display()))
+                .hint("it is the working directory of the program; name a folder that exists"));
         }
         let mut command = Command::new(&program);
         command
@@ -167,7 +167,7 @@ impl ProgramCall {
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Ok(PreparedProgram { command, program, stdin: self.stdin.clone(), secrets: given })
+        Ok(PreparedProgram { command, program, stdin: self.stdin.clone(), secrets: passed })
     }
 
     fn find(&self, search: &OsStr) -> Result<PathBuf, Failure> {
@@ -177,17 +177,19 @@ impl ProgramCall {
         }
         let mut candidates = env::split_paths(search).filter(|folder| folder.is_absolute()).map(|dir| dir.join(name));
         candidates.find(|candidate| is_program(candidate)).ok_or_else(|| {
-            let message = format!("there is no program `{}` in PATH", name.display());
+            let message = format!("no program named `{}` in PATH", name.display());
             Failure::new(Code::CannotStart, message)
-                .hint("a human installs it, or starts the executor with a PATH that leads to it")
+                .hint("ask a human to install it, or to start the executor with a PATH that contains it")
         })
     }
 
     pub(super) fn cannot_start(&self, error: &io::Error) -> Failure {
-        let failure = Failure::new(Code::CannotStart, format!("`{}` could not be started: {error}", self.name()));
+        let failure = Failure::new(Code::CannotStart, format!("failed to start `{}`: {error}", self.name()));
         match error.kind() {
-            io::ErrorKind::ArgumentListTooLong => failure.hint("the arguments are longer than the system allows"),
-            // No process to be had, or the program's file is just being replaced.
+            io::ErrorKind::ArgumentListTooLong => {
+                failure.hint("pass shorter arguments: the system limits their length")
+            }
+            // Too many processes, or the program's file is being replaced.
             io::ErrorKind::WouldBlock | io::ErrorKind::ExecutableFileBusy => failure.retry(Retry::Later),
             _ => failure,
         }
@@ -200,10 +202,10 @@ fn check_allowed(first: Option<&String>, allow: &[String]) -> Result<(), Failure
         Some(first) => format!("`{first}` is not allowed as the first argument"),
         None => "the first argument is missing".to_owned(),
     };
-    Err(Failure::new(Code::NotAllowed, message).hint(format!("allowed are: `{}`", allow.join("`, `"))))
+    Err(Failure::new(Code::NotAllowed, message).hint(format!("use one of: `{}`", allow.join("`, `"))))
 }
 
-/// A template as text; `None` where it is one reference to something absent.
+/// Fills a template as text; `None` if it is one reference to an absent or null value.
 fn filled(scope: &TemplateValues, template: &str) -> Result<Option<String>, Failure> {
     Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).map(text))
 }
