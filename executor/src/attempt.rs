@@ -230,20 +230,20 @@ fn failed(
     duration: u64,
     context: &RunnerContext,
 ) -> FailedAttempt {
-    let (again, effect) = (failure.retry, failure.side_effect);
-    let why = if failure.error.code == Code::Cancelled { reason.get().copied() } else { None }
+    let side_effect = failure.side_effect;
+    let kind = if failure.error.code == Code::Cancelled { reason.get().copied() } else { None }
         .unwrap_or(FailureKind::Failure);
     let mut error = failure.error;
-    if why == FailureKind::Timeout {
+    if kind == FailureKind::Timeout {
         error.code = Code::TimedOut;
         error.message = format!("it took longer than {timeout}");
     }
-    if effect == SideEffect::Possible && !task.effect.repeatable() {
+    if side_effect == SideEffect::Possible && !task.effect.repeatable() {
         let known = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
         error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
     }
-    let again = if why == FailureKind::Timeout { Retry::Later } else { again };
-    FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, context), why, again, effect }
+    let retry = if kind == FailureKind::Timeout { Retry::Later } else { failure.retry };
+    FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, context), kind, retry, side_effect }
 }
 
 fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, context: &RunnerContext) -> End {

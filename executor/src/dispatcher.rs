@@ -19,7 +19,7 @@ use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, Failu
 use crate::catalog::definition::{Definition, RateLimit};
 use crate::config::Config;
 use crate::store::switched_off::SwitchedOffTool;
-use crate::store::{AnsweredConfirmation, Change, Move};
+use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Retry, SideEffect};
@@ -44,12 +44,14 @@ mod properties;
 mod tests;
 
 use confirmations::PendingConfirmations;
-pub use confirmations::{ConfirmationLimits, DecisionError, DecisionResult, HOUR, HumanDecision, HumanVerdict, Ticket};
+pub use confirmations::{
+    CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
+};
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
 use quotas::Quotas;
 use rate_limits::RateLimits;
-pub use recovery::RecoveredTask;
+pub use recovery::RecoveryInfo;
 use recovery::lost;
 pub use resolving::ResolveRequest;
 use slots::{SlotKind, Slots};
@@ -61,40 +63,40 @@ const MAX_PAUSE: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub enum Event {
     /// A request that fits its subtool and that policy lets through.
-    Admitted(Box<Admission>),
+    Admit(Box<Admission>),
     /// The caller of `request` wants `task` stopped.
-    CancelAsked {
+    Cancel {
         request: TaskId,
         task: TaskId,
         uid: u32,
     },
     /// The caller of `request` wants whatever is open of this session stopped.
-    AbandonAsked {
+    Abandon {
         request: TaskId,
         uid: u32,
         session: String,
     },
-    ResolveAsked(Box<ResolveRequest>),
+    Resolve(Box<ResolveRequest>),
     /// Time goes on here by so much ahead of the clock, which was set back.
-    ClockSet {
+    SetClock {
         ahead: SignedDuration,
     },
-    Finished(Box<AttemptReport>),
+    AttemptFinished(Box<AttemptReport>),
     /// A human decided about tasks that wait for it.
-    Decided(Box<HumanDecision>),
+    Decide(Box<DecideRequest>),
     /// A human takes a grant back.
-    Revoked {
+    Revoke {
         ticket: Ticket,
         grant: GrantId,
     },
     /// It was found out what a task that waits would replace: it is asked about anew.
-    Previewed {
+    SetPreview {
         id: TaskId,
-        was: Digest,
+        expected: Digest,
         confirmation: Box<Confirmation>,
     },
     /// The definitions of these are no longer those that a human was shown.
-    Drifted(Vec<TaskId>),
+    DefinitionsChanged(Vec<TaskId>),
     /// Time passed.
     Tick,
     /// Nothing new is started from now on; what runs goes on.
@@ -246,7 +248,7 @@ impl Dispatcher {
     }
 
     /// Counts a call that an executor before us took, for the rate limit of its subtool.
-    pub fn remember_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
+    pub fn restore_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
         self.windows.count(caller, tool, limit, at);
     }
 
@@ -282,16 +284,16 @@ impl Dispatcher {
         // First: a yes that comes too late is none.
         self.expire(now, effects);
         match event {
-            Event::Admitted(admission) => self.admit(*admission, now, effects),
-            Event::CancelAsked { request, task, uid } => self.cancel(request, task, uid, now, effects),
-            Event::AbandonAsked { request, uid, session } => self.abandon(request, uid, &session, now, effects),
-            Event::ResolveAsked(asked) => self.resolve_asked(*asked, now, effects),
-            Event::Finished(finished) => self.finish(*finished, now, effects),
-            Event::Decided(decided) => self.decide(*decided, now, effects),
-            Event::Revoked { ticket, grant } => self.revoke(ticket, grant, now, effects),
-            Event::Previewed { id, was, confirmation } => self.reask(id, was, confirmation, effects),
-            Event::Drifted(ids) => self.drift(&ids, now, effects),
-            Event::ClockSet { ahead } => self.set_clock(ahead, now),
+            Event::Admit(admission) => self.admit(*admission, now, effects),
+            Event::Cancel { request, task, uid } => self.cancel(request, task, uid, now, effects),
+            Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
+            Event::Resolve(request) => self.handle_resolve(*request, now, effects),
+            Event::AttemptFinished(report) => self.finish(*report, now, effects),
+            Event::Decide(request) => self.decide(*request, now, effects),
+            Event::Revoke { ticket, grant } => self.revoke(ticket, grant, now, effects),
+            Event::SetPreview { id, expected, confirmation } => self.set_preview(id, expected, confirmation, effects),
+            Event::DefinitionsChanged(ids) => self.end_drifted(&ids, now, effects),
+            Event::SetClock { ahead } => self.set_clock(ahead, now),
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
@@ -325,13 +327,13 @@ impl Dispatcher {
             Err(failed) => failed,
         };
         if open.must_look_up(&failed) {
-            open.cancelling |= failed.why == FailureKind::Cancelled;
+            open.cancelling |= failed.kind == FailureKind::Cancelled;
             open.phase = LookupPhase::LookupDue(Some(Box::new(failed)));
             return self.line_up(finished.id, now);
         }
-        let harmless = open.task.effect.repeatable() || failed.effect == SideEffect::None;
+        let harmless = open.task.effect.repeatable() || failed.side_effect == SideEffect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
-        let step = match failed.why {
+        let step = match failed.kind {
             FailureKind::Shutdown if !harmless => Step::Lose,
             // It was looked up as often as may be.
             _ if !harmless && open.task.effect == EffectClass::Verifiable => Step::Lose,
@@ -339,7 +341,7 @@ impl Dispatcher {
             FailureKind::Shutdown => Step::Retry,
             FailureKind::Cancelled => Step::Cancel,
             FailureKind::Failure | FailureKind::Timeout
-                if harmless && !open.cancelling && failed.again != Retry::Never && open.task.attempt <= retries =>
+                if harmless && !open.cancelling && failed.retry != Retry::Never && open.task.attempt <= retries =>
             {
                 Step::Retry
             }
@@ -348,7 +350,7 @@ impl Dispatcher {
         };
         if step == Step::Retry {
             let not_before =
-                (failed.why != FailureKind::Shutdown).then(|| now + pause(&open.definition, &open.task, failed.again));
+                (failed.kind != FailureKind::Shutdown).then(|| now + pause(&open.definition, &open.task, failed.retry));
             advance(&mut open.task, step, now, not_before, None, effects);
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.line_up(finished.id, now);
@@ -436,7 +438,7 @@ impl Dispatcher {
 struct StepDetails {
     not_before: Option<Timestamp>,
     end: Option<End>,
-    answered: Option<Box<AnsweredConfirmation>>,
+    confirmation: Option<Box<ConfirmationUpdate>>,
 }
 
 /// Moves `task` on, and records it.
@@ -448,19 +450,19 @@ fn advance(
     end: Option<End>,
     effects: &mut Effects,
 ) {
-    move_on(task, step, at, StepDetails { not_before, end, answered: None }, effects);
+    move_on(task, step, at, StepDetails { not_before, end, confirmation: None }, effects);
 }
 
 /// [`advance`], perhaps by an answer.
-fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: StepDetails, effects: &mut Effects) {
-    let StepDetails { not_before, end, answered } = moved;
+fn move_on(task: &mut Task, step: Step, at: Timestamp, details: StepDetails, effects: &mut Effects) {
+    let StepDetails { not_before, end, confirmation } = details;
     let (from, attempt) = (task.state, task.attempt);
     let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
     task.state = to;
     task.attempt += u32::from(matches!(step, Step::Start | Step::Verify));
     task.not_before = not_before;
     task.end.clone_from(&end);
-    effects.changes.push(Change::Move(Box::new(Move {
+    effects.changes.push(Change::Transition(Box::new(Transition {
         id: task.id,
         step,
         from,
@@ -469,7 +471,7 @@ fn move_on(task: &mut Task, step: Step, at: Timestamp, moved: StepDetails, effec
         attempt_after: task.attempt,
         not_before,
         at,
-        answered,
+        confirmation,
         end,
     })));
 }

@@ -24,7 +24,7 @@ use crate::attempt as perform;
 use crate::catalog::definition::{Definition, RateLimit};
 use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool};
 use crate::config::Config;
-use crate::dispatcher::RecoveredTask;
+use crate::dispatcher::RecoveryInfo;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use crate::runner::delegation::too_deep;
@@ -55,14 +55,14 @@ pub struct Intake {
 
 /// What a request turned out to be.
 #[derive(Debug)]
-pub enum ReadRequest {
+pub enum IntakeOutcome {
     Run { task: Box<Task>, definition: Arc<Definition> },
     Cancel { task: TaskId, uid: u32 },
     Resolve { task: TaskId, uid: u32, verdict: ResolutionClaim },
     Abandon { session: String, uid: u32 },
     Forget { session: String, uid: u32 },
     Status,
-    Answered(Answer),
+    Answer(Answer),
 }
 
 impl Intake {
@@ -107,7 +107,7 @@ impl Intake {
 
     /// What the dispatcher must know of a task that an executor before us left open; `store` tells when
     /// it was started.
-    pub fn known(&self, task: &Task, store: &dyn Store) -> RecoveredTask {
+    pub fn recovery_info(&self, task: &Task, store: &dyn Store) -> RecoveryInfo {
         let definition = self.definition_of(task);
         let mut sent = Map::new();
         if task.state == State::Running {
@@ -123,12 +123,12 @@ impl Intake {
                     sent.insert("check_with".to_owned(), checks.into());
                 }
             }
-            let started = store.story(task.id).ok().and_then(|story| {
+            let started = store.steps(task.id).ok().and_then(|story| {
                 story.into_iter().rev().find(|recorded| recorded.step == Step::Start).map(|recorded| recorded.at)
             });
             sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
         }
-        RecoveredTask { definition, sent }
+        RecoveryInfo { definition, sent }
     }
 
     /// The rate limit of a subtool, if it has one.
@@ -141,7 +141,7 @@ impl Intake {
         self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
-    pub fn read(&self, taken: &TakenRequest, now: Timestamp) -> ReadRequest {
+    pub fn read(&self, taken: &TakenRequest, now: Timestamp) -> IntakeOutcome {
         let request = match &taken.bytes {
             Ok(bytes) => parse(bytes),
             Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
@@ -153,25 +153,25 @@ impl Intake {
         };
         let request = match request {
             Ok(request) => request,
-            Err(error) => return ReadRequest::Answered(Answer::Refused(error)),
+            Err(error) => return IntakeOutcome::Answer(Answer::Refused(error)),
         };
         let caller = Caller { uid: taken.uid, ..request.caller };
         match request.operation {
             Operation::Run(run) => self.run(taken.id, caller, *run, now),
-            Operation::Cancel { id } => ReadRequest::Cancel { task: id, uid: taken.uid },
+            Operation::Cancel { id } => IntakeOutcome::Cancel { task: id, uid: taken.uid },
             Operation::Resolve { id, happened, note } => {
                 // Whatever it says of itself: only the page knows that a human speaks.
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };
-                ReadRequest::Resolve { task: id, uid: taken.uid, verdict }
+                IntakeOutcome::Resolve { task: id, uid: taken.uid, verdict }
             }
-            Operation::Abandon { session } => ReadRequest::Abandon { session, uid: taken.uid },
-            Operation::Forget { session } => ReadRequest::Forget { session, uid: taken.uid },
-            Operation::Status => ReadRequest::Status,
+            Operation::Abandon { session } => IntakeOutcome::Abandon { session, uid: taken.uid },
+            Operation::Forget { session } => IntakeOutcome::Forget { session, uid: taken.uid },
+            Operation::Status => IntakeOutcome::Status,
         }
     }
 
-    fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> ReadRequest {
-        let refused = |error| ReadRequest::Answered(Answer::Refused(error));
+    fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> IntakeOutcome {
+        let refused = |error| IntakeOutcome::Answer(Answer::Refused(error));
         let catalog = Arc::clone(&self.catalog.borrow());
         let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.tool_scope.covers(&run.tool)) else {
             return refused(unknown(&catalog, &run.tool, &caller.tool_scope));
@@ -215,7 +215,7 @@ impl Intake {
                     if let Some(at) = run_at {
                         plan["run_at"] = at.to_string().into();
                     }
-                    ReadRequest::Answered(Answer::Plan(plan))
+                    IntakeOutcome::Answer(Answer::Plan(plan))
                 }
                 Err(failure) => refused(failure.error),
             };
@@ -247,7 +247,7 @@ impl Intake {
             asked.asked_moment = MonotonicTime::now();
             task.confirmation = Some(Box::new(asked));
         }
-        ReadRequest::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
+        IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
 
     /// Why a run that policy does not simply let through is not even asked about.
@@ -259,7 +259,7 @@ impl Intake {
                 ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
                     .hint("do not look for a way around it: a human decided so; tell the user, who can change the rule"),
             ),
-            PolicyDecision::Unsure => Some(
+            PolicyDecision::NeedsAssurance => Some(
                 ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
                     .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
             ),
@@ -355,9 +355,9 @@ mod tests {
         Timestamp::from_second(1_700_000_000).expect("a time")
     }
 
-    fn refusal(wish: ReadRequest) -> ErrorBody {
+    fn refusal(wish: IntakeOutcome) -> ErrorBody {
         match wish {
-            ReadRequest::Answered(Answer::Refused(error)) => error,
+            IntakeOutcome::Answer(Answer::Refused(error)) => error,
             other => panic!("not refused: {other:?}"),
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
-        let ReadRequest::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
+        let IntakeOutcome::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
         let expected = Task {
             id: taken.id,
             input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
@@ -383,7 +383,7 @@ mod tests {
         };
         assert_eq!(*task, expected);
         assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));
-        let ReadRequest::Run { task, .. } = intake
+        let IntakeOutcome::Run { task, .. } = intake
             .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
         else {
             panic!("a task")
@@ -416,7 +416,7 @@ mod tests {
         let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
         assert_eq!(refused.code, Code::NoApprover);
         let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
-        assert!(matches!(read, ReadRequest::Run { .. }), "what needs no yes goes on");
+        assert!(matches!(read, IntakeOutcome::Run { .. }), "what needs no yes goes on");
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
-        let ReadRequest::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
+        let IntakeOutcome::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
         let confirmation = task.confirmation.as_ref().expect("a question");
         assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::MAX_REASON_CHARS));
         assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
@@ -465,7 +465,7 @@ mod tests {
         let intake = intake(folder.path());
         for (tool, asks) in [("greet", false), ("send", true)] {
             let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
-            let ReadRequest::Answered(Answer::Plan(plan)) = intake.read(&taken, now()) else { panic!("a plan") };
+            let IntakeOutcome::Answer(Answer::Plan(plan)) = intake.read(&taken, now()) else { panic!("a plan") };
             assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
             assert!(plan["would_send"]["process"].is_object(), "{plan}");
         }
@@ -480,7 +480,7 @@ mod tests {
             let request = json!({"v": VERSION, "operation": operation, "caller": {"read_only": true}});
             intake.read(&taken(request.to_string()), now())
         };
-        assert!(matches!(run("greet"), ReadRequest::Run { .. }));
+        assert!(matches!(run("greet"), IntakeOutcome::Run { .. }));
         let error = refusal(run("send"));
         assert_eq!(error.code, Code::RefusedByPolicy);
         assert!(error.message.contains("this session only reads"), "{}", error.message);
@@ -492,15 +492,15 @@ mod tests {
         let intake = intake(folder.path());
         let id = TaskId::new();
         let wish = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
-        assert!(matches!(wish, ReadRequest::Cancel { task, uid: 1000 } if task == id));
-        assert!(matches!(intake.read(&asked(&json!("status")), now()), ReadRequest::Status));
+        assert!(matches!(wish, IntakeOutcome::Cancel { task, uid: 1000 } if task == id));
+        assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
     }
 
     #[test]
     fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut intake = intake(folder.path());
-        let ReadRequest::Run { task, .. } =
+        let IntakeOutcome::Run { task, .. } =
             intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
         else {
             panic!("a task")

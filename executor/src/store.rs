@@ -29,26 +29,26 @@ use outbox::{DeliveryState, HookDelivery, Outbox};
 pub enum Change {
     /// A new task, in the state [`State::Accepted`].
     Accept(Box<Task>),
-    Move(Box<Move>),
+    Transition(Box<Transition>),
     /// What a task that waits is asked about is no longer `was`: it was found out what it would replace.
-    Reask {
+    SetPreview {
         id: TaskId,
-        was: Digest,
+        expected: Digest,
         confirmation: Box<Confirmation>,
     },
     /// A grant as it is now; `uses` is the fence: so often it was used before, or it is new.
     Grant {
         grant: Box<Grant>,
-        uses: Option<u32>,
+        expected_uses: Option<u32>,
     },
     /// Of a task that is [`State::Unknown`] and not resolved yet.
     Resolve(TaskId, Box<Resolution>),
-    Tell(Box<HookDelivery>, DeliveryState),
+    Delivery(Box<HookDelivery>, DeliveryState),
 }
 
 /// One step of one task.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Move {
+pub struct Transition {
     pub id: TaskId,
     pub step: Step,
     /// The fence: the task must be in this state, at this attempt.
@@ -58,15 +58,15 @@ pub struct Move {
     pub attempt_after: u32,
     pub not_before: Option<Timestamp>,
     pub at: Timestamp,
-    pub answered: Option<Box<AnsweredConfirmation>>,
+    pub confirmation: Option<Box<ConfirmationUpdate>>,
     pub end: Option<End>,
 }
 
 /// What was decided about a task that waited for it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AnsweredConfirmation {
+pub struct ConfirmationUpdate {
     /// The fence: the question must still be this one.
-    pub digest: Digest,
+    pub expected: Digest,
     pub confirmation: Confirmation,
     /// The input that takes the place of what was asked for.
     pub input: Option<Map<String, Value>>,
@@ -93,12 +93,12 @@ pub struct EndedRecord {
 
 /// A question that a human was asked: of whose caller, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedQuestion {
+pub struct ConfirmationRecord {
     pub uid: u32,
     pub at: Timestamp,
 }
 
-impl AskedQuestion {
+impl ConfirmationRecord {
     /// The question about a task, if a human was asked it: what a grant let through was not.
     fn of(uid: u32, confirmation: &Confirmation) -> Option<Self> {
         let by_grant =
@@ -116,20 +116,20 @@ pub enum StoreError {
     Folder(#[source] std::io::Error),
     /// Somebody else moved the task first.
     #[error("task {id} is no longer {from} at attempt {attempt}")]
-    Fenced { id: TaskId, from: State, attempt: u32 },
+    Conflict { id: TaskId, from: State, attempt: u32 },
     #[error("grant {0} was used or changed meanwhile")]
-    GrantChanged(GrantId),
+    GrantConflict(GrantId),
     #[error("task {0} stands in the store already")]
-    Known(TaskId),
+    Duplicate(TaskId),
     #[error("the store's record of a task cannot be understood: {0}")]
     Malformed(String),
     #[error("task {0} is resolved already, or did not end as unknown")]
-    Resolved(TaskId),
+    NotResolvable(TaskId),
     /// What was written is not what is read. Nothing was changed, and a copy is kept.
     #[error("the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`")]
     Damaged { path: String, copy: String, reason: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
-    Newer { found: i64, known: u64 },
+    NewerSchema { found: i64, known: u64 },
 }
 
 impl StoreError {
@@ -141,9 +141,9 @@ impl StoreError {
                  and move that there, and '{path}-wal' away; or move both away: it is begun anew, and the tasks in it are \
                  forgotten"
             )),
-            Self::Newer { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
-            Self::Engine(_) | Self::Folder(_) | Self::Fenced { .. } | Self::Known(_) => None,
-            Self::GrantChanged(_) | Self::Resolved(_) | Self::Malformed(_) => None,
+            Self::NewerSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
+            Self::Engine(_) | Self::Folder(_) | Self::Conflict { .. } | Self::Duplicate(_) => None,
+            Self::GrantConflict(_) | Self::NotResolvable(_) | Self::Malformed(_) => None,
         }
     }
 
@@ -176,20 +176,20 @@ pub trait Store: Outbox + Send {
     fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError>;
 
     /// The questions that were asked at or after `since`, oldest first.
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError>;
+    fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError>;
 
     /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
     /// count.
-    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError>;
+    fn retained(&self) -> Result<Vec<RetainedTask>, StoreError>;
 
     /// The tasks of a user's session that ended, oldest first.
-    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
+    fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
 
     /// Every grant that was ever made and is not forgotten, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
     /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
-    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
+    fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
 
     /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
     /// left as it is.
@@ -237,7 +237,7 @@ pub(crate) mod contract {
         after.state = task.state.after(step).expect("a legal step");
         after.attempt += u32::from(step == Step::Start);
         after.end.clone_from(&end);
-        let change = Change::Move(Box::new(Move {
+        let change = Change::Transition(Box::new(Transition {
             id: task.id,
             step,
             from: task.state,
@@ -246,7 +246,7 @@ pub(crate) mod contract {
             attempt_after: after.attempt,
             not_before: None,
             at: task.created_at,
-            answered: None,
+            confirmation: None,
             end,
         }));
         (change, after)
@@ -274,40 +274,41 @@ pub(crate) mod contract {
         let mut decision = Decision::new(asked.created_at, Verdict::Edited, DecidedBy::Page("s".to_owned()));
         decision.asked_input = Some(asked.input.clone());
         answered.confirmation = Some(Box::new(Confirmation { decision: Some(decision), ..confirmation.clone() }));
-        let answer = |digest| {
+        let answer = |expected| {
             let confirmation = answered.confirmation.as_deref().expect("a question").clone();
-            let (Change::Move(mut enqueue), after) = step(&answered, Step::Enqueue, None) else { unreachable!() };
-            enqueue.answered = Some(Box::new(AnsweredConfirmation { digest, confirmation, input: Some(Map::new()) }));
-            (Change::Move(enqueue), after)
+            let (Change::Transition(mut enqueue), after) = step(&answered, Step::Enqueue, None) else { unreachable!() };
+            enqueue.confirmation =
+                Some(Box::new(ConfirmationUpdate { expected, confirmation, input: Some(Map::new()) }));
+            (Change::Transition(enqueue), after)
         };
-        let reask = |was, confirmation: &Confirmation| Change::Reask {
+        let reask = |expected, confirmation: &Confirmation| Change::SetPreview {
             id: asked.id,
-            was,
+            expected,
             confirmation: Box::new(confirmation.clone()),
         };
         let stale = store.commit(&[reask(Digest::of(&[]), &confirmation)]);
-        assert!(matches!(stale, Err(StoreError::Fenced { .. })), "something else is asked");
+        assert!(matches!(stale, Err(StoreError::Conflict { .. })), "something else is asked");
         let other = Confirmation { digest: Digest::of(&[b"other"]), ..confirmation.clone() };
         store.commit(&[reask(confirmation.digest, &other), reask(other.digest, &confirmation)]).expect("committed");
         let (stale, _) = answer(Digest::of(&[]));
-        assert!(matches!(store.commit(&[stale]), Err(StoreError::Fenced { .. })), "an answer to something else");
+        assert!(matches!(store.commit(&[stale]), Err(StoreError::Conflict { .. })), "an answer to something else");
         let (enqueue, queued) = answer(confirmation.digest);
         store.commit(&[enqueue]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
-        let question = AskedQuestion { uid: 1000, at: asked.created_at };
-        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "of an open task");
+        let question = ConfirmationRecord { uid: 1000, at: asked.created_at };
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "of an open task");
         let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
         let (cancel, _) = step(&queued, Step::Cancel, Some(end));
         store.commit(&[cancel]).expect("committed");
-        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "of one that has ended");
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "of one that has ended");
         let later = asked.created_at + jiff::SignedDuration::from_micros(1);
-        assert_eq!(store.asked_since(later).expect("read"), []);
+        assert_eq!(store.confirmations_since(later).expect("read"), []);
 
         let mut granted = Task { confirmation: asked.confirmation.clone(), ..task(None) };
         let decision = Decision::new(asked.created_at, Verdict::Approved, DecidedBy::Grant(TaskId::new()));
         granted.confirmation.as_mut().expect("a question").decision = Some(decision);
         store.commit(&[Change::Accept(Box::new(granted))]).expect("committed");
-        assert_eq!(store.asked_since(asked.created_at).expect("read"), [question], "a grant asks nobody");
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "a grant asks nobody");
     }
 
     fn grants_are_fenced_by_their_uses(store: &mut dyn Store) {
@@ -327,12 +328,15 @@ pub(crate) mod contract {
             last_use: None,
             revoked_at: None,
         };
-        let change = |grant: &Grant, uses| Change::Grant { grant: Box::new(grant.clone()), uses };
+        let change = |grant: &Grant, expected_uses| Change::Grant { grant: Box::new(grant.clone()), expected_uses };
         store.commit(&[change(&grant, None)]).expect("committed");
         grant.uses = 1;
         store.commit(&[change(&grant, Some(0))]).expect("committed");
-        assert!(matches!(store.commit(&[change(&grant, Some(0))]), Err(StoreError::GrantChanged(_))), "used meanwhile");
-        assert!(matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantChanged(_))), "made already");
+        assert!(
+            matches!(store.commit(&[change(&grant, Some(0))]), Err(StoreError::GrantConflict(_))),
+            "used meanwhile"
+        );
+        assert!(matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantConflict(_))), "made already");
         assert_eq!(store.grants().expect("read"), [grant.clone()]);
         let other = Grant { id: TaskId::new(), uses: 0, ..grant.clone() };
         store.commit(&[change(&other, None)]).expect("committed");
@@ -361,7 +365,7 @@ pub(crate) mod contract {
             at,
         };
         let resolve = |happened| [Change::Resolve(accepted.id, Box::new(resolution(happened)))];
-        assert!(matches!(store.commit(&resolve(true)), Err(StoreError::Resolved(_))), "it has not ended");
+        assert!(matches!(store.commit(&resolve(true)), Err(StoreError::NotResolvable(_))), "it has not ended");
         let error = ErrorBody::new(Code::UnknownOutcome, "lost");
         let end = End { at: accepted.created_at, outcome: Outcome::Error(error), meta: Map::new() };
         let (lose, unknown) = step(&running, Step::Lose, Some(end));
@@ -371,10 +375,10 @@ pub(crate) mod contract {
         store.commit(&resolve(true)).expect("resolved");
         let resolved = Task { resolution: Some(resolution(true)), ..unknown };
         for happened in [true, false] {
-            assert!(matches!(store.commit(&resolve(happened)), Err(StoreError::Resolved(_))), "the first stands");
+            assert!(matches!(store.commit(&resolve(happened)), Err(StoreError::NotResolvable(_))), "the first stands");
             assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&resolved), "all else stays");
         }
-        let steps = store.story(accepted.id).expect("read");
+        let steps = store.steps(accepted.id).expect("read");
         assert_eq!(steps.last(), Some(&RecordedStep { at, step: Step::Resolve, attempt: 1 }));
         let ended = store.ended_since(at).expect("read");
         assert_eq!(ended.iter().map(|ended| (ended.id, ended.is_resolved)).collect::<Vec<_>>(), [(accepted.id, true)]);
@@ -393,10 +397,10 @@ pub(crate) mod contract {
 
         let other = task(None);
         let refused = store.commit(&[Change::Accept(Box::new(other.clone())), start]);
-        assert!(matches!(refused, Err(StoreError::Fenced { .. })), "a step taken twice is fenced");
+        assert!(matches!(refused, Err(StoreError::Conflict { .. })), "a step taken twice is fenced");
         assert_eq!(store.task(other.id).expect("read"), None, "all changes are made, or none");
         let again = store.commit(&[Change::Accept(Box::new(accepted))]);
-        assert!(matches!(again, Err(StoreError::Known(_))));
+        assert!(matches!(again, Err(StoreError::Duplicate(_))));
 
         let end = End {
             at: running.created_at,
@@ -420,7 +424,7 @@ pub(crate) mod contract {
         assert_eq!(store.ended_since(later).expect("read"), []);
 
         let replayed = store
-            .story(failed.id)
+            .steps(failed.id)
             .expect("read")
             .into_iter()
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
@@ -428,11 +432,11 @@ pub(crate) mod contract {
 
         let open = task(None);
         store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
-        assert_eq!(store.ended_of(1000, "s").expect("read"), [failed.id], "what is open has not ended");
+        assert_eq!(store.ended_in_session(1000, "s").expect("read"), [failed.id], "what is open has not ended");
         for (uid, session) in [(1000, "S"), (1000, ""), (1001, "s")] {
-            assert_eq!(store.ended_of(uid, session).expect("read"), [], "sessions are each user's own");
+            assert_eq!(store.ended_in_session(uid, session).expect("read"), [], "sessions are each user's own");
         }
-        let kept = store.kept().expect("read");
+        let kept = store.retained().expect("read");
         assert_eq!(
             kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),
             [(failed.id, failed.created_at)]
@@ -441,8 +445,8 @@ pub(crate) mod contract {
         assert!(kept[0].bytes > least as u64 && kept[0].bytes < 1_000, "{kept:?}");
 
         store.forget(&[open.id, TaskId::new(), failed.id]).expect("forgotten");
-        assert_eq!((store.task(failed.id).expect("read"), store.kept().expect("read")), (None, vec![]));
-        assert_eq!(store.story(failed.id).expect("read"), []);
+        assert_eq!((store.task(failed.id).expect("read"), store.retained().expect("read")), (None, vec![]));
+        assert_eq!(store.steps(failed.id).expect("read"), []);
         assert_eq!(store.open_tasks().expect("read"), [open], "what is open is never forgotten");
     }
 }

@@ -142,7 +142,7 @@ impl Telemetry {
                     numbers.opened(task.state);
                     self.stories.open(task, None, &self.runner_context.secrets);
                 }
-                Change::Move(step) => {
+                Change::Transition(step) => {
                     numbers.moved(step.from, step.to);
                     let ended = self.stories.step(step);
                     if let Some(took) = ended.attempt_took {
@@ -152,7 +152,7 @@ impl Telemetry {
                         ended.spans.into_iter().for_each(|span| spans.push(span));
                     }
                 }
-                Change::Grant { .. } | Change::Reask { .. } | Change::Resolve(..) | Change::Tell(..) => {}
+                Change::Grant { .. } | Change::SetPreview { .. } | Change::Resolve(..) | Change::Delivery(..) => {}
             }
         }
         drop(known);

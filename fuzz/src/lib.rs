@@ -12,7 +12,7 @@ use executor::base::template::{self, TemplateValues};
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::SecretName;
-use executor::intake::{Intake, ReadRequest};
+use executor::intake::{Intake, IntakeOutcome};
 use executor::results::result_file::{ApproverStatus, DataFile, render};
 use executor::runner::Invocation;
 use executor::task::effect::EffectClass;
@@ -57,7 +57,7 @@ pub fn request(bytes: &[u8]) {
     }
     let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
     DESK.with(|intake| {
-        if let ReadRequest::Run { task, definition } = intake.read(&taken, at()) {
+        if let IntakeOutcome::Run { task, definition } = intake.read(&taken, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
             let known = intake.definition_of(&task);
             assert!(

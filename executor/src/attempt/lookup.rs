@@ -59,9 +59,9 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     };
     let failure = failure.detail("check", said);
     let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.context);
-    if failed.effect == SideEffect::None {
+    if failed.side_effect == SideEffect::None {
         // It found what it was for: nothing is to be looked up again.
-        failed.again = Retry::Never;
+        failed.retry = Retry::Never;
     }
     Err(failed)
 }

@@ -16,9 +16,9 @@ pub struct AttemptReport {
 #[derive(Debug)]
 pub struct FailedAttempt {
     pub end: End,
-    pub why: FailureKind,
-    pub again: Retry,
-    pub effect: SideEffect,
+    pub kind: FailureKind,
+    pub retry: Retry,
+    pub side_effect: SideEffect,
 }
 
 /// What kind of failure it was.

@@ -131,7 +131,7 @@ pub(super) fn disk_full() -> ErrorBody {
 fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
-        Change::Move(_) | Change::Grant { .. } | Change::Resolve(..) | Change::Tell(..) | Change::Reask { .. } => None,
+        Change::Transition(_) | Change::Grant { .. } | Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -139,22 +139,22 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
     // Those that wait go first, so that the places of the others are for older tasks.
     let (running, waiting): (Vec<_>, Vec<_>) = new.iter().partition(|task| started.contains(&task.id));
     for task in waiting {
-        let event = Event::CancelAsked { request: task.id, task: task.id, uid: task.caller.uid };
+        let event = Event::Cancel { request: task.id, task: task.id, uid: task.caller.uid };
         dispatcher.handle(event, now, effects);
     }
     for task in running {
         let end = End { at: now, outcome: Outcome::Error(disk_full()), meta: serde_json::Map::new() };
-        let failed = FailedAttempt { end, why: FailureKind::Cancelled, again: Retry::Never, effect: SideEffect::None };
-        let event = Event::Finished(Box::new(AttemptReport { id: task.id, attempt: 1, result: Err(failed) }));
+        let failed = FailedAttempt { end, kind: FailureKind::Cancelled, retry: Retry::Never, side_effect: SideEffect::None };
+        let event = Event::AttemptFinished(Box::new(AttemptReport { id: task.id, attempt: 1, result: Err(failed) }));
         dispatcher.handle(event, now, effects);
     }
     effects.changes.retain(|change| match change {
         Change::Accept(task) => !ids.contains(&task.id),
-        Change::Move(step) => !ids.contains(&step.id),
+        Change::Transition(step) => !ids.contains(&step.id),
         // A grant that was used for one of them has one use less.
         Change::Grant { .. } => true,
-        Change::Resolve(id, _) | Change::Reask { id, .. } => !ids.contains(id),
-        Change::Tell(delivery, _) => !ids.contains(&delivery.task),
+        Change::Resolve(id, _) | Change::SetPreview { id, .. } => !ids.contains(id),
+        Change::Delivery(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
         Action::Publish(task) | Action::Perform { task, .. } | Action::Preview { task, .. } => !ids.contains(&task.id),
@@ -175,9 +175,9 @@ fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Tim
 
 fn start(change: &Change) -> Option<TaskId> {
     match change {
-        Change::Move(step) if step.step == Step::Start => Some(step.id),
-        Change::Move(_) | Change::Accept(_) | Change::Grant { .. } => None,
-        Change::Resolve(..) | Change::Tell(..) | Change::Reask { .. } => None,
+        Change::Transition(step) if step.step == Step::Start => Some(step.id),
+        Change::Transition(_) | Change::Accept(_) | Change::Grant { .. } => None,
+        Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } => None,
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         let definition = serde_json::json!({"description": "x", "input": {}, "run": {"process": {"argv": ["true"]}}});
         let definition = Arc::new(serde_json::from_value(definition).expect("a definition"));
         let task = crate::store::contract::task(key);
-        (task.id, Event::Admitted(Box::new(Admission { task, definition, earlier: None })))
+        (task.id, Event::Admit(Box::new(Admission { task, definition, earlier: None })))
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
         let end = End { at: now, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
         let first = AttemptReport { id: ids[0], attempt: 1, result: Ok(end.clone()) };
         let second = AttemptReport { id: ids[1], attempt: 1, result: Ok(end) };
-        dispatcher.handle(Event::Finished(Box::new(first)), now, &mut effects);
-        dispatcher.handle(Event::Finished(Box::new(second)), now, &mut effects);
+        dispatcher.handle(Event::AttemptFinished(Box::new(first)), now, &mut effects);
+        dispatcher.handle(Event::AttemptFinished(Box::new(second)), now, &mut effects);
         let new = [admitted(Some("k")), admitted(None), admitted(Some("k"))];
         let new_ids = [new[0].0, new[1].0, new[2].0];
         for (_, event) in new {

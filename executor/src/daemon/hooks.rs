@@ -47,7 +47,7 @@ struct HookQueue {
 impl HookDispatcher {
     pub(super) fn new(hooks: Hooks, store: &mut dyn Store) -> Result<Self, StoreError> {
         let now = clock::now();
-        match store.hasten(now.saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
+        match store.cap_next_at(now.saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "what hooks are owed was not looked through");
             }
@@ -69,13 +69,13 @@ impl HookDispatcher {
             return;
         }
         let end = |change: &Change| match change {
-            Change::Move(step) if step.to.is_final() && !step.from.is_final() => Some(step.id),
-            Change::Move(_)
+            Change::Transition(step) if step.to.is_final() && !step.from.is_final() => Some(step.id),
+            Change::Transition(_)
             | Change::Accept(_)
             | Change::Resolve(..)
-            | Change::Tell(..)
+            | Change::Delivery(..)
             | Change::Grant { .. }
-            | Change::Reask { .. } => None,
+            | Change::SetPreview { .. } => None,
         };
         let ended: HashSet<_> = effects.changes.iter().filter_map(end).collect();
         for action in &effects.actions {
@@ -85,7 +85,7 @@ impl HookDispatcher {
             }
             for delivery in self.hooks.owed(task, &mailbox.result_file(task.id), now) {
                 self.look_at(&delivery.hook, now);
-                effects.changes.push(Change::Tell(Box::new(delivery), DeliveryState::Owed));
+                effects.changes.push(Change::Delivery(Box::new(delivery), DeliveryState::Pending));
             }
         }
     }
@@ -181,7 +181,7 @@ impl Daemon {
                     Ok(later) => {
                         let pause_ms = pause(&later, now);
                         tracing::info!(hook = name, %task, reason, attempts = later.attempts, pause_ms, "a hook could not be told; it is tried again");
-                        (later, DeliveryState::Later)
+                        (later, DeliveryState::Retrying)
                     }
                     Err(last) => {
                         tracing::error!(hook = name, %task, reason, attempts = last.attempts, "a hook could not be told, and is given up");
@@ -189,7 +189,7 @@ impl Daemon {
                     }
                 },
             };
-            changes.push(Change::Tell(Box::new(change.0), change.1));
+            changes.push(Change::Delivery(Box::new(change.0), change.1));
         }
         if changes.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use protocol::task::{State, TaskId};
 use super::{Daemon, DaemonError, DaemonEvent};
 use crate::attempt as perform;
 use crate::catalog::definition::Definition;
-use crate::dispatcher::{DecisionError, DecisionResult, Event, HumanDecision, ResolveRequest, Ticket};
+use crate::dispatcher::{DecisionError, DecisionResult, Event, DecideRequest, ResolveRequest, Ticket};
 use crate::page::{self, PageCommand, PageMessage};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
@@ -75,7 +75,7 @@ impl Daemon {
         }
         let drifted = |task: &&Task| self.intake.definition_of(task).is_none();
         let drifted: Vec<_> = self.dispatcher.confirmable().filter(drifted).map(|task| task.id).collect();
-        (!drifted.is_empty()).then_some(Event::Drifted(drifted))
+        (!drifted.is_empty()).then_some(Event::DefinitionsChanged(drifted))
     }
 
     /// What somebody on the page said, as an event.
@@ -84,16 +84,16 @@ impl Daemon {
         let ticket = TaskId::new();
         self.replies.insert(ticket, reply);
         Some(match word {
-            PageCommand::Decide { of, said, grant } => {
-                Event::Decided(Box::new(HumanDecision { ticket, of, said, by, grant }))
+            PageCommand::Decide { tasks, action, grant } => {
+                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session: by, grant }))
             }
-            PageCommand::Revoke(grant) => Event::Revoked { ticket, grant },
-            PageCommand::Cancel { task, uid } => Event::CancelAsked { request: ticket, task, uid },
+            PageCommand::Revoke(grant) => Event::Revoke { ticket, grant },
+            PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
             PageCommand::Resolve { task, happened, note } => {
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
                 let (id, uid) = (task.id, task.caller.uid);
                 let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
-                Event::ResolveAsked(Box::new(asked))
+                Event::Resolve(Box::new(asked))
             }
             PageCommand::Refresh => {
                 self.reply(ticket, Ok(Vec::new()));
@@ -109,7 +109,7 @@ impl Daemon {
 
     /// When those that wait are to be told that they moved up.
     pub(super) fn next_position_update(&self) -> Option<Timestamp> {
-        self.queue.next(self.dispatcher.answered()).filter(|_| self.dispatcher.waiting() > 0 && self.backlog.is_empty())
+        self.queue.next(self.dispatcher.confirmations_answered()).filter(|_| self.dispatcher.confirmations_pending() > 0 && self.backlog.is_empty())
     }
 
     /// Tells those that wait that they moved up, if it is time to.
@@ -121,7 +121,7 @@ impl Daemon {
 
     /// Writes to those that wait longest where they stand, and whether somebody is there.
     fn publish_positions(&mut self) {
-        self.queue = QueuePositions { hooks_delivered: self.dispatcher.answered(), last: Some(self.clock.now()) };
+        self.queue = QueuePositions { hooks_delivered: self.dispatcher.confirmations_answered(), last: Some(self.clock.now()) };
         let is_waiting = |task: &&Task| task.state == State::AwaitingConfirmation;
         let waiting: Vec<_> = self.dispatcher.confirmable().filter(is_waiting).take(TOLD).cloned().collect();
         for (task, place) in waiting.iter().zip(1..) {
@@ -154,7 +154,7 @@ impl Daemon {
     pub(super) fn previewed(&self, (task, found): (Task, ReplacedValues)) -> Option<Event> {
         let asked = task.confirmation.as_ref()?;
         let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
-        Some(Event::Previewed { id: task.id, was: asked.digest, confirmation })
+        Some(Event::SetPreview { id: task.id, expected: asked.digest, confirmation })
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn decision_result(answer: &Answer) -> DecisionResult {
     match answer {
         Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
         Answer::Resolved { id, .. } => Ok(vec![(*id, State::Unknown)]),
-        Answer::SameAs(id) => Err(DecisionError::NotWaiting(*id)),
+        Answer::SameAs(id) => Err(DecisionError::NotPending(*id)),
         Answer::Refused(error) => Err(DecisionError::Refused(Box::new(error.clone()))),
         Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),
     }

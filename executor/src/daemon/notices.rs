@@ -37,7 +37,7 @@ impl DesktopNotifier {
 impl Daemon {
     /// When a human is to be told something without anything happening before.
     pub(super) fn next_notice_at(&self) -> Option<Timestamp> {
-        self.notifier.notices.next(self.dispatcher.questions()).filter(|_| !self.notifier.ways.are_none())
+        self.notifier.notices.next(self.dispatcher.confirmations_asked()).filter(|_| !self.notifier.ways.are_none())
     }
 
     /// Tells a human of what waits, if it is time to.
@@ -46,8 +46,8 @@ impl Daemon {
         if self.next_notice_at().is_none_or(|at| at > now) {
             return;
         }
-        let asked = self.dispatcher.questions();
-        if !self.notifier.notices.take(asked, self.dispatcher.waiting() > 0, now) {
+        let asked = self.dispatcher.confirmations_asked();
+        if !self.notifier.notices.take(asked, self.dispatcher.confirmations_pending() > 0, now) {
             return;
         }
         let waiting = self.dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);

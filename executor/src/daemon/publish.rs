@@ -158,7 +158,7 @@ impl Daemon {
             let session = task.caller.session.as_deref().map(|session| self.runner_context.secrets.redact(session));
             tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
         }
-        self.publisher.publish(task, self.dispatcher.place_in_queue(task.id));
+        self.publisher.publish(task, self.dispatcher.queue_position(task.id));
         // Nobody may be looking on.
         if self.live.send(TaskChange { id: task.id, state: task.state }).is_ok() {}
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::store::contract::task;
     use crate::store::memory::MemoryStore;
-    use crate::store::{Change, Move};
+    use crate::store::{Change, Transition};
     use crate::task::{End, Outcome};
 
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
@@ -236,7 +236,7 @@ mod tests {
         fs::remove_dir(mailbox.root().join("taken")).expect("removed");
         publisher.publish(&accepted, None);
         publisher.answer(accepted.id, Box::new(Answer::SameAs(accepted.id)));
-        let queued = Move {
+        let queued = Transition {
             id: accepted.id,
             step: Step::Enqueue,
             from: State::Accepted,
@@ -245,10 +245,10 @@ mod tests {
             attempt_after: 0,
             not_before: None,
             at: accepted.created_at,
-            answered: None,
+            confirmation: None,
             end: None,
         };
-        store.commit(&[Change::Move(Box::new(queued))]).expect("committed");
+        store.commit(&[Change::Transition(Box::new(queued))]).expect("committed");
         Mailbox::open(mailbox.root()).expect("made again");
         publisher.tried = publisher.tried.checked_sub(TRY_AGAIN).expect("a time");
         publisher.catch_up(&store).expect("the store works");

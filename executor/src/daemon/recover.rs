@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use protocol::task::{State, Step};
 
 use super::{Daemon, DaemonError, MAX_PAUSE};
-use crate::dispatcher::{Effects, Event, HOUR};
+use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event};
 use crate::task::Task;
 
 impl Daemon {
@@ -18,13 +18,13 @@ impl Daemon {
             for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
                 if let Some(limit) = intake.rate_limit(tool) {
                     // Not later than now, whatever the clock said then: it may have been set back.
-                    self.dispatcher.remember_call(caller, tool, limit, at.min(now));
+                    self.dispatcher.restore_call(caller, tool, limit, at.min(now));
                 }
             }
         }
         if let Some(telemetry) = &mut self.telemetry {
             let started = |id| {
-                let steps = store.story(id).ok()?;
+                let steps = store.steps(id).ok()?;
                 let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
                 Some(last.at)
             };
@@ -34,18 +34,18 @@ impl Daemon {
         for task in &mut open {
             task.not_before = task.not_before.map(|at| at.min(latest));
         }
-        self.dispatcher.remember_grants(store.grants()?);
-        self.dispatcher.remember_questions(&store.asked_since(now - HOUR)?, now);
+        self.dispatcher.restore_grants(store.grants()?);
+        self.dispatcher.restore_confirmations(&store.confirmations_since(now - CONFIRMATION_WINDOW)?, now);
         let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
         for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
             if let Some(task) = store.task(denied.id)? {
-                self.dispatcher.remember_denial(&task);
+                self.dispatcher.restore_denial(&task);
             }
         }
         // A schedule among them means what the clock shows.
-        let ahead = Event::ClockSet { ahead: self.clock.ahead() };
+        let ahead = Event::SetClock { ahead: self.clock.ahead() };
         self.dispatcher.handle(ahead, now, &mut Effects::default());
-        let effects = self.dispatcher.recover(open, now, |task| intake.known(task, store));
+        let effects = self.dispatcher.recover(open, now, |task| intake.recovery_info(task, store));
         self.carry_out(effects)?;
         let left = self.mailbox.left_behind()?;
         self.answer_all(left, Vec::new())

@@ -20,7 +20,7 @@ impl Daemon {
             "page": {
                 "origin": self.notifier.page(),
                 "online": self.approver.is_there(),
-                "waiting": self.dispatcher.waiting(),
+                "waiting": self.dispatcher.confirmations_pending(),
             },
         }))
     }

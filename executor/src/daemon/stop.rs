@@ -58,7 +58,7 @@ impl Daemon {
             self.catch_up_record()?;
             let patience = deadline.saturating_duration_since(Instant::now());
             match woken.recv_timeout(patience.min(self.patience_with_record())) {
-                Ok(DaemonEvent::Finished(finished)) => self.turn(vec![Event::Finished(finished)], Vec::new())?,
+                Ok(DaemonEvent::Finished(finished)) => self.turn(vec![Event::AttemptFinished(finished)], Vec::new())?,
                 // Nobody hears a human any more: what they say is said again to the next executor.
                 Ok(DaemonEvent::Look | DaemonEvent::Human(_) | DaemonEvent::Previewed(_)) => {}
                 Ok(DaemonEvent::Told(hooks_delivered)) => self.hooks_delivered(vec![*hooks_delivered])?,

@@ -77,7 +77,7 @@ impl Daemon {
     /// Forgets what has ended of a user's session, with all that lies about it. What is open stays; so does
     /// what ended a moment ago and is not in the record, or in the mailbox, yet.
     pub(super) fn forget_session(&mut self, uid: u32, session: &str) -> Result<Answer, DaemonError> {
-        let mut ids = self.store.ended_of(uid, session)?;
+        let mut ids = self.store.ended_in_session(uid, session)?;
         ids.retain(|id| !self.publisher.owes(*id));
         match self.store.forget(&ids) {
             Err(error) if error.is_disk_full() => return Ok(Answer::Refused(disk_full())),
@@ -86,7 +86,7 @@ impl Daemon {
         for id in &ids {
             log_failure("a forgotten task's files could not be removed", self.forget(*id));
         }
-        let open = self.dispatcher.open_of(uid, session);
+        let open = self.dispatcher.open_in_session(uid, session);
         tracing::info!(uid, session = %self.runner_context.secrets.redact(session), forgotten = ids.len(), open = open.len(), "session forgotten");
         Ok(Answer::Forgotten { forgotten: ids.len(), open })
     }
@@ -102,7 +102,7 @@ impl Daemon {
 
     /// Grants that ended long ago.
     fn forget_grants(&mut self) -> Result<(), DaemonError> {
-        let spent = self.dispatcher.spent_grants(before_now(GRANTS));
+        let spent = self.dispatcher.ended_grants(before_now(GRANTS));
         if spent.is_empty() {
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Daemon {
     /// All that has ended, with what its record, its result file and its data take; also the result of
     /// a task that was forgotten by an executor which was killed before it had removed it.
     fn kept(&self) -> Result<Vec<RetainedTask>, DaemonError> {
-        let mut kept = self.store.kept()?;
+        let mut kept = self.store.retained()?;
         let mut results = self.mailbox.sizes()?;
         let mut data = HashMap::new();
         for entry in fs::read_dir(&self.data_folder)? {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::fair_queue::{QueueKey, queue_key};
 use super::{Action, Dispatcher, Effects, StepDetails, failed_end, move_on};
-use crate::store::{AnsweredConfirmation, Change};
+use crate::store::{Change, ConfirmationUpdate};
 use crate::task::Task;
 use crate::task::confirmation::{
     Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
@@ -27,7 +27,7 @@ mod grants;
 mod tests;
 
 /// Over so long the questions of one user's callers are counted.
-pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
+pub const CONFIRMATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// How many questions a human may be asked.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +46,14 @@ pub struct ConfirmationLimits {
 
 /// What somebody on the page decided.
 #[derive(Debug)]
-pub struct HumanDecision {
+pub struct DecideRequest {
     /// By which whoever asked for this gets its answer.
     pub ticket: Ticket,
     /// All of these, or none: each with the digest of what was shown.
-    pub of: Vec<(TaskId, Digest)>,
-    pub said: HumanVerdict,
+    pub tasks: Vec<(TaskId, Digest)>,
+    pub action: DecisionAction,
     /// The session of the page.
-    pub by: String,
+    pub session: String,
     /// To be remembered with it: made from the one task of this decision.
     pub grant: Option<Box<Grant>>,
 }
@@ -62,13 +62,13 @@ pub struct HumanDecision {
 pub type Ticket = TaskId;
 
 #[derive(Debug, Clone)]
-pub enum HumanVerdict {
-    Yes,
-    No {
+pub enum DecisionAction {
+    Approve,
+    Deny {
         reason: Option<String>,
     },
     /// Yes, with this input, to which this digest belongs.
-    Edited {
+    Edit {
         input: Map<String, Value>,
         digest: Digest,
         reason: Option<String>,
@@ -84,7 +84,7 @@ pub type DecisionResult = Result<Vec<(TaskId, State)>, DecisionError>;
 #[derive(Debug, Clone, PartialEq)]
 pub enum DecisionError {
     /// It does not wait for a decision: it was decided, or is over, or never was.
-    NotWaiting(TaskId),
+    NotPending(TaskId),
     /// It waits for one about something else than what was shown.
     Stale(TaskId),
     /// It was no decision, and this stands in the way.
@@ -195,7 +195,7 @@ impl PendingConfirmations {
             );
         }
         let asked = self.asked.entry(task.caller.uid).or_default();
-        while asked.front().is_some_and(|at| now.duration_since(*at) >= HOUR) {
+        while asked.front().is_some_and(|at| now.duration_since(*at) >= CONFIRMATION_WINDOW) {
             asked.pop_front();
         }
         let oldest = asked.front().filter(|_| limits.per_hour > 0 && asked.len() >= limits.per_hour)?;
@@ -203,7 +203,7 @@ impl PendingConfirmations {
         Some(
             ErrorBody::new(Code::Throttled, message)
                 .hint("tell the user what you were about to do, and go on with what needs no yes")
-                .detail("again_at", (*oldest + HOUR).to_string()),
+                .detail("again_at", (*oldest + CONFIRMATION_WINDOW).to_string()),
         )
     }
 }
@@ -221,22 +221,22 @@ fn call(task: &Task) -> Digest {
 
 impl Dispatcher {
     /// How many tasks wait for a human.
-    pub fn waiting(&self) -> usize {
+    pub fn confirmations_pending(&self) -> usize {
         self.asks.waiting.len()
     }
 
     /// How many ever began to wait, under this executor.
-    pub fn questions(&self) -> u64 {
+    pub fn confirmations_asked(&self) -> u64 {
         self.asks.questions
     }
 
     /// How many of these no longer do.
-    pub fn answered(&self) -> u64 {
+    pub fn confirmations_answered(&self) -> u64 {
         self.asks.questions - self.asks.waiting.len() as u64
     }
 
     /// The place of a task among those that wait for a human, 1 for the first.
-    pub fn place_in_queue(&self, id: TaskId) -> Option<usize> {
+    pub fn queue_position(&self, id: TaskId) -> Option<usize> {
         self.asks.waiting.contains_key(&id).then(|| self.asks.waiting.range(..=id).count())
     }
 
@@ -257,46 +257,53 @@ impl Dispatcher {
         let before = grant.uses;
         grant.uses += 1;
         grant.last_use = Some(now);
-        effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), uses: Some(before) });
+        effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), expected_uses: Some(before) });
         if let Some(confirmation) = &mut task.confirmation {
             confirmation.decision = Some(Decision::new(now, Verdict::Approved, DecidedBy::Grant(id)));
         }
     }
 
-    pub(super) fn decide(&mut self, decided: HumanDecision, now: Timestamp, effects: &mut Effects) {
-        let HumanDecision { ticket, of, said, by, grant } = decided;
-        if let Some(why) = self.undecidable(&of, &said) {
+    pub(super) fn decide(&mut self, request: DecideRequest, now: Timestamp, effects: &mut Effects) {
+        let DecideRequest { ticket, tasks, action, session, grant } = request;
+        if let Some(why) = self.undecidable(&tasks, &action) {
             effects.actions.push(Action::Reply(ticket, Err(why)));
             return;
         }
         if let Some(grant) = grant {
-            effects.changes.push(Change::Grant { grant: grant.clone(), uses: None });
+            effects.changes.push(Change::Grant { grant: grant.clone(), expected_uses: None });
             self.asks.grants.insert(grant.id, *grant);
         }
-        let answered = of.into_iter().map(|(id, _)| (id, self.answer(id, &said, &by, now, effects))).collect();
-        effects.actions.push(Action::Reply(ticket, Ok(answered)));
+        let decided =
+            tasks.into_iter().map(|(id, _)| (id, self.decide_one(id, &action, &session, now, effects))).collect();
+        effects.actions.push(Action::Reply(ticket, Ok(decided)));
     }
 
     /// What is asked about a task that still waits is from now on this.
-    pub(super) fn reask(&mut self, id: TaskId, was: Digest, confirmation: Box<Confirmation>, effects: &mut Effects) {
+    pub(super) fn set_preview(
+        &mut self,
+        id: TaskId,
+        expected: Digest,
+        confirmation: Box<Confirmation>,
+        effects: &mut Effects,
+    ) {
         let Some(open) = self.open.get_mut(&id).filter(|_| self.asks.waiting.contains_key(&id)) else { return };
-        if open.task.confirmation.as_ref().map(|asked| asked.digest) != Some(was) {
+        if open.task.confirmation.as_ref().map(|asked| asked.digest) != Some(expected) {
             return;
         }
         open.task.confirmation = Some(confirmation.clone());
-        effects.changes.push(Change::Reask { id, was, confirmation });
+        effects.changes.push(Change::SetPreview { id, expected, confirmation });
         effects.actions.push(Action::Publish(Box::new(open.task.clone())));
     }
 
-    fn undecidable(&self, of: &[(TaskId, Digest)], said: &HumanVerdict) -> Option<DecisionError> {
-        let said_yes = !matches!(said, HumanVerdict::No { .. });
-        of.iter().find_map(|(id, digest)| {
+    fn undecidable(&self, tasks: &[(TaskId, Digest)], action: &DecisionAction) -> Option<DecisionError> {
+        let approves = !matches!(action, DecisionAction::Deny { .. });
+        tasks.iter().find_map(|(id, digest)| {
             let waits = self.open.get(id).filter(|_| self.asks.waiting.contains_key(id));
             match waits.and_then(|open| open.task.confirmation.as_ref()) {
-                None => Some(DecisionError::NotWaiting(*id)),
+                None => Some(DecisionError::NotPending(*id)),
                 Some(asked) if asked.digest != *digest => Some(DecisionError::Stale(*id)),
                 // Nobody has seen all that they agree to.
-                Some(asked) if said_yes && asked.preview == Some(ReplacedValues::Pending) => {
+                Some(asked) if approves && asked.preview == Some(ReplacedValues::Pending) => {
                     Some(DecisionError::Stale(*id))
                 }
                 Some(_) => None,
@@ -305,40 +312,47 @@ impl Dispatcher {
     }
 
     /// Carries one answer out; the state that the task is in then.
-    fn answer(&mut self, id: TaskId, said: &HumanVerdict, by: &str, now: Timestamp, effects: &mut Effects) -> State {
+    fn decide_one(
+        &mut self,
+        id: TaskId,
+        action: &DecisionAction,
+        session: &str,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> State {
         let open = self.open.get_mut(&id).expect("it was found a moment ago");
         self.asks.leave(&open.task);
         self.load.remove(&open.task);
         let mut confirmation = open.task.confirmation.take().expect("it waits for an answer");
-        let asked = confirmation.digest;
-        let mut decision = Decision::new(now, Verdict::Approved, DecidedBy::Page(by.to_owned()));
+        let expected = confirmation.digest;
+        let mut decision = Decision::new(now, Verdict::Approved, DecidedBy::Page(session.to_owned()));
         let (mut step, mut end, mut input) = (Step::Enqueue, None, None);
-        match said {
-            HumanVerdict::Yes => {}
-            HumanVerdict::No { reason } => {
+        match action {
+            DecisionAction::Approve => {}
+            DecisionAction::Deny { reason } => {
                 decision.verdict = Verdict::Denied;
                 decision.reason.clone_from(reason);
                 self.asks.denied.insert(call(&open.task), after(now, self.limits.asks.cool_down));
                 (step, end) = (Step::Deny, Some(failed_end(now, denied(reason.as_deref()))));
             }
-            HumanVerdict::Edited { input: edited, digest, reason } => {
+            DecisionAction::Edit { input: edited, digest, reason } => {
                 decision.verdict = Verdict::Edited;
                 decision.reason.clone_from(reason);
                 decision.asked_input = Some(std::mem::replace(&mut open.task.input, edited.clone()));
                 confirmation.digest = *digest;
                 input = Some(edited.clone());
             }
-            HumanVerdict::Answer(answer) => decision.answer = Some(answer.clone()),
+            DecisionAction::Answer(answer) => decision.answer = Some(answer.clone()),
         }
         confirmation.decision = Some(decision);
-        let answered = AnsweredConfirmation { digest: asked, confirmation: (*confirmation).clone(), input };
+        let update = ConfirmationUpdate { expected, confirmation: (*confirmation).clone(), input };
         open.task.confirmation = Some(confirmation);
         let not_before = open.task.not_before;
         move_on(
             &mut open.task,
             step,
             now,
-            StepDetails { not_before, end, answered: Some(Box::new(answered)) },
+            StepDetails { not_before, end, confirmation: Some(Box::new(update)) },
             effects,
         );
         let task = open.task.clone();
@@ -359,11 +373,13 @@ impl Dispatcher {
             Some(grant) => {
                 if grant.revoked_at.is_none() {
                     grant.revoked_at = Some(now);
-                    effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), uses: Some(grant.uses) });
+                    effects
+                        .changes
+                        .push(Change::Grant { grant: Box::new(grant.clone()), expected_uses: Some(grant.uses) });
                 }
                 Ok(Vec::new())
             }
-            None => Err(DecisionError::NotWaiting(id)),
+            None => Err(DecisionError::NotPending(id)),
         };
         effects.actions.push(Action::Reply(ticket, told));
     }
@@ -378,7 +394,7 @@ impl Dispatcher {
     }
 
     /// Ends tasks whose definition is no longer the one that a human was shown.
-    pub(super) fn drift(&mut self, ids: &[TaskId], now: Timestamp, effects: &mut Effects) {
+    pub(super) fn end_drifted(&mut self, ids: &[TaskId], now: Timestamp, effects: &mut Effects) {
         for id in ids {
             self.end_unstarted(*id, Step::Fail, now, |_| drifted(), effects);
         }

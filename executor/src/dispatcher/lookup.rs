@@ -40,7 +40,7 @@ impl OpenTask {
 
     /// Whether the attempt that ended like this must be looked up.
     pub(super) fn must_look_up(&self, failed: &FailedAttempt) -> bool {
-        failed.effect == SideEffect::Possible
+        failed.side_effect == SideEffect::Possible
             && can_look_up(&self.task, Some(&self.definition))
             && self.task.attempt < self.most_attempts()
     }
@@ -73,15 +73,15 @@ impl Dispatcher {
             }
             Err(failed) => failed,
         };
-        let is_absent = failed.effect == SideEffect::None && failed.why == FailureKind::Failure;
+        let is_absent = failed.side_effect == SideEffect::None && failed.kind == FailureKind::Failure;
         // Interrupted, or something stood in its way that may pass.
-        let is_looked_up_again = failed.why == FailureKind::Shutdown || may_go_on && failed.again != Retry::Never;
+        let is_looked_up_again = failed.kind == FailureKind::Shutdown || may_go_on && failed.retry != Retry::Never;
         let wait = pause(&open.definition, &open.task, Retry::Later);
         let (step, end) = if is_absent {
             // What a repetition cannot mend is not repeated, though that would be harmless.
             let is_over = before
                 .as_ref()
-                .is_some_and(|before| before.why == FailureKind::Failure && before.again == Retry::Never);
+                .is_some_and(|before| before.kind == FailureKind::Failure && before.retry == Retry::Never);
             match before {
                 _ if open.cancelling => {
                     let error = ErrorBody::new(Code::Cancelled, "cancelled while it was running")
@@ -105,7 +105,7 @@ impl Dispatcher {
         } else if is_looked_up_again {
             open.phase = LookupPhase::LookupDue(before);
             // Not recorded: after a crash it is looked up at once.
-            open.task.not_before = (failed.why != FailureKind::Shutdown).then(|| now + wait);
+            open.task.not_before = (failed.kind != FailureKind::Shutdown).then(|| now + wait);
             return self.line_up(finished.id, now);
         } else {
             (Step::Lose, unknown(before, failed, &open.task))

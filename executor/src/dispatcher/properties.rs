@@ -68,7 +68,7 @@ enum Act {
 #[derive(Debug, Clone, Copy)]
 enum AnswerKind {
     Succeeds,
-    Fails { why: FailureKind, again: Retry, effect: SideEffect },
+    Fails { kind: FailureKind, retry: Retry, side_effect: SideEffect },
 }
 
 /// Four subtools: a limited one that is read-only, an idempotent one, one whose effect happens once, and
@@ -90,17 +90,21 @@ fn definitions() -> [Arc<Definition>; 4] {
 }
 
 fn how() -> impl Strategy<Value = AnswerKind> {
-    let why = prop_oneof![
+    let kind = prop_oneof![
         Just(FailureKind::Failure),
         Just(FailureKind::Timeout),
         Just(FailureKind::Cancelled),
         Just(FailureKind::Shutdown)
     ];
-    let again = prop_oneof![Just(Retry::Never), Just(Retry::Later), Just(Retry::After(Duration::from_millis(700)))];
-    let effect = prop_oneof![Just(SideEffect::None), Just(SideEffect::Possible)];
+    let retry = prop_oneof![Just(Retry::Never), Just(Retry::Later), Just(Retry::After(Duration::from_millis(700)))];
+    let side_effect = prop_oneof![Just(SideEffect::None), Just(SideEffect::Possible)];
     prop_oneof![
         Just(AnswerKind::Succeeds),
-        (why, again, effect).prop_map(|(why, again, effect)| AnswerKind::Fails { why, again, effect }),
+        (kind, retry, side_effect).prop_map(|(kind, retry, side_effect)| AnswerKind::Fails {
+            kind,
+            retry,
+            side_effect
+        }),
     ]
 }
 
@@ -228,19 +232,19 @@ impl PropertyModel {
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
                 let definition = Arc::clone(&self.definitions[*tool]);
-                Event::Admitted(Box::new(Admission { task, definition, earlier }))
+                Event::Admit(Box::new(Admission { task, definition, earlier }))
             }
             Act::Decide { which, verdict, is_stale } => self.decision(*which, *verdict, *is_stale)?,
             Act::Revoke { which } => {
                 let grants: Vec<_> = self.store.grants().expect("read").iter().map(|grant| grant.id).collect();
-                Event::Revoked { ticket: TaskId::new(), grant: pick(&grants, *which)? }
+                Event::Revoke { ticket: TaskId::new(), grant: pick(&grants, *which)? }
             }
             Act::Drift { which } => {
                 let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
-                Event::Drifted(vec![pick(&waiting, *which)?])
+                Event::DefinitionsChanged(vec![pick(&waiting, *which)?])
             }
             Act::Cancel { which, uid } => {
-                Event::CancelAsked { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
+                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
             }
             Act::Finish { which, how } => {
                 if self.running.is_empty() {
@@ -250,25 +254,30 @@ impl PropertyModel {
                 let result = match how {
                     // A lookup that works tells the truth.
                     AnswerKind::Succeeds if purpose == AttemptPurpose::Lookup && !self.happened.contains(&id) => {
-                        let (why, again, effect) = (FailureKind::Failure, Retry::Never, SideEffect::None);
-                        Err(FailedAttempt { end: failure(self.now), why, again, effect })
+                        let (kind, retry, side_effect) = (FailureKind::Failure, Retry::Never, SideEffect::None);
+                        Err(FailedAttempt { end: failure(self.now), kind, retry, side_effect })
                     }
-                    AnswerKind::Fails { why, again, .. } if purpose == AttemptPurpose::Lookup => {
-                        let effect = SideEffect::Possible;
-                        Err(FailedAttempt { end: failure(self.now), why: *why, again: *again, effect })
+                    AnswerKind::Fails { kind, retry, .. } if purpose == AttemptPurpose::Lookup => {
+                        let side_effect = SideEffect::Possible;
+                        Err(FailedAttempt { end: failure(self.now), kind: *kind, retry: *retry, side_effect })
                     }
                     AnswerKind::Succeeds => {
                         self.affected.insert(id);
                         Ok(End { at: self.now, outcome: Outcome::Data(json!(attempt)), meta: serde_json::Map::new() })
                     }
-                    AnswerKind::Fails { why, again, effect } => {
-                        if *effect == SideEffect::Possible {
+                    AnswerKind::Fails { kind, retry, side_effect } => {
+                        if *side_effect == SideEffect::Possible {
                             self.may_have_happened(id);
                         }
-                        Err(FailedAttempt { end: failure(self.now), why: *why, again: *again, effect: *effect })
+                        Err(FailedAttempt {
+                            end: failure(self.now),
+                            kind: *kind,
+                            retry: *retry,
+                            side_effect: *side_effect,
+                        })
                     }
                 };
-                Event::Finished(Box::new(AttemptReport { id, attempt, result }))
+                Event::AttemptFinished(Box::new(AttemptReport { id, attempt, result }))
             }
             Act::Stray { which, attempt } => {
                 let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
@@ -276,7 +285,7 @@ impl PropertyModel {
                     return None;
                 }
                 let end = End { at: self.now, outcome: Outcome::Data(json!("stray")), meta: serde_json::Map::new() };
-                Event::Finished(Box::new(AttemptReport { id, attempt: *attempt, result: Ok(end) }))
+                Event::AttemptFinished(Box::new(AttemptReport { id, attempt: *attempt, result: Ok(end) }))
             }
             Act::Pass { milliseconds } => {
                 self.now += SignedDuration::from_millis(*milliseconds);
@@ -285,7 +294,7 @@ impl PropertyModel {
             Act::SetClock { ahead } => {
                 self.shown = self.shown.max(self.now - self.ahead);
                 self.ahead = SignedDuration::from_millis(*ahead);
-                Event::ClockSet { ahead: self.ahead }
+                Event::SetClock { ahead: self.ahead }
             }
             Act::Drain => {
                 self.draining = true;
@@ -306,22 +315,22 @@ impl PropertyModel {
         let task = self.store.task(id).expect("read").expect("stored");
         let confirmation = task.confirmation.clone().expect("a question");
         let digest = if is_stale { Digest::of(&[]) } else { confirmation.digest };
-        let said = match verdict {
-            0 => HumanVerdict::No { reason: None },
+        let action = match verdict {
+            0 => DecisionAction::Deny { reason: None },
             1 => {
                 let mut input = task.input.clone();
                 input.insert("edited".to_owned(), true.into());
                 let digest = confirmation.digest_of("", &task, &input);
-                HumanVerdict::Edited { input, digest, reason: None }
+                DecisionAction::Edit { input, digest, reason: None }
             }
-            _ => HumanVerdict::Yes,
+            _ => DecisionAction::Approve,
         };
         let grant = (verdict == 2).then(|| Box::new(self.grant_like(&task)));
         if !is_stale && verdict > 0 && task.state == State::AwaitingConfirmation {
             self.approved.insert(id);
         }
-        let (ticket, by) = (TaskId::new(), String::new());
-        Some(Event::Decided(Box::new(HumanDecision { ticket, of: vec![(id, digest)], said, by, grant })))
+        let (ticket, session) = (TaskId::new(), String::new());
+        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks: vec![(id, digest)], action, session, grant })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {
@@ -353,12 +362,12 @@ impl PropertyModel {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
-                Change::Reask { .. } => {}
+                Change::SetPreview { .. } => {}
                 Change::Grant { grant, .. } => {
                     assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
                 }
-                Change::Resolve(..) | Change::Tell(..) => panic!("nobody resolves or is told"),
-                Change::Move(step) => {
+                Change::Resolve(..) | Change::Delivery(..) => panic!("nobody resolves or is told"),
+                Change::Transition(step) => {
                     assert_eq!(
                         step.to.is_final(),
                         step.end.is_some(),
@@ -373,7 +382,7 @@ impl PropertyModel {
         }
         for id in &self.known {
             let task = self.store.task(*id).expect("read").expect("no accepted task is lost");
-            let story = self.store.story(*id).expect("read");
+            let story = self.store.steps(*id).expect("read");
             let replayed = story.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
             assert_eq!(replayed, Ok(task.state), "the story replays to the stored state");
             assert_eq!(task.end.as_ref(), self.ends.get(id), "the end that was recorded stays");
@@ -455,7 +464,7 @@ impl PropertyModel {
         }
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
-        self.dispatcher.remember_grants(self.store.grants().expect("read"));
+        self.dispatcher.restore_grants(self.store.grants().expect("read"));
         // The next executor knows only what the clock shows.
         self.now -= std::mem::take(&mut self.ahead);
         self.shown = self.now;

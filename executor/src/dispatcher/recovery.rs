@@ -24,11 +24,11 @@ impl Dispatcher {
     ///
     /// `known` gives what only others know of a task. What was running is started again if that is
     /// harmless; else it is looked up, and where it cannot be it ends as unknown.
-    pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, known: impl Fn(&Task) -> RecoveredTask) -> Effects {
+    pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, known: impl Fn(&Task) -> RecoveryInfo) -> Effects {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
-            let RecoveredTask { definition, sent } = known(&task);
+            let RecoveryInfo { definition, sent } = known(&task);
             let mut is_lookup_due = false;
             if task.state == State::Accepted {
                 let must_ask = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
@@ -88,7 +88,7 @@ impl Dispatcher {
 
 /// What others than the dispatcher know of a task that was left open.
 #[derive(Debug, Default)]
-pub struct RecoveredTask {
+pub struct RecoveryInfo {
     /// Its definition, if that is still the one it was accepted under.
     pub definition: Option<Arc<Definition>>,
     /// What its lost attempt sent and when, for whoever has to find out whether it took effect.

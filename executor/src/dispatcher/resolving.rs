@@ -26,7 +26,7 @@ pub struct ResolveRequest {
 }
 
 impl Dispatcher {
-    pub(super) fn resolve_asked(&mut self, asked: ResolveRequest, now: Timestamp, effects: &mut Effects) {
+    pub(super) fn handle_resolve(&mut self, asked: ResolveRequest, now: Timestamp, effects: &mut Effects) {
         let ResolveRequest { request, id, uid, task, verdict } = asked;
         let resolved = match task.filter(|task| task.caller.uid == uid) {
             Some(task) => self.resolve(task, verdict, now, effects),
@@ -84,7 +84,7 @@ mod tests {
         use crate::store::Store as _;
         let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
         let task = bench.store.task(id).expect("read");
-        Event::ResolveAsked(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict }))
+        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict }))
     }
 
     fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {

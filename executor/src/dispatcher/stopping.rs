@@ -12,7 +12,7 @@ use crate::task::effect::EffectClass;
 
 impl Dispatcher {
     /// The open tasks of a user's session, the oldest first.
-    pub fn open_of(&self, uid: u32, session: &str) -> Vec<TaskId> {
+    pub fn open_in_session(&self, uid: u32, session: &str) -> Vec<TaskId> {
         let is_of = |caller: &Caller| caller.uid == uid && caller.session.as_deref() == Some(session);
         let mut ids: Vec<_> =
             self.open.values().filter(|open| is_of(&open.task.caller)).map(|open| open.task.id).collect();
@@ -66,7 +66,7 @@ impl Dispatcher {
 
     /// Stops whatever is open of a session.
     pub(super) fn abandon(&mut self, request: TaskId, uid: u32, session: &str, now: Timestamp, effects: &mut Effects) {
-        let ids = self.open_of(uid, session);
+        let ids = self.open_in_session(uid, session);
         for id in &ids {
             self.stop(*id, now, effects);
         }
@@ -98,11 +98,11 @@ mod tests {
         for task in [&runs, &waits, &other, &stranger] {
             bench.admit(task, &plain);
         }
-        assert_eq!(bench.dispatcher.open_of(1, "s"), [runs.id, waits.id]);
+        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [runs.id, waits.id]);
         let mut effects = Effects::default();
-        let event = Event::AbandonAsked { request: TaskId::new(), uid: 1, session: "s".to_owned() };
+        let event = Event::Abandon { request: TaskId::new(), uid: 1, session: "s".to_owned() };
         bench.dispatcher.handle(event, bench.now, &mut effects);
-        assert_eq!(bench.dispatcher.open_of(1, "s"), [runs.id], "it is told to stop, and reports");
+        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [runs.id], "it is told to stop, and reports");
         let interrupted =
             effects.actions.iter().filter(|action| matches!(action, super::Action::Interrupt(id, _) if *id == runs.id));
         assert_eq!(interrupted.count(), 1);

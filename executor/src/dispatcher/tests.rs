@@ -103,7 +103,7 @@ impl Bench {
         let earlier =
             task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(task.caller.uid, key).expect("read"));
         let admission = Admission { task: task.clone(), definition: Arc::clone(definition), earlier };
-        self.handle(Event::Admitted(Box::new(admission)))
+        self.handle(Event::Admit(Box::new(admission)))
     }
 
     /// Admits a task of one subtool that may run at once, and starts it.
@@ -116,13 +116,13 @@ impl Bench {
     pub(super) fn succeed(&mut self, id: TaskId) -> Turn {
         let attempt = self.stored(id).attempt;
         let end = End { at: self.now, outcome: Outcome::Data(json!(1)), meta: serde_json::Map::new() };
-        self.handle(Event::Finished(Box::new(AttemptReport { id, attempt, result: Ok(end) })))
+        self.handle(Event::AttemptFinished(Box::new(AttemptReport { id, attempt, result: Ok(end) })))
     }
 
-    pub(super) fn fail(&mut self, id: TaskId, why: FailureKind, again: Retry, effect: SideEffect) -> Turn {
+    pub(super) fn fail(&mut self, id: TaskId, kind: FailureKind, retry: Retry, side_effect: SideEffect) -> Turn {
         let attempt = self.stored(id).attempt;
-        let failed = FailedAttempt { end: failure(self.now), why, again, effect };
-        self.handle(Event::Finished(Box::new(AttemptReport { id, attempt, result: Err(failed) })))
+        let failed = FailedAttempt { end: failure(self.now), kind, retry, side_effect };
+        self.handle(Event::AttemptFinished(Box::new(AttemptReport { id, attempt, result: Err(failed) })))
     }
 
     pub(super) fn stored(&self, id: TaskId) -> Task {
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     pub(super) fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
-        self.handle(Event::CancelAsked { request: TaskId::new(), task: id, uid })
+        self.handle(Event::Cancel { request: TaskId::new(), task: id, uid })
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -144,15 +144,15 @@ impl Bench {
     /// Another dispatcher over the same store, as after a crash.
     pub(super) fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
         self.dispatcher = Dispatcher::new(self.dispatcher.limits);
-        self.dispatcher.remember_grants(self.store.grants().expect("read"));
+        self.dispatcher.restore_grants(self.store.grants().expect("read"));
         let open = self.store.open_tasks().expect("read");
         let effects = self.dispatcher.recover(open, self.now, |_| known(definition));
         self.carry_out(effects)
     }
 }
 
-pub(super) fn known(definition: Option<&Arc<Definition>>) -> RecoveredTask {
-    RecoveredTask { definition: definition.cloned(), ..RecoveredTask::default() }
+pub(super) fn known(definition: Option<&Arc<Definition>>) -> RecoveryInfo {
+    RecoveryInfo { definition: definition.cloned(), ..RecoveryInfo::default() }
 }
 
 pub(super) fn failure(at: Timestamp) -> End {
@@ -180,7 +180,7 @@ fn a_task_is_accepted_published_and_performed_in_this_order() {
     let mut effects = Effects::default();
     for task in [&first, &second] {
         let admission = Admission { task: task.clone(), definition: definition(json!({})), earlier: None };
-        bench.dispatcher.handle(Event::Admitted(Box::new(admission)), bench.now, &mut effects);
+        bench.dispatcher.handle(Event::Admit(Box::new(admission)), bench.now, &mut effects);
     }
     let order: Vec<_> = effects
         .actions
@@ -471,7 +471,7 @@ fn an_end_that_comes_too_late_changes_nothing() {
     assert_eq!(bench.handle(Event::Tick).performed, [id]);
     let late =
         End { at: bench.now, outcome: Outcome::Data(json!("of the first attempt")), meta: serde_json::Map::new() };
-    let turn = bench.handle(Event::Finished(Box::new(AttemptReport { id, attempt: 1, result: Ok(late) })));
+    let turn = bench.handle(Event::AttemptFinished(Box::new(AttemptReport { id, attempt: 1, result: Ok(late) })));
     assert_eq!((turn.published, bench.state(id)), (vec![], State::Running));
     bench.succeed(id);
     assert_eq!(bench.succeed(id).published, [], "and neither does a second end");

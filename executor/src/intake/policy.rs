@@ -24,7 +24,7 @@ pub enum PolicyDecision {
     Ask,
     Refuse,
     /// Nothing here gives a yes that is sure enough.
-    Unsure,
+    NeedsAssurance,
 }
 
 /// A decision, and what decided it, in words.
@@ -109,7 +109,7 @@ impl Policy {
         }
         match case.definition.min_assurance {
             Some(least) if ruling.decision == PolicyDecision::Ask && least > ASSURANCE => PolicyRuling {
-                decision: PolicyDecision::Unsure,
+                decision: PolicyDecision::NeedsAssurance,
                 why: format!(
                     "it demands a yes of the kind `{}`, and this executor gives `{}`",
                     word(least),
@@ -361,7 +361,7 @@ mod tests {
     fn a_yes_that_is_not_sure_enough_here_is_none() {
         let policy = policy("").expect("no rules");
         let ruling = ruled(&policy, "tool", json!({"min_assurance": "touch"}), json!({}));
-        assert_eq!(ruling.decision, PolicyDecision::Unsure);
+        assert_eq!(ruling.decision, PolicyDecision::NeedsAssurance);
         assert_eq!(decided(&policy, json!({"min_assurance": "page"}), json!({})), PolicyDecision::Ask);
         let read = json!({"min_assurance": "touch", "annotations": {"readOnlyHint": true}});
         assert_eq!(decided(&policy, read, json!({})), PolicyDecision::Run, "it needs no yes");

@@ -147,14 +147,14 @@ fn note(text: Option<String>) -> Option<String> {
 async fn say_decision(
     page: &Page,
     visitor: Visitor,
-    of: Vec<(TaskId, Digest)>,
-    said: DecisionAction,
+    tasks: Vec<(TaskId, Digest)>,
+    action: DecisionAction,
     grant: Option<Box<Grant>>,
 ) -> ActionResult {
-    if of.is_empty() {
+    if tasks.is_empty() {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "nothing is decided about"));
     }
-    match page.say(PageCommand::Decide { of, said, grant }, visitor.0).await {
+    match page.say(PageCommand::Decide { tasks, action, grant }, visitor.0).await {
         None => Err(gone()),
         Some(Err(why)) => Err(not_decided(page, why)),
         Some(Ok(decided)) => {

@@ -3,7 +3,7 @@
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
-use crate::dispatcher::{DecisionResult, HumanVerdict};
+use crate::dispatcher::{DecisionResult, DecisionAction};
 use crate::task::Task;
 use crate::task::confirmation::Digest;
 use crate::task::grant::{Grant, GrantId};
@@ -22,8 +22,8 @@ pub struct PageMessage {
 pub enum PageCommand {
     Decide {
         /// All of these, or none.
-        of: Vec<(TaskId, Digest)>,
-        said: HumanVerdict,
+        tasks: Vec<(TaskId, Digest)>,
+        action: DecisionAction,
         /// To be remembered with it.
         grant: Option<Box<Grant>>,
     },

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::config::secret::Secrets;
 use crate::net::clients::HttpClients;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Change, Move, Store as _, contract};
+use crate::store::{Change, Transition, Store as _, contract};
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
@@ -229,7 +229,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let error = ErrorBody::new(Code::ProcessFailed, "no").hint("look");
     let end = |task: &Task, step: Step, outcome: Outcome| {
         let meta = Map::from_iter([("duration_ms".to_owned(), json!(7))]);
-        Change::Move(Box::new(Move {
+        Change::Transition(Box::new(Transition {
             id: task.id,
             step,
             from: State::Running,
@@ -238,7 +238,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
             attempt_after: 0,
             not_before: None,
             at: now,
-            answered: None,
+            confirmation: None,
             end: Some(End { at: now, outcome, meta }),
         }))
     };
@@ -263,6 +263,6 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
     store.commit(&accepted).expect("committed");
     store.commit(&ends).expect("committed");
-    store.commit(&[Change::Grant { grant: Box::new(grant), uses: None }]).expect("committed");
+    store.commit(&[Change::Grant { grant: Box::new(grant), expected_uses: None }]).expect("committed");
     shown
 }

@@ -121,7 +121,7 @@ pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
     for task in tasks {
         let DisplayTime { at, ago } = DisplayTime::of(task.created_at, now);
         let is_running = task.state == TaskState::Running;
-        let started = page.read(|records| if is_running { records.story(task.id) } else { Ok(Vec::new()) })?;
+        let started = page.read(|records| if is_running { records.steps(task.id) } else { Ok(Vec::new()) })?;
         let started = started.iter().rev().find(|recorded| recorded.step == Step::Start);
         rows.push(OpenRow {
             id: task.id.to_string(),
@@ -274,7 +274,7 @@ fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, Vie
         words: "Accepted".to_owned(),
         by: Some(asked_by),
     }];
-    for recorded in page.read(|records| records.story(task.id))? {
+    for recorded in page.read(|records| records.steps(task.id))? {
         let is_decision = matches!(recorded.step, Step::Enqueue | Step::Deny) && task.confirmation.is_some();
         steps.push(StoryStep {
             moment: DisplayTime::of(recorded.at, now),
@@ -302,7 +302,7 @@ pub(super) async fn grants(State(page): State<Arc<Page>>) -> ViewResult {
 
 fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
     let ago = |at: Timestamp| format!("{} ago", span(now.duration_since(at).as_secs()));
-    let (state, ends) = match grant.standing(now) {
+    let (state, ends) = match grant.status(now) {
         GrantStatus::Revoked => ("revoked", format!("revoked {}", grant.revoked_at.map_or_else(String::new, ago))),
         GrantStatus::Expired => ("expired", ago(grant.expires_at)),
         GrantStatus::UsedUp => ("expired", "when its last use was taken".to_owned()),
@@ -395,7 +395,7 @@ fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let words = match ruling.decision {
         PolicyDecision::Run => "runs by itself",
         PolicyDecision::Ask => "asks you",
-        PolicyDecision::Refuse | PolicyDecision::Unsure => "refused",
+        PolicyDecision::Refuse | PolicyDecision::NeedsAssurance => "refused",
     };
     (words, ruling.why)
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
 
 use super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
-use super::{AskedQuestion, Change, EndedRecord, RecordedStep, Store, StoreError};
+use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::grant::{Grant, GrantId};
@@ -25,12 +25,12 @@ impl Store for MemoryStore {
             (self.tasks.clone(), self.grants.clone(), self.deliveries.clone());
         for change in changes {
             match change {
-                Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Known(task.id)),
+                Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Duplicate(task.id)),
                 Change::Accept(task) => {
                     tasks.insert(task.id, ((**task).clone(), Vec::new()));
                 }
-                Change::Move(step) => {
-                    let fenced = StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt };
+                Change::Transition(step) => {
+                    let fenced = StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt };
                     let Some((task, story)) = tasks.get_mut(&step.id) else { return Err(fenced) };
                     if (task.state, task.attempt) != (step.from, step.attempt) {
                         return Err(fenced);
@@ -38,39 +38,39 @@ impl Store for MemoryStore {
                     task.state = step.to;
                     task.attempt = step.attempt_after;
                     task.not_before = step.not_before;
-                    if let Some(answered) = &step.answered {
-                        if task.confirmation.as_ref().map(|asked| asked.digest) != Some(answered.digest) {
+                    if let Some(update) = &step.confirmation {
+                        if task.confirmation.as_ref().map(|asked| asked.digest) != Some(update.expected) {
                             return Err(fenced);
                         }
-                        task.confirmation = Some(Box::new(answered.confirmation.clone()));
-                        if let Some(input) = &answered.input {
+                        task.confirmation = Some(Box::new(update.confirmation.clone()));
+                        if let Some(input) = &update.input {
                             task.input.clone_from(input);
                         }
                     }
                     task.end.clone_from(&step.end);
                     story.push(RecordedStep { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
-                Change::Reask { id, was, confirmation } => {
-                    let fenced = StoreError::Fenced { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
+                Change::SetPreview { id, expected, confirmation } => {
+                    let fenced = StoreError::Conflict { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
                     let waits = tasks.get_mut(id).filter(|(task, _)| task.state == State::AwaitingConfirmation);
                     let Some((task, _)) = waits else { return Err(fenced) };
-                    if task.confirmation.as_ref().map(|asked| asked.digest) != Some(*was) {
+                    if task.confirmation.as_ref().map(|asked| asked.digest) != Some(*expected) {
                         return Err(fenced);
                     }
                     task.confirmation = Some(confirmation.clone());
                 }
-                Change::Grant { grant, uses } => {
-                    if grants.get(&grant.id).map(|grant| grant.uses) != *uses {
-                        return Err(StoreError::GrantChanged(grant.id));
+                Change::Grant { grant, expected_uses } => {
+                    if grants.get(&grant.id).map(|grant| grant.uses) != *expected_uses {
+                        return Err(StoreError::GrantConflict(grant.id));
                     }
                     grants.insert(grant.id, (**grant).clone());
                 }
-                Change::Tell(delivery, telling) => {
+                Change::Delivery(delivery, telling) => {
                     let key = (delivery.hook.clone(), delivery.task);
                     match telling {
-                        DeliveryState::Owed => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
+                        DeliveryState::Pending => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
                         DeliveryState::Acknowledged => drop(deliveries.remove(&key)),
-                        DeliveryState::Later | DeliveryState::GivenUp => {
+                        DeliveryState::Retrying | DeliveryState::GivenUp => {
                             if let Some(known) = deliveries.get_mut(&key) {
                                 *known = ((**delivery).clone(), *telling == DeliveryState::GivenUp);
                             }
@@ -78,9 +78,9 @@ impl Store for MemoryStore {
                     }
                 }
                 Change::Resolve(id, resolution) => {
-                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::Resolved(*id)) };
+                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::NotResolvable(*id)) };
                     if task.state != State::Unknown || task.resolution.is_some() {
-                        return Err(StoreError::Resolved(*id));
+                        return Err(StoreError::NotResolvable(*id));
                     }
                     task.resolution = Some((**resolution).clone());
                     story.push(RecordedStep { at: resolution.at, step: Step::Resolve, attempt: task.attempt });
@@ -120,15 +120,17 @@ impl Store for MemoryStore {
         Ok(ended.into_iter().map(few).collect())
     }
 
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError> {
-        let questions =
-            self.tasks.values().filter_map(|(task, _)| AskedQuestion::of(task.caller.uid, task.confirmation.as_ref()?));
+    fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError> {
+        let questions = self
+            .tasks
+            .values()
+            .filter_map(|(task, _)| ConfirmationRecord::of(task.caller.uid, task.confirmation.as_ref()?));
         let mut asked: Vec<_> = questions.filter(|asked| asked.at >= since).collect();
         asked.sort_by_key(|asked| asked.at);
         Ok(asked)
     }
 
-    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError> {
+    fn retained(&self) -> Result<Vec<RetainedTask>, StoreError> {
         let kept = |task: &Task| {
             let end = task.end.as_ref()?;
             let text = serde_json::json!([task.input, end]).to_string();
@@ -137,7 +139,7 @@ impl Store for MemoryStore {
         Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
     }
 
-    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
+    fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
         let is_of = |task: &Task| task.caller.uid == uid && task.caller.session.as_deref() == Some(session);
         let ended = self.tasks.values().filter(|(task, _)| task.state.is_final() && is_of(task));
         let mut ids: Vec<_> = ended.map(|(task, _)| task.id).collect();
@@ -149,7 +151,7 @@ impl Store for MemoryStore {
         Ok(self.grants.values().cloned().collect())
     }
 
-    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
+    fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
         Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, story)| story.clone()))
     }
 
@@ -196,7 +198,7 @@ impl Outbox for MemoryStore {
         Ok(hooks.into_values().collect())
     }
 
-    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
+    fn cap_next_at(&mut self, latest: Timestamp) -> Result<(), StoreError> {
         self.deliveries.values_mut().for_each(|(delivery, _)| delivery.next_at = delivery.next_at.min(latest));
         Ok(())
     }

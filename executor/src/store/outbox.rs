@@ -28,10 +28,10 @@ pub struct HookDelivery {
 /// What became of a [`HookDelivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryState {
-    Owed,
+    Pending,
     Acknowledged,
     /// It failed; the delivery says when it is tried again.
-    Later,
+    Retrying,
     /// It failed for so long that it is not tried any more.
     GivenUp,
 }
@@ -61,7 +61,7 @@ pub trait Outbox {
     fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError>;
 
     /// Sees to it that nothing comes due after `latest`: what says so was recorded under another clock.
-    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError>;
+    fn cap_next_at(&mut self, latest: Timestamp) -> Result<(), StoreError>;
 
     /// Drops what is owed since before `before` and was given up, or is for none of `hooks`.
     fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError>;
@@ -87,11 +87,11 @@ pub(crate) mod contract {
 
     pub(crate) fn holds(store: &mut dyn Store) {
         let commit = |store: &mut dyn Store, delivery: &HookDelivery, telling| {
-            store.commit(&[Change::Tell(Box::new(delivery.clone()), telling)]).expect("committed");
+            store.commit(&[Change::Delivery(Box::new(delivery.clone()), telling)]).expect("committed");
         };
         let (first, second, other) = (delivery("a", 100), delivery("a", 101), delivery("b", 100));
         for owed in [&second, &first, &other] {
-            commit(store, owed, DeliveryState::Owed);
+            commit(store, owed, DeliveryState::Pending);
         }
         assert_eq!(store.due("a", time(99), 9).expect("read"), []);
         assert_eq!(store.next_due("a", time(99)).expect("read"), Some(time(100)));
@@ -100,11 +100,11 @@ pub(crate) mod contract {
 
         let later =
             HookDelivery { attempts: 1, next_at: time(500), reason: Some("refused".to_owned()), ..first.clone() };
-        commit(store, &later, DeliveryState::Later);
+        commit(store, &later, DeliveryState::Retrying);
         assert_eq!(store.due("a", time(499), 9).expect("read"), std::slice::from_ref(&second));
         assert_eq!(store.next_due("a", time(101)).expect("read"), Some(time(500)));
         assert_eq!(store.due("a", time(500), 9).expect("read"), [second.clone(), later.clone()]);
-        store.hasten(time(200)).expect("changed");
+        store.cap_next_at(time(200)).expect("changed");
         assert_eq!(store.next_due("a", time(101)).expect("read"), Some(time(200)));
 
         commit(store, &second, DeliveryState::Acknowledged);

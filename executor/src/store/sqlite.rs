@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{AnsweredConfirmation, AskedQuestion, Change, EndedRecord, Move, RecordedStep, Store, StoreError};
+use super::{Change, ConfirmationRecord, ConfirmationUpdate, EndedRecord, RecordedStep, Store, StoreError, Transition};
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
@@ -78,7 +78,7 @@ impl SqliteStore {
         connection.busy_timeout(PATIENCE)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
-        for migration in missing.ok_or(StoreError::Newer { found, known: MIGRATIONS.len() as u64 })? {
+        for migration in missing.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })? {
             connection.execute_batch(migration)?;
         }
         if check {
@@ -124,11 +124,13 @@ impl SqliteStore {
         for change in changes {
             match change {
                 Change::Accept(task) => accept(&transaction, task)?,
-                Change::Move(step) => move_on(&transaction, step)?,
-                Change::Reask { id, was, confirmation } => reask(&transaction, *id, *was, confirmation)?,
-                Change::Grant { grant, uses } => keep_grant(&transaction, grant, *uses)?,
+                Change::Transition(step) => record_transition(&transaction, step)?,
+                Change::SetPreview { id, expected, confirmation } => {
+                    set_preview(&transaction, *id, *expected, confirmation)?
+                }
+                Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
                 Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,
-                Change::Tell(delivery, telling) => outbox::tell(&transaction, delivery, *telling)?,
+                Change::Delivery(delivery, state) => outbox::record_delivery(&transaction, delivery, *state)?,
             }
         }
         fault::point("commit", "inside");
@@ -182,21 +184,21 @@ impl Store for SqliteStore {
         })
     }
 
-    fn asked_since(&self, since: Timestamp) -> Result<Vec<AskedQuestion>, StoreError> {
+    fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError> {
         // What ended before was asked before. Two queries in one, so that each has its index.
         let sql = "SELECT uid, confirmation FROM tasks WHERE finished_at IS NULL AND confirmation IS NOT NULL
                    UNION ALL
                    SELECT uid, confirmation FROM tasks WHERE finished_at >= ?1 AND confirmation IS NOT NULL";
         let questions = self.read(sql, [since.as_microsecond()], |row| {
             let confirmation: String = row.get(1)?;
-            Ok(AskedQuestion::of(row.get(0)?, &word(&confirmation)?))
+            Ok(ConfirmationRecord::of(row.get(0)?, &word(&confirmation)?))
         })?;
         let mut asked: Vec<_> = questions.into_iter().flatten().filter(|asked| asked.at >= since).collect();
         asked.sort_by_key(|asked| asked.at);
         Ok(asked)
     }
 
-    fn kept(&self) -> Result<Vec<RetainedTask>, StoreError> {
+    fn retained(&self) -> Result<Vec<RetainedTask>, StoreError> {
         // An index has it all: no text is read.
         let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
                    WHERE finished_at IS NOT NULL";
@@ -206,7 +208,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn ended_of(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
+    fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
         let sql = "SELECT id FROM tasks
                    WHERE finished_at IS NOT NULL AND uid = ?1 AND caller ->> 'session' = ?2 ORDER BY id";
         self.read(sql, params![uid, session], |row| name(row.get(0)?))
@@ -216,8 +218,8 @@ impl Store for SqliteStore {
         grants(&self.connection)
     }
 
-    fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
-        story(&self.connection, id)
+    fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
+        steps(&self.connection, id)
     }
 
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
@@ -262,10 +264,10 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
             task.confirmation.as_ref().map(json).transpose()?,
             task.run_at.map(Timestamp::as_microsecond),
         ])?;
-    if inserted == 1 { Ok(()) } else { Err(StoreError::Known(task.id)) }
+    if inserted == 1 { Ok(()) } else { Err(StoreError::Duplicate(task.id)) }
 }
 
-fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError> {
+fn record_transition(transaction: &Transaction<'_>, step: &Transition) -> Result<(), StoreError> {
     let id = step.id.to_string();
     let moved = transaction
         .prepare_cached(
@@ -283,10 +285,10 @@ fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError>
             step.end.as_ref().map(json).transpose()?,
         ])?;
     if moved != 1 {
-        return Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt });
+        return Err(StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt });
     }
-    if let Some(answered) = &step.answered {
-        answer(transaction, step, answered)?;
+    if let Some(update) = &step.confirmation {
+        update_confirmation(transaction, step, update)?;
     }
     transaction
         .prepare_cached("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, ?3, ?4)")?
@@ -294,7 +296,11 @@ fn move_on(transaction: &Transaction<'_>, step: &Move) -> Result<(), StoreError>
     Ok(())
 }
 
-fn answer(transaction: &Transaction<'_>, step: &Move, answered: &AnsweredConfirmation) -> Result<(), StoreError> {
+fn update_confirmation(
+    transaction: &Transaction<'_>,
+    step: &Transition,
+    update: &ConfirmationUpdate,
+) -> Result<(), StoreError> {
     let changed = transaction
         .prepare_cached(
             "UPDATE tasks SET confirmation = ?3, input = coalesce(?4, input)
@@ -302,17 +308,21 @@ fn answer(transaction: &Transaction<'_>, step: &Move, answered: &AnsweredConfirm
         )?
         .execute(params![
             step.id.to_string(),
-            answered.digest.to_string(),
-            json(&answered.confirmation)?,
-            answered.input.as_ref().map(json).transpose()?,
+            update.expected.to_string(),
+            json(&update.confirmation)?,
+            update.input.as_ref().map(json).transpose()?,
         ])?;
-    if changed == 1 { Ok(()) } else { Err(StoreError::Fenced { id: step.id, from: step.from, attempt: step.attempt }) }
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt })
+    }
 }
 
-fn reask(
+fn set_preview(
     transaction: &Transaction<'_>,
     id: TaskId,
-    was: Digest,
+    expected: Digest,
     confirmation: &Confirmation,
 ) -> Result<(), StoreError> {
     let from = State::AwaitingConfirmation;
@@ -320,14 +330,14 @@ fn reask(
         .prepare_cached(
             "UPDATE tasks SET confirmation = ?3 WHERE id = ?1 AND state = ?4 AND confirmation ->> 'digest' = ?2",
         )?
-        .execute(params![id.to_string(), was.to_string(), json(confirmation)?, from.as_str()])?;
-    if changed == 1 { Ok(()) } else { Err(StoreError::Fenced { id, from, attempt: 0 }) }
+        .execute(params![id.to_string(), expected.to_string(), json(confirmation)?, from.as_str()])?;
+    if changed == 1 { Ok(()) } else { Err(StoreError::Conflict { id, from, attempt: 0 }) }
 }
 
-fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -> Result<(), StoreError> {
+fn save_grant(transaction: &Transaction<'_>, grant: &Grant, expected_uses: Option<u32>) -> Result<(), StoreError> {
     let id = grant.id.to_string();
     let text = json(grant)?;
-    let changed = match uses {
+    let changed = match expected_uses {
         None => transaction
             .prepare_cached("INSERT INTO grants (id, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
             .execute(params![id, text])?,
@@ -335,7 +345,7 @@ fn keep_grant(transaction: &Transaction<'_>, grant: &Grant, uses: Option<u32>) -
             .prepare_cached("UPDATE grants SET body = ?2 WHERE id = ?1 AND body ->> 'uses' = ?3")?
             .execute(params![id, text, uses])?,
     };
-    if changed == 1 { Ok(()) } else { Err(StoreError::GrantChanged(grant.id)) }
+    if changed == 1 { Ok(()) } else { Err(StoreError::GrantConflict(grant.id)) }
 }
 
 fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
@@ -344,7 +354,7 @@ fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
     rows.map(|row| word(&row?)).collect()
 }
 
-fn story(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
+fn steps(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT at, step, attempt FROM steps WHERE task = ?1 ORDER BY seq")?;
     let rows = statement.query_map([id.to_string()], |row| {
@@ -366,7 +376,7 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
         )?
         .execute(params![name, at, json(resolution)?, State::Unknown.as_str()])?;
     if resolved != 1 {
-        return Err(StoreError::Resolved(id));
+        return Err(StoreError::NotResolvable(id));
     }
     transaction
         .prepare_cached(

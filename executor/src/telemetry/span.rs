@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::secret::Secrets;
-use crate::store::Move;
+use crate::store::Transition;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 use crate::task::{Outcome, Task};
@@ -107,7 +107,7 @@ impl TaskTraces {
         self.0.insert(task.id, story);
     }
 
-    pub(super) fn step(&mut self, step: &Move) -> CompletedSpan {
+    pub(super) fn step(&mut self, step: &Transition) -> CompletedSpan {
         let mut completed = CompletedSpan::default();
         let Some(story) = self.0.get_mut(&step.id) else { return completed };
         if step.from == State::Running
@@ -130,7 +130,7 @@ impl TaskTraces {
 }
 
 impl TaskTrace {
-    fn task(&self, step: &Move) -> TraceSpan {
+    fn task(&self, step: &Transition) -> TraceSpan {
         let mut attributes = vec![
             ("gen_ai.operation.name", json!("execute_tool")),
             ("gen_ai.tool.name", json!(self.tool.as_str())),
@@ -148,7 +148,7 @@ impl TaskTrace {
         TraceSpan { trace: step.id, id: span_id(step.id, 0), parent: None, name, started, ended, attributes, failed }
     }
 
-    fn attempt(&self, step: &Move, started: Timestamp) -> TraceSpan {
+    fn attempt(&self, step: &Transition, started: Timestamp) -> TraceSpan {
         let failed = code(step);
         let name = if self.is_lookup { "lookup" } else { "attempt" };
         let mut attributes = vec![
@@ -170,7 +170,7 @@ impl TaskTrace {
     }
 }
 
-fn code(step: &Move) -> Option<&'static str> {
+fn code(step: &Transition) -> Option<&'static str> {
     match &step.end.as_ref()?.outcome {
         Outcome::Error(error) => Some(error.code.as_str()),
         Outcome::Data(_) | Outcome::File { .. } => None,
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use crate::store::contract::task;
 
-    fn step(task: &Task, step: Step, from: State, attempt: u32) -> Move {
-        Move {
+    fn step(task: &Task, step: Step, from: State, attempt: u32) -> Transition {
+        Transition {
             id: task.id,
             step,
             from,
@@ -198,7 +198,7 @@ mod tests {
             attempt_after: attempt + u32::from(step == Step::Start),
             not_before: None,
             at: task.created_at + jiff::SignedDuration::from_secs(i64::from(attempt) + 1),
-            answered: None,
+            confirmation: None,
             end: None,
         }
     }

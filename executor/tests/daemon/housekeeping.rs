@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use executor::store::sqlite::SqliteStore;
-use executor::store::{Change, Move, Store as _};
+use executor::store::{Change, Transition, Store as _};
 use executor::task::effect::EffectClass;
 use executor::task::{End, Outcome, Task};
 use jiff::SignedDuration;
@@ -36,8 +36,8 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
     let task = Task::accepted(TaskId::new(), tool, String::new(), EffectClass::Read, Map::new(), caller, at);
     let step = |step, (from, attempt), (to, attempt_after), end| {
         let moved =
-            Move { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, answered: None, end };
-        Change::Move(Box::new(moved))
+            Transition { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, confirmation: None, end };
+        Change::Transition(Box::new(moved))
     };
     let (queued, running) = ((State::Queued, 0), (State::Running, 1));
     let moves = [
@@ -61,7 +61,7 @@ fn when_all_of_it_takes_too_much_the_oldest_go_but_none_that_just_ended() {
         let left: Vec<_> = ids.iter().map(|id| format!("results/result-{id}.json")).collect();
         eventually("the others are removed", || (world.files() == left).then_some(()));
         let store = SqliteStore::open(&world.paths.store()).expect("a record");
-        let recorded: Vec<_> = store.kept().expect("read").iter().map(|kept| kept.id).collect();
+        let recorded: Vec<_> = store.retained().expect("read").iter().map(|kept| kept.id).collect();
         assert_eq!(recorded, ids);
     };
     let executor = world.serve();

@@ -322,7 +322,7 @@ impl Oracle {
 
     /// The steps that are recorded lead to the state that is recorded, and to one end.
     fn judge_story(&self, store: &SqliteStore, id: TaskId, state: State, attempt: u32) {
-        let steps = store.story(id).expect("read");
+        let steps = store.steps(id).expect("read");
         let replayed = steps.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(state), "the story of {id}: {steps:?}");
         let starts = steps.iter().filter(|recorded| recorded.step == Step::Start).count();

@@ -7,19 +7,19 @@ use jiff::Timestamp;
 
 use super::after;
 use crate::dispatcher::Dispatcher;
-use crate::store::AskedQuestion;
+use crate::store::ConfirmationRecord;
 use crate::task::Task;
 use crate::task::confirmation::{DecidedBy, Verdict};
 use crate::task::grant::{Grant, GrantId};
 
 impl Dispatcher {
     /// The grants that an executor before us left.
-    pub fn remember_grants(&mut self, grants: Vec<Grant>) {
+    pub fn restore_grants(&mut self, grants: Vec<Grant>) {
         self.asks.grants = grants.into_iter().map(|grant| (grant.id, grant)).collect();
     }
 
     /// What was denied under an executor before us is not asked again either.
-    pub fn remember_denial(&mut self, task: &Task) {
+    pub fn restore_denial(&mut self, task: &Task) {
         let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
         if let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Denied) {
             self.asks.denied.insert(super::call(task), after(decision.at, self.limits.asks.cool_down));
@@ -27,8 +27,8 @@ impl Dispatcher {
     }
 
     /// The questions that an executor before us asked, oldest first: they count as its own did.
-    pub fn remember_questions(&mut self, asked: &[AskedQuestion], now: Timestamp) {
-        for AskedQuestion { uid, at } in asked {
+    pub fn restore_confirmations(&mut self, asked: &[ConfirmationRecord], now: Timestamp) {
+        for ConfirmationRecord { uid, at } in asked {
             // Not later than now, whatever the clock said then: it may have been set back.
             self.asks.asked.entry(*uid).or_default().push_back((*at).min(now));
         }
@@ -36,7 +36,7 @@ impl Dispatcher {
 
     /// The grants that have ended before this, and let nothing through that has not started: nobody needs
     /// them any more.
-    pub fn spent_grants(&self, before: Timestamp) -> Vec<GrantId> {
+    pub fn ended_grants(&self, before: Timestamp) -> Vec<GrantId> {
         let of = |task: &Task| match task.confirmation.as_ref()?.decision.as_ref()?.by {
             DecidedBy::Grant(id) => Some(id),
             DecidedBy::Page(_) => None,
@@ -88,19 +88,19 @@ mod tests {
         };
         let later = |hours| bench.now + SignedDuration::from_hours(hours);
         let (first, second) = (later(1), later(2));
-        bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), uses: None }]).expect("kept");
-        bench.dispatcher.remember_grants(vec![grant.clone()]);
+        bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), expected_uses: None }]).expect("kept");
+        bench.dispatcher.restore_grants(vec![grant.clone()]);
         assert_eq!(
-            (bench.dispatcher.spent_grants(first), bench.dispatcher.spent_grants(second)),
+            (bench.dispatcher.ended_grants(first), bench.dispatcher.ended_grants(second)),
             (vec![], vec![grant.id])
         );
         bench.admit(&task, &definition(json!({})));
         assert_eq!(bench.dispatcher.confirmable().count(), 1, "the grant let it through");
-        assert_eq!(bench.dispatcher.spent_grants(second), []);
+        assert_eq!(bench.dispatcher.ended_grants(second), []);
         bench.cancel(task.id, 1);
-        assert_eq!(bench.dispatcher.spent_grants(second), [grant.id]);
+        assert_eq!(bench.dispatcher.ended_grants(second), [grant.id]);
         bench.dispatcher.forget_grants(&[grant.id]);
-        assert_eq!(bench.dispatcher.spent_grants(second), []);
+        assert_eq!(bench.dispatcher.ended_grants(second), []);
     }
 
     #[test]

@@ -20,14 +20,19 @@ fn digest(bench: &Bench, id: TaskId) -> Digest {
     bench.stored(id).confirmation.expect("a question").digest
 }
 
-fn said(bench: &mut Bench, of: &[(TaskId, Digest)], said: HumanVerdict) -> Turn {
-    decided(bench, of, said, None)
+fn decide(bench: &mut Bench, tasks: &[(TaskId, Digest)], action: DecisionAction) -> Turn {
+    decide_with_grant(bench, tasks, action, None)
 }
 
-fn decided(bench: &mut Bench, of: &[(TaskId, Digest)], said: HumanVerdict, grant: Option<Grant>) -> Turn {
-    let (ticket, by) = (TaskId::new(), "page".to_owned());
+fn decide_with_grant(
+    bench: &mut Bench,
+    tasks: &[(TaskId, Digest)],
+    action: DecisionAction,
+    grant: Option<Grant>,
+) -> Turn {
+    let (ticket, session) = (TaskId::new(), "page".to_owned());
     let grant = grant.map(Box::new);
-    bench.handle(Event::Decided(Box::new(HumanDecision { ticket, of: of.to_vec(), said, by, grant })))
+    bench.handle(Event::Decide(Box::new(DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant })))
 }
 
 /// A task that waits for a yes.
@@ -51,10 +56,10 @@ fn a_yes_starts_the_task_and_a_second_answer_changes_nothing() {
     let mut bench = Bench::new(limits(1));
     let id = asked(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    let turn = said(&mut bench, &of, HumanVerdict::Yes);
+    let turn = decide(&mut bench, &of, DecisionAction::Approve);
     assert_eq!((turn.performed, turn.told), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
-    let turn = said(&mut bench, &of, HumanVerdict::No { reason: None });
-    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotWaiting(id))]));
+    let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: None });
+    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotPending(id))]));
     let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("kept");
     assert_eq!((decision.verdict, decision.by), (Verdict::Approved, DecidedBy::Page("page".to_owned())));
 }
@@ -64,11 +69,11 @@ fn a_denied_task_never_runs_and_its_caller_reads_why() {
     let mut bench = Bench::new(limits(1));
     let id = asked(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    let turn = said(&mut bench, &of, HumanVerdict::No { reason: Some("not today".to_owned()) });
+    let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: Some("not today".to_owned()) });
     assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Denied)]));
     let task = bench.stored(id);
     let error = error_of(&task);
-    assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human was asked, and said no: not today"));
+    assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human denied it: not today"));
     // The same at once is not even asked about; later it is.
     let again = asking(bench.now, json!({}));
     assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied);
@@ -82,10 +87,10 @@ fn an_answer_to_something_else_than_what_was_shown_is_stale_and_a_batch_is_all_o
     let mut bench = Bench::new(limits(5));
     let (first, second) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
     let (one, two) = (digest(&bench, first), digest(&bench, second));
-    let turn = said(&mut bench, &[(first, one), (second, one)], HumanVerdict::Yes);
+    let turn = decide(&mut bench, &[(first, one), (second, one)], DecisionAction::Approve);
     assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::Stale(second))]));
     assert_eq!(bench.state(first), State::AwaitingConfirmation);
-    let turn = said(&mut bench, &[(first, one), (second, two)], HumanVerdict::Yes);
+    let turn = decide(&mut bench, &[(first, one), (second, two)], DecisionAction::Approve);
     assert_eq!(turn.performed, [first, second]);
 }
 
@@ -96,8 +101,8 @@ fn an_edited_task_runs_as_edited_and_keeps_what_was_asked() {
     let of = [(id, digest(&bench, id))];
     let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
     let new = Digest::of(&[b"new"]);
-    let edit = HumanVerdict::Edited { input: input.clone(), digest: new, reason: Some("wrong one".to_owned()) };
-    assert_eq!(said(&mut bench, &of, edit).performed, [id]);
+    let edit = DecisionAction::Edit { input: input.clone(), digest: new, reason: Some("wrong one".to_owned()) };
+    assert_eq!(decide(&mut bench, &of, edit).performed, [id]);
     let task = bench.stored(id);
     assert_eq!((&task.input, task.asked_input()), (&input, json!({"to": "eve"}).as_object().expect("an object")));
     let asked = task.confirmation.expect("kept");
@@ -115,8 +120,8 @@ fn nobody_answers_for_ever_and_a_late_yes_is_none() {
     bench.handle(Event::Tick);
     assert_eq!(bench.state(id), State::AwaitingConfirmation);
     bench.now = deadline;
-    let turn = said(&mut bench, &of, HumanVerdict::Yes);
-    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotWaiting(id))]));
+    let turn = decide(&mut bench, &of, DecisionAction::Approve);
+    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotPending(id))]));
     assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Expired, Code::Expired));
     assert_eq!(bench.dispatcher.next_deadline(), None);
 }
@@ -127,7 +132,7 @@ fn what_was_approved_and_could_not_start_in_time_does_not() {
     let first = asked(&mut bench, json!({"n": 1}));
     let second = asked(&mut bench, json!({"n": 2}));
     let of = [(first, digest(&bench, first)), (second, digest(&bench, second))];
-    assert_eq!(said(&mut bench, &of, HumanVerdict::Yes).performed, [first]);
+    assert_eq!(decide(&mut bench, &of, DecisionAction::Approve).performed, [first]);
     bench.pass(Duration::from_hours(1));
     assert_eq!(bench.succeed(first).performed, []);
     assert_eq!(bench.state(second), State::Expired);
@@ -141,10 +146,10 @@ fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may(
     // A clock that was set back a year extends nothing by more than the longest wait.
     bench.now -= SignedDuration::from_hours(365 * 24);
     bench.crash(Some(&plain()));
-    assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + HOUR));
+    assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + CONFIRMATION_WINDOW));
     bench.now += SignedDuration::from_hours(365 * 24);
     bench.crash(Some(&plain()));
-    assert_eq!(said(&mut bench, &of, HumanVerdict::Yes).performed, [id]);
+    assert_eq!(decide(&mut bench, &of, DecisionAction::Approve).performed, [id]);
 }
 
 #[test]
@@ -153,10 +158,10 @@ fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
     let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
     let (waits, approved) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
-    said(&mut bench, &of, HumanVerdict::Yes);
+    decide(&mut bench, &of, DecisionAction::Approve);
     let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
     assert_eq!(confirmable, BTreeSet::from([waits, approved]));
-    bench.handle(Event::Drifted(vec![waits, approved]));
+    bench.handle(Event::DefinitionsChanged(vec![waits, approved]));
     for id in [waits, approved] {
         assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::Drifted));
     }
@@ -186,9 +191,9 @@ fn the_same_question_is_asked_once_and_so_many_may_wait() {
     let mut of_third = asking(bench.now, json!({"n": 4}));
     of_third.caller.session = Some("third".to_owned());
     assert_eq!(refusal(&bench.admit(&of_third, &plain())), Code::Throttled, "of all");
-    assert_eq!(bench.dispatcher.place_in_queue(second), Some(2));
+    assert_eq!(bench.dispatcher.queue_position(second), Some(2));
     bench.cancel(first, 1);
-    assert_eq!(bench.dispatcher.place_in_queue(second), Some(1));
+    assert_eq!(bench.dispatcher.queue_position(second), Some(1));
     assert_eq!(bench.admit(&third, &plain()).published, [(third.id, State::AwaitingConfirmation)]);
 }
 
@@ -220,7 +225,7 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
         made_at: bench.now,
         made_from: id,
         made_by: "page".to_owned(),
-        expires_at: bench.now + HOUR,
+        expires_at: bench.now + CONFIRMATION_WINDOW,
         most_uses,
         uses: 0,
         last_use: None,
@@ -234,7 +239,7 @@ fn a_remembered_yes_lets_like_calls_through_so_often_and_over_a_crash() {
     let id = asked(&mut bench, json!({"n": 1}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, Some(("n", FieldCoverage::AtMost(5.into()))), Some(2));
-    assert_eq!(decided(&mut bench, &of, HumanVerdict::Yes, Some(grant.clone())).performed, [id]);
+    assert_eq!(decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone())).performed, [id]);
     let through = asking(bench.now, json!({"n": 5}));
     assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
     let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("kept");
@@ -253,13 +258,13 @@ fn a_revoked_grant_lets_nothing_start_that_has_not() {
     let id = asked(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, None, None);
-    decided(&mut bench, &of, HumanVerdict::Yes, Some(grant.clone()));
+    decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone()));
     let queued = asking(bench.now, json!({}));
     assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
-    let turn = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: grant.id });
+    let turn = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: grant.id });
     assert_eq!(turn.told, [Ok(vec![])]);
     assert_eq!(bench.succeed(id).performed, []);
     assert_eq!(bench.state(queued.id), State::Denied);
-    let none = bench.handle(Event::Revoked { ticket: TaskId::new(), grant: id });
-    assert_eq!(none.told, [Err(DecisionError::NotWaiting(id))]);
+    let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id });
+    assert_eq!(none.told, [Err(DecisionError::NotPending(id))]);
 }

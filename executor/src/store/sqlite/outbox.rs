@@ -15,15 +15,15 @@ const UNDELIVERED: &str = "SELECT hook, sum(given_up = 0), sum(given_up = 0 AND 
                                   min(created_at), max(reason)
                            FROM deliveries GROUP BY hook ORDER BY hook";
 
-pub(super) fn tell(
+pub(super) fn record_delivery(
     transaction: &Transaction<'_>,
     delivery: &HookDelivery,
-    telling: DeliveryState,
+    state: DeliveryState,
 ) -> Result<(), StoreError> {
     let HookDelivery { hook, task, event, created_at, attempts, next_at, reason } = delivery;
     let (task, next_at) = (task.to_string(), next_at.as_microsecond());
-    match telling {
-        DeliveryState::Owed => transaction
+    match state {
+        DeliveryState::Pending => transaction
             .prepare_cached(
                 "INSERT INTO deliveries (hook, task, event, created_at, attempts, next_at, reason, given_up)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
@@ -32,12 +32,12 @@ pub(super) fn tell(
         DeliveryState::Acknowledged => transaction
             .prepare_cached("DELETE FROM deliveries WHERE hook = ?1 AND task = ?2")?
             .execute([hook, &task])?,
-        DeliveryState::Later | DeliveryState::GivenUp => transaction
+        DeliveryState::Retrying | DeliveryState::GivenUp => transaction
             .prepare_cached(
                 "UPDATE deliveries SET attempts = ?3, next_at = ?4, reason = ?5, given_up = ?6
                  WHERE hook = ?1 AND task = ?2",
             )?
-            .execute(params![hook, task, attempts, next_at, reason, telling == DeliveryState::GivenUp])?,
+            .execute(params![hook, task, attempts, next_at, reason, state == DeliveryState::GivenUp])?,
     };
     Ok(())
 }
@@ -69,7 +69,7 @@ impl Outbox for SqliteStore {
         self.read(UNDELIVERED, [], one_hook)
     }
 
-    fn hasten(&mut self, latest: Timestamp) -> Result<(), StoreError> {
+    fn cap_next_at(&mut self, latest: Timestamp) -> Result<(), StoreError> {
         let sql = "UPDATE deliveries SET next_at = ?1 WHERE next_at > ?1";
         let changed = self.connection.execute(sql, [latest.as_microsecond()]);
         Damage::of(&self.path).report(changed.map(drop).map_err(Into::into))

@@ -9,7 +9,7 @@ use std::path::Path;
 use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{COLUMNS, columns, grants, story, task};
+use super::{COLUMNS, columns, grants, steps, task};
 use crate::store::{RecordedStep, StoreError};
 use crate::task::Task;
 use crate::task::grant::Grant;
@@ -51,8 +51,8 @@ impl RecordReader {
         Ok(self.tasks("id = ?1", [id.to_string()])?.pop())
     }
 
-    pub fn story(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
-        story(&self.connection, id)
+    pub fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
+        steps(&self.connection, id)
     }
 
     pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {

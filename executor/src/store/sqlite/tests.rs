@@ -76,7 +76,7 @@ fn what_the_last_release_recorded_of_a_resolved_task_is_read() {
     let found = store.task(task.id).expect("read").expect("it is there");
     assert!(found.resolution.is_some_and(|resolution| resolution.happened));
     assert!(found.caller.tool_scope.covers("git_log") && !found.caller.tool_scope.covers("mail_send"));
-    assert_eq!(store.story(task.id).expect("read")[0].step, Step::Resolve);
+    assert_eq!(store.steps(task.id).expect("read")[0].step, Step::Resolve);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_newer_store_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
-    assert!(matches!(SqliteStore::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(SqliteStore::open(&path), Err(StoreError::NewerSchema { found: 99, .. })));
 }
 
 /// Copies the files of the store at `from`, which is open, as a loss of power would leave them.
@@ -157,7 +157,7 @@ fn a_damaged_store_is_told_kept_and_never_begun_anew() {
             match opened {
                 Ok(tasks) => assert_eq!(tasks.len(), 20, "at {place}"),
                 Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {place}"),
-                Err(StoreError::Newer { .. }) => {}
+                Err(StoreError::NewerSchema { .. }) => {}
                 Err(other) => panic!("at {place}: {other:?}"),
             }
         }
