@@ -54,7 +54,7 @@ fn requests_that_nobody_takes_and_results_from_the_future_are_told() {
         clock["ok"] == false
             && clock["message"]
                 .as_str()
-                .is_some_and(|told| told.starts_with("1 results are from the future, by up to 2h")),
+                .is_some_and(|told| told.starts_with("1 results are dated in the future, by up to 2h")),
         "{clock}"
     );
 }
@@ -97,7 +97,7 @@ fn only_what_is_safe_is_repaired_and_told() {
 
     let repaired = world.run(&["doctor", "--repair"]);
     let expected = [
-        format!("closed `{}` to others", results.display()),
+        format!("made `{}` private", results.display()),
         "removed 1 stale temporary files and answers from the mailbox".to_owned(),
     ];
     assert_eq!(repaired.json()["repaired"], json!(expected), "{repaired}");
@@ -110,12 +110,12 @@ fn only_what_is_safe_is_repaired_and_told() {
 #[test]
 fn it_says_where_a_human_says_yes_how_sure_that_is_and_what_waits() {
     let world = World::new();
-    let sure = "a yes there is as sure as your user account: an agent of the same user that drives your browser or \
-                terminal could forge it; another user for the executor would close that";
+    let security = "an approval there is as secure as your user account: an agent of the same user that controls your \
+                    browser or terminal could forge it; running the executor as another user prevents that";
     let page = || check(&world.run(&["doctor"]), "page");
     assert_eq!(
         page(),
-        json!({"name": "page", "ok": true, "message": format!("it is served by the executor, and none runs; {sure}")})
+        json!({"name": "page", "ok": true, "message": format!("served by the executor, which is not running; {security}")})
     );
     assert!(world.executor().is_none(), "looking starts nothing");
 
@@ -128,16 +128,19 @@ fn it_says_where_a_human_says_yes_how_sure_that_is_and_what_waits() {
     let (why, until) = (listed[0]["why"].as_str().expect("why"), listed[0]["expires_at"].as_str().expect("until when"));
     let since = world.result_file(&id)["created_at"].as_str().expect("a time").to_owned();
     let expected = json!({"name": "page", "ok": true,
-        "message": format!("`{origin}` listens, nobody has it open, 1 tasks wait for a yes; {sure}"),
+        "message": format!("served at `{origin}`, not open in any browser, 1 tasks wait for confirmation; {security}"),
         "hint": "a human opens it with: agent-magic-tool executor page",
-        "found": [format!("`{id}`: `pay_it` waits since {since}, until {until}: {why}")]});
+        "found": [format!("`{id}`: `pay_it` has waited since {since}, expires at {until}: {why}")]});
     assert_eq!(page(), expected);
 
     assert_eq!(world.run(&["cancel", &id]).exit, 0);
-    assert_eq!(page()["message"], format!("`{origin}` listens, nobody has it open, 0 tasks wait for a yes; {sure}"));
+    assert_eq!(
+        page()["message"],
+        format!("served at `{origin}`, not open in any browser, 0 tasks wait for confirmation; {security}")
+    );
     world.run(&["executor", "stop"]);
     world.configure("[page]\nenabled = false\n");
-    assert_eq!(page()["message"], "it is switched off by `enabled = false` under [page], and nobody can say yes");
+    assert_eq!(page()["message"], "switched off by `enabled = false` under [page], so no task can be approved");
     world.run(&["executor", "start"]);
     assert_eq!(world.run(&["executor", "status"]).json()["page"]["origin"], json!(null));
 }

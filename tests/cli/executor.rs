@@ -29,7 +29,7 @@ fn it_is_started_asked_and_stopped() {
     --- stdout
     {"stopped":false,"mailbox":"MAILBOX"}
     --- stderr
-    note: no executor runs
+    note: no executor is running
     "#);
 }
 
@@ -58,7 +58,7 @@ fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
     let second = world.run(&["executor", "run"]);
     assert_eq!(
         (second.exit, second.error()["message"].as_str()),
-        (7, Some("another executor has this mailbox")),
+        (7, Some("another executor is serving this mailbox")),
         "{second}"
     );
     assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");

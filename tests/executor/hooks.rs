@@ -180,7 +180,7 @@ fn a_webhook_says_what_ended_signed_and_nothing_of_what_it_was_about() {
     let signature = headers["webhook-signature"].strip_prefix("v1,").expect("version 1");
     mac.verify_slice(&STANDARD.decode(signature).expect("base64")).expect("it was signed with this secret");
 
-    until("nothing is owed any more", || check(&world)["message"] == "1 configured, nothing waits to be told");
+    until("nothing is owed any more", || check(&world)["message"] == "1 configured, nothing to deliver");
     world.run(&["executor", "stop"]);
     let log = fs::read_to_string(world.log()).expect("a log");
     assert!(!log.contains(SECRET) && !log.contains(&SECRET[6..]), "{log}");
@@ -238,7 +238,7 @@ fn a_receiver_that_hangs_holds_up_neither_tasks_nor_the_end_of_the_executor() {
     let told = check(&world);
     assert_eq!(
         (&told["ok"], &told["message"]),
-        (&json!(true), &json!("1 configured; 20 ends wait to be told, 0 were given up"))
+        (&json!(true), &json!("1 configured; 20 deliveries waiting, 0 given up"))
     );
 
     receiver.behave(Manner::Takes);
@@ -259,7 +259,7 @@ fn what_fails_is_tried_again_under_the_same_id_until_it_is_taken() {
         until("the doctor knows", || check(&world)["ok"] == false);
         let found = check(&world)["found"][0].as_str().expect("a line").to_owned();
         assert!(
-            found.starts_with("`board`: 1 wait since ") && found.contains("1 of them failed, 0 were given up: "),
+            found.starts_with("`board`: 1 waiting since ") && found.contains("1 of them failed, 0 given up: "),
             "{found}"
         );
         receiver.behave(Manner::Takes);
@@ -274,7 +274,7 @@ fn what_fails_for_too_long_is_given_up_and_told_by_the_doctor() {
     let receiver = Receiver::new(Manner::Fails);
     let world = world(&receiver, "", "give_up = \"1ms\"");
     world.start("say", &json!({"text": "x"}));
-    until("it is given up", || check(&world)["message"] == "1 configured; 0 ends wait to be told, 1 were given up");
+    until("it is given up", || check(&world)["message"] == "1 configured; 0 deliveries waiting, 1 given up");
     assert_eq!((check(&world)["ok"].clone(), receiver.tries()), (json!(false), 1));
     let log = fs::read_to_string(world.log()).expect("a log");
     assert!(log.contains("is given up") && log.contains("answered 500 Internal Server Error"), "{log}");
@@ -289,7 +289,7 @@ fn an_executor_stays_for_an_attempt_that_comes_soon_and_not_for_a_late_one() {
     until("it ended by itself", || !is_alive(executor));
     let tries = receiver.tries();
     assert!(tries >= 4, "after pauses of 100, 200 and 400 ms: {tries}");
-    assert_eq!(check(&world)["message"], "1 configured; 1 ends wait to be told, 0 were given up");
+    assert_eq!(check(&world)["message"], "1 configured; 1 deliveries waiting, 0 given up");
     receiver.behave(Manner::Takes);
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     until("the next one goes on", || receiver.ids().contains_key(&event_of(&id)));
@@ -320,7 +320,7 @@ fn killed_anywhere_between_the_end_and_the_acknowledgement_it_is_told_all_the_sa
         assert_eq!(executor.wait().expect("it ended").signal(), Some(9), "{point} was passed {nth} times");
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         until("it is told", || receiver.ids().get(&event_of(&id)).copied().unwrap_or(0) >= times);
-        until("nothing is owed any more", || check(&world)["message"] == "1 configured, nothing waits to be told");
+        until("nothing is owed any more", || check(&world)["message"] == "1 configured, nothing to deliver");
         assert_eq!(receiver.ids(), BTreeMap::from([(event_of(&id), times)]), "{point} {nth}");
         let bodies: Vec<_> = receiver.taken().into_iter().map(|post| post.body).collect();
         assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:?}");

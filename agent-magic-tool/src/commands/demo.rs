@@ -1,5 +1,5 @@
-//! `demo`: the whole story on this machine, without any account. Nothing in it is faked: it runs
-//! this very program, with a mailbox and a home of its own, which are gone afterwards.
+//! `demo`: shows how it all works, on this machine and without any account. Nothing is faked: it runs
+//! this program with a temporary mailbox and home folder, which are removed afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use crate::launch;
 /// Enough files that searching them takes a moment.
 const NOTES: usize = 400;
 
-/// A subtool as a developer writes it.
-const DROPPED_IN: &str = r#"{
+/// The file that the demo adds, as a developer would write it.
+const ADDED_SUBTOOL: &str = r#"{
   "archive_notes": {
     "description": "Packs all notes into one compressed archive and returns its size.",
     "input": {"type": "object", "properties": {"name": {"type": "string", "default": "notes"}}},
@@ -34,74 +34,74 @@ const DROPPED_IN: &str = r#"{
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Error> {
-    let stage = Stage::set(context).map_err(|error| Error::io("the demo's folder cannot be made", &error))?;
-    let told = tell(&stage);
-    // Whatever happened, the executor of the demo goes with the demo.
-    let stopped = stage.call(&["executor", "stop"]);
-    told.and(stopped.map(|_| Exit::Ok))
+    let demo = Demo::prepare(context).map_err(|error| Error::io("failed to create the demo's folder", &error))?;
+    let result = run_steps(&demo);
+    // The demo's executor stops even if a step failed.
+    let stopped = demo.call(&["executor", "stop"]);
+    result.and(stopped.map(|_| Exit::Ok))
 }
 
-fn tell(stage: &Stage<'_>) -> Result<Exit, Error> {
-    stage.say("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
-    stage.shell(
+fn run_steps(demo: &Demo<'_>) -> Result<Exit, Error> {
+    demo.comment("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
+    demo.shell(
         "agent-magic-tool list tools --query=\"search the contents of my notes\" --limit=1",
         &["list", "tools", "--query=search the contents of my notes", "--limit=1"],
     )?;
 
-    stage.say("It runs the subtool. That returns at once, with the path of a result file:")?;
+    demo.comment("It runs the subtool. That returns at once, with the path of a result file:")?;
     let input = r#"{"pattern": "年度报告", "path": "notes"}"#;
-    let receipt = stage.shell(
+    let receipt = demo.shell(
         &format!("agent-magic-tool run files_search --input='{input}'"),
         &["run", "files_search", "--input", input],
     )?;
-    stage.say("The file is there already. An executor outside the agent is at work on it:")?;
-    stage.cat(text(&receipt, "result_file"))?;
-    stage.say("`wait` blocks until the same file is final:")?;
-    stage.wait(text(&receipt, "id"))?;
+    demo.comment("The file already exists. An executor outside the agent works on the task:")?;
+    demo.cat(text(&receipt, "result_file"))?;
+    demo.comment("`wait` blocks until the same file is final:")?;
+    demo.wait(text(&receipt, "id"))?;
 
-    stage.say("A developer adds a subtool by dropping in a file. No restart, no change of any prompt:")?;
-    let file = stage.home().join(".config/agent-magic-tool/subtools/archive.json");
-    write(&file, DROPPED_IN)?;
-    stage.print(&format!("{}\n{DROPPED_IN}", stage.prompt("cat ~/.config/agent-magic-tool/subtools/archive.json")))?;
-    let receipt = stage.shell("agent-magic-tool run archive_notes", &["run", "archive_notes"])?;
-    stage.say("This one takes a second. Until then the file says so:")?;
-    stage.cat(text(&receipt, "result_file"))?;
-    stage.say("And then:")?;
-    stage.wait(text(&receipt, "id"))?;
-    stage.say("That was all of it. Next: agent-magic-tool --help")?;
+    demo.comment("A developer adds a subtool by adding a file. No restart, no prompt change:")?;
+    let file = demo.home().join(".config/agent-magic-tool/subtools/archive.json");
+    write(&file, ADDED_SUBTOOL)?;
+    demo.print(&format!("{}\n{ADDED_SUBTOOL}", demo.prompt("cat ~/.config/agent-magic-tool/subtools/archive.json")))?;
+    let receipt = demo.shell("agent-magic-tool run archive_notes", &["run", "archive_notes"])?;
+    demo.comment("This one takes a second. Until then, the file says that it is pending:")?;
+    demo.cat(text(&receipt, "result_file"))?;
+    demo.comment("After that:")?;
+    demo.wait(text(&receipt, "id"))?;
+    demo.comment("That is all. Next: agent-magic-tool --help")?;
     Ok(Exit::Ok)
 }
 
-/// A field that every answer has; an answer without it shows itself in what is printed.
+/// A text field of an answer. Empty if it is missing, which then shows in the demo's output.
 fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
 }
 
-/// A folder with a home, a mailbox and some notes.
+/// A temporary folder with a home, a mailbox and some notes.
 #[derive(Debug)]
-struct Stage<'a> {
+struct Demo<'a> {
     root: TempDir,
     program: PathBuf,
     context: &'a Context,
 }
 
-impl<'a> Stage<'a> {
-    fn set(context: &'a Context) -> std::io::Result<Self> {
-        let stage = Self {
+impl<'a> Demo<'a> {
+    fn prepare(context: &'a Context) -> std::io::Result<Self> {
+        let demo = Self {
             root: tempfile::Builder::new().prefix("agent-magic-tool-demo-").tempdir()?,
             program: launch::program()?,
             context,
         };
-        fs::create_dir_all(stage.folder().join("notes"))?;
-        fs::create_dir_all(stage.home().join(".config/agent-magic-tool/subtools"))?;
+        fs::create_dir_all(demo.folder().join("notes"))?;
+        fs::create_dir_all(demo.home().join(".config/agent-magic-tool/subtools"))?;
         for day in 1..=NOTES {
             let note = match day {
                 77 => "Board meeting.\n年度报告: revenue grew by a fifth.\n".to_owned(),
                 _ => format!("Day {day}.\n{}", "Nothing to report.\n".repeat(40)),
             };
-            fs::write(stage.folder().join(format!("notes/day-{day:03}.md")), note)?;
+            fs::write(demo.folder().join(format!("notes/day-{day:03}.md")), note)?;
         }
-        Ok(stage)
+        Ok(demo)
     }
 
     fn home(&self) -> PathBuf {
@@ -127,21 +127,21 @@ impl<'a> Stage<'a> {
             .env_remove("XDG_CACHE_HOME")
             .current_dir(self.folder())
             .output()
-            .map_err(|error| Error::io("the demo cannot run this program", &error))?;
+            .map_err(|error| Error::io("failed to run the program for the demo", &error))?;
         serde_json::from_slice(&output.stdout).map_err(|_| {
-            let words = String::from_utf8_lossy(&output.stderr);
-            match words.lines().find_map(|line| serde_json::from_str::<DemoOutput>(line).ok()) {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            match stderr.lines().find_map(|line| serde_json::from_str::<DemoOutput>(line).ok()) {
                 Some(DemoOutput { error }) => error.into(),
-                None => Error::internal(format!("the demo's command failed ({}): {words}", output.status)),
+                None => Error::internal(format!("the demo's command failed ({}): {stderr}", output.status)),
             }
         })
     }
 
-    /// Runs this program with `words`, shown as `line`.
+    /// Prints `line` as a shell prompt, runs this program with `words` and prints its output.
     fn shell(&self, line: &str, words: &[&str]) -> Result<Value, Error> {
         self.print(&format!("{}\n", self.prompt(line)))?;
         let answer = self.call(words)?;
-        self.print(&format!("{}\n", self.homely(&answer.to_string())))?;
+        self.print(&format!("{}\n", self.shorten_paths(&answer.to_string())))?;
         Ok(answer)
     }
 
@@ -151,12 +151,16 @@ impl<'a> Stage<'a> {
 
     fn cat(&self, file: &str) -> Result<(), Error> {
         let content =
-            fs::read_to_string(file).map_err(|error| Error::io(&format!("`{file}` cannot be read"), &error))?;
-        self.print(&format!("{}\n{}", self.prompt(&format!("cat {}", self.homely(file))), self.homely(&content)))
+            fs::read_to_string(file).map_err(|error| Error::io(&format!("failed to read `{file}`"), &error))?;
+        self.print(&format!(
+            "{}\n{}",
+            self.prompt(&format!("cat {}", self.shorten_paths(file))),
+            self.shorten_paths(&content)
+        ))
     }
 
-    /// `text` without the long name of the demo's folder.
-    fn homely(&self, text: &str) -> String {
+    /// Replaces the long path of the demo's folder by a short one.
+    fn shorten_paths(&self, text: &str) -> String {
         text.replace(&self.root.path().display().to_string(), "/tmp/demo")
     }
 
@@ -168,11 +172,11 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn say(&self, words: &str) -> Result<(), Error> {
+    fn comment(&self, text: &str) -> Result<(), Error> {
         let line = if self.context.output.is_terminal() {
-            format!("\n\x1b[36m# {words}\x1b[0m\n")
+            format!("\n\x1b[36m# {text}\x1b[0m\n")
         } else {
-            format!("\n# {words}\n")
+            format!("\n# {text}\n")
         };
         self.print(&line)
     }
@@ -183,5 +187,5 @@ impl<'a> Stage<'a> {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
-    fs::write(file, text).map_err(|error| Error::io(&format!("`{}` cannot be written", file.display()), &error))
+    fs::write(file, text).map_err(|error| Error::io(&format!("failed to write `{}`", file.display()), &error))
 }

@@ -1,4 +1,4 @@
-//! `doctor`: whether this installation works, and where everything lies.
+//! `doctor`: checks this installation, and shows its paths and sizes.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -25,10 +25,10 @@ mod repair;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print every setting with its default, as a file to start from
+    /// Print every setting with its default, as a config file to start from
     #[arg(long)]
     settings: bool,
-    /// Mend what is safe: close our folders to others, remove stale temporary files; says what was done
+    /// Fix what is safe to fix, and report it: make our folders private, remove stale temporary files
     #[arg(long, conflicts_with = "settings")]
     repair: bool,
 }
@@ -39,7 +39,7 @@ impl Args {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
@@ -96,13 +96,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     checks.push(health::modes(paths));
     checks.extend(executor(mailbox.as_ref(), context));
-    checks.push(client::reached(context, mailbox.as_ref()));
+    checks.push(client::check(context, mailbox.as_ref()));
     checks.push(rules(&config));
-    checks.push(page::reached(&config, mailbox.as_ref(), context));
+    checks.push(page::check(&config, mailbox.as_ref(), context));
     let catalog = Catalog::load(&Sources::of(paths, &config));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
-    checks.push(hooks::told(&config, paths));
+    checks.push(hooks::check(&config, paths));
     checks.push(health::switches(paths));
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
@@ -127,25 +127,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(if ok { Exit::Ok } else { Exit::Failed })
 }
 
-/// What somebody else put into the mailbox: it is left alone, and nobody is answered.
+/// Foreign files in the mailbox. The executor ignores them.
 fn leftovers(mailbox: &Mailbox) -> Check {
     const NAME: &str = "leftovers";
     match mailbox.leftovers() {
-        Ok(found) if found.is_empty() => Check::good(NAME, "none"),
+        Ok(found) if found.is_empty() => Check::good(NAME, "no foreign files"),
         Ok(found) => Check {
             found: found.iter().map(|left| format!("`{}`: {}", left.path.display(), left.reason)).collect(),
-            ..Check::bad(NAME, "there are files in the mailbox that are none of ours", "look at them and remove them")
+            ..Check::bad(NAME, "the mailbox contains files that are not ours", "inspect and remove them")
         },
-        Err(error) => Check::bad(NAME, format!("the mailbox cannot be read: {error}"), "look at its owner and mode"),
+        Err(error) => Check::bad(NAME, format!("failed to read the mailbox: {error}"), "check its owner and mode"),
     }
 }
 
-/// Who is there, and whether what we run in would let one be started.
+/// Whether an executor is running, and whether this environment would allow one to be started.
 fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
     const NAME: &str = "executor";
     let obstacle = sandbox::obstacle(&context.paths);
-    let inside = match &obstacle {
-        None => Check::good("sandbox", "nothing stands in an executor's way here"),
+    let sandbox = match &obstacle {
+        None => Check::good("sandbox", "an executor can be started from here"),
         Some(obstacle) => Check::good("sandbox", format!("an executor cannot be started from here: {obstacle}")),
     };
     let executor = match (mailbox.and_then(|mailbox| mailbox.executor().ok().flatten()), obstacle) {
@@ -156,24 +156,28 @@ fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
                 Check::good(NAME, message)
             } else {
                 let message = format!("{message}; this command is version {}", env!("CARGO_PKG_VERSION"));
-                Check::bad(NAME, message, "the next task starts a new one after: agent-magic-tool executor stop")
+                Check::bad(
+                    NAME,
+                    message,
+                    "stop it, and the next task starts the new version: agent-magic-tool executor stop",
+                )
             }
         }
-        (None, None) => Check::good(NAME, "none runs; the next task starts one"),
+        (None, None) => Check::good(NAME, "not running; the next task starts it"),
         (None, Some(obstacle)) => Check::bad(
             NAME,
-            format!("none runs, and one cannot be started here: {obstacle}"),
-            "outside of the sandbox, start it with: agent-magic-tool executor start",
+            format!("not running, and cannot be started from here: {obstacle}"),
+            "start it outside the sandbox: agent-magic-tool executor start",
         ),
     };
-    [executor, inside]
+    [executor, sandbox]
 }
 
-/// The rules of the human: each understood, and tried on its samples.
+/// Whether the rules in the configuration are valid and their samples pass.
 fn rules(config: &Config) -> Check {
     const NAME: &str = "rules";
     match Policy::new(&config.confirm) {
-        Ok(policy) => Check::good(NAME, format!("{} of `confirm.rules`, each as its samples say", policy.rules())),
+        Ok(policy) => Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules())),
         Err(error) => {
             let error = Error::from(error);
             Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())
@@ -192,7 +196,7 @@ fn definitions(catalog: &Catalog) -> Check {
     Check { found, ..Check::bad("subtools", message, "agent-magic-tool lint") }
 }
 
-/// Secrets that a definition or a hook names and that have no value: it will fail.
+/// Secrets that a definition or a hook refers to but that have no value.
 fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
     const NAME: &str = "secrets";
     let set: BTreeSet<String> = match Secrets::of(&context.paths, config).names() {
@@ -202,22 +206,22 @@ fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
             return Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default());
         }
     };
-    let mut wanted = BTreeSet::new();
+    let mut referenced = BTreeSet::new();
     for subtool in catalog.subtools() {
-        let definition = serde_json::to_value(&subtool.definition.run).expect("a definition was JSON before");
-        references(&definition, &mut wanted);
+        let definition = serde_json::to_value(&subtool.definition.run).expect("a definition was parsed from JSON");
+        references(&definition, &mut referenced);
     }
     for hook in config.hooks.values() {
         if let HookReceiver::Webhook { secret, .. } = &hook.receiver {
-            wanted.insert(secret.as_str().to_owned());
+            referenced.insert(secret.as_str().to_owned());
         }
     }
-    let missing: Vec<_> = wanted.into_iter().filter(|name| !set.contains(name)).collect();
+    let missing: Vec<_> = referenced.into_iter().filter(|name| !set.contains(name)).collect();
     if missing.is_empty() {
         return Check::good(NAME, format!("{} set", set.len()));
     }
-    // Nobody needs every pack that ships: it is told, and is no fault.
-    let message = format!("{} set; not set, so that what uses them fails: {}", set.len(), missing.join(", "));
+    // Not a failure, since hardly any installation uses every shipped pack.
+    let message = format!("{} set; not set, so subtools that use them will fail: {}", set.len(), missing.join(", "));
     Check { hint: Some("agent-magic-tool secret set NAME".to_owned()), ..Check::good(NAME, message) }
 }
 

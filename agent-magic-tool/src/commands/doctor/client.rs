@@ -1,4 +1,5 @@
-//! The client in whose shell this runs: whether its sandbox lets the mailbox be written, and whether it is woken.
+//! Checks the client whose shell this runs in: whether its sandbox allows writing the mailbox, and whether it is
+//! woken.
 
 use protocol::mailbox::Mailbox;
 
@@ -8,29 +9,29 @@ use crate::wake_promise::WakePromise;
 
 const NAME: &str = "client";
 
-pub(super) fn reached(context: &Context, mailbox: Option<&Mailbox>) -> Check {
+pub(super) fn check(context: &Context, mailbox: Option<&Mailbox>) -> Check {
     let paths = &context.paths;
     let client = paths.clients().next().map(|(client, _)| client);
     let folder = mailbox.map_or_else(|| paths.mailbox.clone(), Mailbox::inbox);
     if let Err(error) = tempfile::Builder::new().prefix(".writable-").tempfile_in(folder) {
-        let message = format!("the mailbox `{}` cannot be written from here: {error}", paths.mailbox.display());
-        return Check::bad(NAME, message, allow(client, &paths.mailbox.display().to_string()));
+        let message = format!("the mailbox `{}` is not writable from here: {error}", paths.mailbox.display());
+        return Check::bad(NAME, message, sandbox_hint(client, &paths.mailbox.display().to_string()));
     }
-    let Some(client) = client else { return Check::good(NAME, "called by none that is known") };
+    let Some(client) = client else { return Check::good(NAME, "no known client detected") };
     match mailbox.map(|mailbox| WakePromise::of(context, mailbox)) {
         Some(WakePromise::Hook(_) | WakePromise::Loop) => {
             Check::good(NAME, format!("{client}, which is woken in this session"))
         }
-        // Whoever waits needs no hook: it is told, and is no fault.
+        // Not a failure, since a client that uses `wait` needs no hook.
         Some(WakePromise::None) | None => Check {
-            hint: Some(format!("to have it woken when results are ready: agent-magic-tool setup {client}")),
-            ..Check::good(NAME, format!("{client}, whose hook has not run in this session: it must `wait`"))
+            hint: Some(format!("to wake it when results are ready: agent-magic-tool setup {client}")),
+            ..Check::good(NAME, format!("{client}, whose hook has not run in this session, so it must use `wait`"))
         },
     }
 }
 
-/// What lets this client's sandbox write the mailbox.
-fn allow(client: Option<&str>, mailbox: &str) -> String {
+/// How to allow this client's sandbox to write the mailbox.
+fn sandbox_hint(client: Option<&str>, mailbox: &str) -> String {
     match client {
         Some("codex") => {
             format!(
@@ -41,6 +42,6 @@ fn allow(client: Option<&str>, mailbox: &str) -> String {
             format!("in ~/.claude/settings.json: \"sandbox\": {{\"filesystem\": {{\"allowWrite\": [\"{mailbox}\"]}}}}")
         }
         Some("gemini-cli") => format!("start it with: SANDBOX_MOUNTS={mailbox}:{mailbox}:rw"),
-        _ => format!("allow this folder to be written in the client's sandbox: {mailbox}"),
+        _ => format!("make this folder writable in the client's sandbox: {mailbox}"),
     }
 }

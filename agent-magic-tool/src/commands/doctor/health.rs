@@ -1,6 +1,6 @@
-//! What may be wrong with the files of an installation: their modes, their age, what they take.
+//! Checks the files of an installation: their modes, their age, their size.
 //!
-//! Only looks. Each check says what it found and what to do about it.
+//! Changes nothing. Each check reports what it found and what to do about it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,18 +15,18 @@ use serde_json::{Value, json};
 
 use super::Check;
 
-/// No command leaves a request in the inbox for nearly as long.
-const UNTAKEN: Duration = Duration::from_mins(1);
-/// File systems and networked clocks may differ by this much.
-const SKEW: Duration = Duration::from_secs(5);
+/// A request older than this is stuck, since a command waits far less for its answer.
+const STUCK_AFTER: Duration = Duration::from_mins(1);
+/// The clocks of file systems and machines may differ by this much.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
-/// How many bytes lie where.
+/// The sizes of the installation's files, in bytes.
 pub(super) fn sizes(paths: &Paths) -> Value {
     let store = paths.store();
-    // The database has companions: `tasks.db-wal`, `tasks.db-shm`.
-    let record = ["", "-wal", "-shm"].iter().map(|end| {
+    // SQLite keeps `tasks.db-wal` and `tasks.db-shm` next to the database.
+    let record = ["", "-wal", "-shm"].iter().map(|suffix| {
         let mut path = store.clone().into_os_string();
-        path.push(end);
+        path.push(suffix);
         fs::metadata(path).map_or(0, |found| found.len())
     });
     json!({
@@ -41,49 +41,56 @@ fn size_of(folder: &Path) -> u64 {
     files_in(folder).iter().map(|(_, found)| found.len()).sum()
 }
 
-/// Requests that nobody took, or that somebody took and did not answer.
+/// Requests that no executor took, or that one took but did not answer.
 pub(super) fn requests(mailbox: &Mailbox, now: SystemTime) -> Check {
     const NAME: &str = "requests";
-    let lying = |folder: &Path| -> Vec<String> {
-        let files = files_in(folder)
-            .into_iter()
-            .filter(|(path, found)| is_older(found, now, UNTAKEN) && path.extension().is_some_and(|end| end == "json"));
+    let stuck = |folder: &Path| -> Vec<String> {
+        let files = files_in(folder).into_iter().filter(|(path, found)| {
+            is_older(found, now, STUCK_AFTER) && path.extension().is_some_and(|extension| extension == "json")
+        });
         files.map(|(path, _)| format!("`{}`", path.display())).collect()
     };
-    let found = [lying(&mailbox.inbox()), lying(&mailbox.root().join("taken"))].concat();
+    let found = [stuck(&mailbox.inbox()), stuck(&mailbox.root().join("taken"))].concat();
     if found.is_empty() {
-        return Check::good(NAME, "none waits for an executor");
+        return Check::good(NAME, "none is stuck");
     }
-    let message =
-        format!("{} were not answered for more than {}", found.len(), PositiveDuration::from_secs(UNTAKEN.as_secs()));
-    Check { found, ..Check::bad(NAME, message, "the next executor takes them: agent-magic-tool executor start") }
+    let message = format!(
+        "{} have not been answered for more than {}",
+        found.len(),
+        PositiveDuration::from_secs(STUCK_AFTER.as_secs())
+    );
+    Check {
+        found,
+        ..Check::bad(NAME, message, "an executor takes them when it starts: agent-magic-tool executor start")
+    }
 }
 
-/// Whether result files come from the future: then the clock was set back, and ages mean nothing.
+/// Whether result files are dated in the future: then the clock was set back, and ages are wrong.
 pub(super) fn clock(mailbox: &Mailbox, now: SystemTime) -> Check {
     const NAME: &str = "clock";
-    let ahead = |found: &Metadata| found.modified().ok()?.duration_since(now).ok().filter(|ahead| *ahead > SKEW);
+    let ahead =
+        |found: &Metadata| found.modified().ok()?.duration_since(now).ok().filter(|ahead| *ahead > MAX_CLOCK_SKEW);
     let ahead: Vec<_> = files_in(&mailbox.results()).iter().filter_map(|(_, found)| ahead(found)).collect();
     match ahead.iter().max() {
-        None => Check::good(NAME, "no result is from the future"),
-        Some(most) => Check::bad(
+        None => Check::good(NAME, "no result is dated in the future"),
+        Some(max) => Check::bad(
             NAME,
             format!(
-                "{} results are from the future, by up to {}",
+                "{} results are dated in the future, by up to {}",
                 ahead.len(),
-                PositiveDuration::from_secs(most.as_secs().max(1))
+                PositiveDuration::from_secs(max.as_secs().max(1))
             ),
-            "the clock was set back, or is wrong now: set it right; until then pauses and ages are wrong",
+            "the clock was set back or is wrong: correct it, since delays and ages are wrong until then",
         ),
     }
 }
 
-/// The folders that are ours alone and that others may enter all the same.
+/// Returns those of our private folders that other users can access.
 pub(super) fn open_folders(paths: &Paths) -> Vec<PathBuf> {
     let mailbox = &paths.mailbox;
     let inside = ["inbox", "taken", "answers", "results"].map(|name| mailbox.join(name));
-    let ours = [vec![paths.state.clone(), mailbox.clone()], inside.to_vec()].concat();
-    ours.into_iter().filter(|folder| fs::symlink_metadata(folder).is_ok_and(|found| is_open(&found))).collect()
+    let private = [vec![paths.state.clone(), mailbox.clone()], inside.to_vec()].concat();
+    private.into_iter().filter(|folder| fs::symlink_metadata(folder).is_ok_and(|found| is_open(&found))).collect()
 }
 
 fn is_open(found: &Metadata) -> bool {
@@ -95,32 +102,36 @@ pub(super) fn modes(paths: &Paths) -> Check {
     const NAME: &str = "modes";
     let open = open_folders(paths);
     if open.is_empty() {
-        return Check::good(NAME, "our folders are ours alone");
+        return Check::good(NAME, "our folders are private");
     }
     let found = open.iter().map(|folder| format!("`{}`", folder.display())).collect();
-    let message = format!("others may enter {} of our folders", open.len());
+    let message = format!("other users can access {} of our folders", open.len());
     Check { found, ..Check::bad(NAME, message, "agent-magic-tool doctor --repair") }
 }
 
-/// What a session may not call any more: that is told, and is no fault of the installation.
+/// The subtools that are switched off. Not a failure of the installation.
 pub(super) fn switches(paths: &Paths) -> Check {
     const NAME: &str = "switches";
     match SwitchedOffTools::below(&paths.executor()).all() {
-        Ok(off) if off.is_empty() => Check::good(NAME, "no subtool is off"),
+        Ok(off) if off.is_empty() => Check::good(NAME, "no subtool is switched off"),
         Ok(off) => {
             let line = |off: &SwitchedOffTool| match &off.session {
                 Some(session) => format!("`{}` for the session `{session}`, since {}", off.tool, off.since),
                 None => format!("`{}` for callers without a session, since {}", off.tool, off.since),
             };
-            let message = format!("{} are off for a session that called them too often", off.len());
+            let message = format!("{} are switched off for a session that called them too often", off.len());
             let hint = Some("agent-magic-tool executor switch-on NAME".to_owned());
             Check { hint, found: off.iter().map(line).collect(), ..Check::good(NAME, message) }
         }
-        Err(error) => Check::bad(NAME, format!("what is off cannot be read: {error}"), "look at its owner and mode"),
+        Err(error) => Check::bad(
+            NAME,
+            format!("failed to read which subtools are switched off: {error}"),
+            "check its owner and mode",
+        ),
     }
 }
 
-/// The plain files of a folder; none if it cannot be read, which other checks tell.
+/// The regular files of a folder; empty if it cannot be read, which other checks report.
 fn files_in(folder: &Path) -> Vec<(PathBuf, Metadata)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));

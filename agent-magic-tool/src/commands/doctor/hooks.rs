@@ -1,4 +1,4 @@
-//! Whether hooks were told what they are owed. Only looks.
+//! Checks the deliveries to hooks. Changes nothing.
 
 use executor::config::Config;
 use executor::store::outbox::UndeliveredHook;
@@ -8,7 +8,7 @@ use protocol::paths::Paths;
 
 use super::Check;
 
-pub(super) fn told(config: &Config, paths: &Paths) -> Check {
+pub(super) fn check(config: &Config, paths: &Paths) -> Check {
     const NAME: &str = "hooks";
     let configured = match config.hooks.len() {
         0 => "none configured".to_owned(),
@@ -19,22 +19,24 @@ pub(super) fn told(config: &Config, paths: &Paths) -> Check {
         Err(error) => return Check::bad(NAME, chain(&error), "agent-magic-tool executor start"),
     };
     if undelivered.is_empty() {
-        return Check::good(NAME, format!("{configured}, nothing waits to be told"));
+        return Check::good(NAME, format!("{configured}, nothing to deliver"));
     }
     let sum = |count: fn(&UndeliveredHook) -> u64| undelivered.iter().map(count).sum::<u64>();
     let (waiting, failing, given_up) = (sum(|hook| hook.waiting), sum(|hook| hook.failing), sum(|hook| hook.given_up));
-    let message = format!("{configured}; {waiting} ends wait to be told, {given_up} were given up");
+    let message = format!("{configured}; {waiting} deliveries waiting, {given_up} given up");
     let found = undelivered.iter().map(|hook| line(hook, config)).collect();
     if failing == 0 && given_up == 0 {
         return Check { found, ..Check::good(NAME, message) };
     }
-    let hint = "look at the receiver; what waits is tried again by itself, while an executor runs";
+    let hint = "check the receiver; a running executor retries the waiting deliveries";
     Check { found, ..Check::bad(NAME, message, hint) }
 }
 
 fn line(hook: &UndeliveredHook, config: &Config) -> String {
     let UndeliveredHook { hook: name, waiting, failing, given_up, oldest, reason } = hook;
-    let gone = if config.hooks.contains_key(name) { "" } else { " (it is not configured any more)" };
+    let removed = if config.hooks.contains_key(name) { "" } else { " (no longer configured)" };
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("`{name}`{gone}: {waiting} wait since {oldest}, {failing} of them failed, {given_up} were given up{reason}")
+    format!(
+        "`{name}`{removed}: {waiting} waiting since {oldest}, {failing} of them failed, {given_up} given up{reason}"
+    )
 }

@@ -1,4 +1,5 @@
-//! Where a human says yes, how sure that is here, and what waits for it. Only looks.
+//! Checks the confirmation page: where it is, how secure an approval is, and which tasks wait for one. Changes
+//! nothing.
 
 use executor::config::Config;
 use protocol::mailbox::Mailbox;
@@ -10,58 +11,58 @@ use crate::commands::executor::ask_status;
 use crate::context::Context;
 use crate::result::ResultFile;
 
-/// How sure a yes is: as far as one user account goes, and what would go further.
-const SURE: &str = "a yes there is as sure as your user account: an agent of the same user that drives your browser or \
-                    terminal could forge it; another user for the executor would close that";
-/// So many tasks that wait are named.
-const NAMED: usize = 20;
+/// How secure an approval on the page is, and what would make it more secure.
+const SECURITY: &str = "an approval there is as secure as your user account: an agent of the same user that controls \
+                        your browser or terminal could forge it; running the executor as another user prevents that";
+/// How many waiting tasks are listed.
+const MAX_LISTED: usize = 20;
 
-pub(super) fn reached(config: &Config, mailbox: Option<&Mailbox>, context: &Context) -> Check {
+pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Context) -> Check {
     const NAME: &str = "page";
     if !config.page.enabled {
-        let message = "it is switched off by `enabled = false` under [page], and nobody can say yes";
+        let message = "switched off by `enabled = false` under [page], so no task can be approved";
         return Check::good(NAME, message);
     }
     let running = mailbox.filter(|mailbox| mailbox.executor().is_ok_and(|pid| pid.is_some()));
     let Some(mailbox) = running else {
-        return Check::good(NAME, format!("it is served by the executor, and none runs; {SURE}"));
+        return Check::good(NAME, format!("served by the executor, which is not running; {SECURITY}"));
     };
     let page = match ask_status(mailbox, context) {
         Ok(status) => status["page"].clone(),
         Err(error) => {
-            let message = format!("the executor did not say where it is: {}", error.body().message);
+            let message = format!("failed to ask the executor for the page's address: {}", error.body().message);
             return Check::bad(NAME, message, "agent-magic-tool executor status");
         }
     };
-    let found = waiting(mailbox);
+    let found = waiting_tasks(mailbox);
     let count = page["waiting"].as_u64().unwrap_or_default();
     let Some(origin) = page["origin"].as_str() else {
-        let message = format!("the executor serves none, and {count} tasks wait for a yes");
-        let hint = format!("its log says why: {}", context.paths.log().display());
+        let message = format!("the executor serves no page, and {count} tasks wait for confirmation");
+        let hint = format!("see the executor's log: {}", context.paths.log().display());
         return Check { found, ..Check::bad(NAME, message, hint) };
     };
-    let open = if page["online"] == true { "somebody has it open" } else { "nobody has it open" };
-    let message = format!("`{origin}` listens, {open}, {count} tasks wait for a yes; {SURE}");
-    // Whoever waits in vain may need to be told how to get there.
-    let is_awaited = count > 0 && page["online"] != true;
-    let hint = is_awaited.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());
+    let open = if page["online"] == true { "open in a browser" } else { "not open in any browser" };
+    let message = format!("served at `{origin}`, {open}, {count} tasks wait for confirmation; {SECURITY}");
+    // The human may need to learn how to open the page.
+    let needs_human = count > 0 && page["online"] != true;
+    let hint = needs_human.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());
     Check { hint, found, ..Check::good(NAME, message) }
 }
 
-/// The tasks that wait, the oldest first, as their result files say.
-fn waiting(mailbox: &Mailbox) -> Vec<String> {
+/// The tasks that wait for confirmation, oldest first, read from their result files.
+fn waiting_tasks(mailbox: &Mailbox) -> Vec<String> {
     let ids = mailbox.results_of().unwrap_or_default();
     let files = ids.into_iter().filter_map(|id| ResultFile::read(mailbox, id).ok());
     let line = |file: ResultFile| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (tool, since) = (text(file.field("tool")), text(file.field("created_at")));
-        let asked = file.field("confirmation");
+        let confirmation = file.field("confirmation");
         format!(
-            "`{}`: `{tool}` waits since {since}, until {}: {}",
+            "`{}`: `{tool}` has waited since {since}, expires at {}: {}",
             file.id,
-            text(&asked["expires_at"]),
-            text(&asked["why"])
+            text(&confirmation["expires_at"]),
+            text(&confirmation["why"])
         )
     };
-    files.filter(|file| file.state == State::AwaitingConfirmation).take(NAMED).map(line).collect()
+    files.filter(|file| file.state == State::AwaitingConfirmation).take(MAX_LISTED).map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! What can be mended without asking anybody: nothing that holds a result, a request or a setting.
+//! Repairs what is safe to repair without asking; never touches a result, a request or a setting.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,23 +11,23 @@ use protocol::paths::Paths;
 use super::health;
 use crate::output::Output;
 
-/// Closes our folders to others and removes stale temporary files; what was done, in words.
+/// Makes our folders private and removes stale temporary files; returns what was done, one sentence each.
 pub(super) fn repair(paths: &Paths, output: &Output) -> Vec<String> {
     let mut done = Vec::new();
-    let mut tell = |what: String, outcome: io::Result<()>| match outcome {
+    let mut report = |what: String, outcome: io::Result<()>| match outcome {
         Ok(()) => done.push(what),
-        Err(error) => output.note(&format!("not repaired: {what}: {error}")),
+        Err(error) => output.note(&format!("failed to repair: {what}: {error}")),
     };
     for folder in health::open_folders(paths) {
         let outcome = fs::set_permissions(&folder, Permissions::from_mode(0o700));
-        tell(format!("closed `{}` to others", folder.display()), outcome);
+        report(format!("made `{}` private", folder.display()), outcome);
     }
-    // One that cannot be trusted even now is told by its own check.
+    // If the mailbox is still not trusted, its own check reports it.
     if let Ok(mailbox) = Mailbox::open(&paths.mailbox) {
         match mailbox.sweep(SystemTime::now()) {
             Ok(0) => {}
-            Ok(swept) => tell(format!("removed {swept} stale temporary files and answers from the mailbox"), Ok(())),
-            Err(error) => tell("stale temporary files in the mailbox".to_owned(), Err(error)),
+            Ok(swept) => report(format!("removed {swept} stale temporary files and answers from the mailbox"), Ok(())),
+            Err(error) => report("removing stale temporary files from the mailbox".to_owned(), Err(error)),
         }
     }
     done

@@ -1,8 +1,8 @@
-//! `executor page`: brings the human to the page, and nobody else.
+//! `executor page`: opens the page for the human, but not for agents.
 //!
-//! The link goes to a browser or to a terminal: never into a pipe or a file, where an agent would read
-//! it, and never where the environment shows an agent at work. An agent that drives a terminal of the same
-//! user can still get one; that is as far as one user account goes.
+//! The link goes only to a browser or a terminal: never into a pipe or a file, where an agent could read
+//! it, and never if the environment shows that an agent is running the command. An agent that controls a
+//! terminal of the same user can still get a link; a single user account cannot prevent that.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -20,8 +20,8 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Error;
 
-/// Set by agents for the commands that they run.
-const AGENTS: [&str; 11] = [
+/// Environment variables that agents set for the commands they run.
+const AGENT_VARIABLES: [&str; 11] = [
     "AGENT_MAGIC_TOOL_SESSION",
     "AIDER_CHAT_HISTORY_FILE",
     "AMP_THREAD_ID",
@@ -35,38 +35,41 @@ const AGENTS: [&str; 11] = [
     "OPENCODE",
 ];
 
-/// The link, and whether a browser shows it.
+/// A link to the page, and whether a browser was opened with it.
 pub(crate) struct PageLink {
     pub(crate) link: String,
     pub(crate) opened: bool,
 }
 
-/// Refused where the environment shows an agent at work.
-pub(crate) fn is_for_a_human(context: &Context) -> Result<(), Error> {
-    match context.paths.first_set(&AGENTS) {
+/// Fails if the environment shows that an agent is running this command.
+pub(crate) fn refuse_agents(context: &Context) -> Result<(), Error> {
+    match context.paths.first_set(&AGENT_VARIABLES) {
         None => Ok(()),
-        Some(mark) => Err(Error::new(Code::HumansOnly, format!("`{mark}` says that an agent runs this command"))
-            .hint("the page is where a human confirms: ask the user to run it in a terminal of their own")),
+        Some(variable) => {
+            Err(Error::new(Code::HumansOnly, format!("`{variable}` is set, so an agent is running this command"))
+                .hint("only a human may open the page: ask the user to run it in their own terminal"))
+        }
     }
 }
 
-/// A fresh link, brought to a browser where there is one. Whoever gets it is not asked who they are: it may go
-/// nowhere but to a terminal.
-pub(crate) fn way(context: &Context) -> Result<PageLink, Error> {
-    is_for_a_human(context)?;
+/// Creates a link to the page and opens it in a browser if there is one.
+///
+/// The link works without any further login, so the caller may print it only to a terminal.
+pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
+    refuse_agents(context)?;
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
     let folder = context.paths.executor();
-    let site = PageSite::of(&folder).map_err(|error| Error::io("the page's address cannot be read", &error))?;
+    let site = PageSite::of(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
     if site.port == 0 {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
-            .hint("`enabled = false` under [page] in config.toml, or its log, says why"));
+            .hint("check `enabled` under [page] in config.toml, then the executor's log"));
     }
-    let secret = make_link(&folder).map_err(|error| Error::io("no link can be made", &error))?;
+    let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
     let link = format!("{}/#{secret}", site.origin());
     let opened = match browser(context) {
         Some(browser) => open(&browser, &links(&folder), &link)
-            .map_err(|error| context.output.note(&format!("no browser could be opened: {error}")))
+            .map_err(|error| context.output.note(&format!("failed to open a browser: {error}")))
             .is_ok(),
         None => false,
     };
@@ -74,7 +77,7 @@ pub(crate) fn way(context: &Context) -> Result<PageLink, Error> {
 }
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
-    let PageLink { link, opened } = way(context)?;
+    let PageLink { link, opened } = open_page(context)?;
     let seconds = LINK_WORKS.as_secs();
     if context.output.is_terminal() {
         context
@@ -89,7 +92,7 @@ pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// The program that shows an address to the human, where they can see one.
+/// The program that opens an address in a browser; `None` without a display.
 fn browser(context: &Context) -> Option<OsString> {
     if cfg!(target_os = "macos") {
         return Some("open".into());
@@ -97,7 +100,7 @@ fn browser(context: &Context) -> Option<OsString> {
     context.paths.first_set(&DISPLAYS).map(|_| "xdg-open".into())
 }
 
-/// Opens `link` by way of a file of the human's own: an argument would be seen by every user of the machine.
+/// Opens `link` through a private file, since every user of the machine can see a program's arguments.
 fn open(browser: &OsString, folder: &Path, link: &str) -> io::Result<()> {
     let path: PathBuf = folder.join(format!("{}.html", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
@@ -107,5 +110,9 @@ fn open(browser: &OsString, folder: &Path, link: &str) -> io::Result<()> {
     )?;
     let quiet = || Stdio::null();
     let status = Command::new(browser).arg(&path).stdin(quiet()).stdout(quiet()).stderr(quiet()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("`{}` ended with {status}", browser.display())))
+    }
 }

@@ -56,7 +56,7 @@ impl QuestionWatcher {
 
     /// Logs in where that was not done, or is over.
     fn at_door<T>(&self, does: impl Fn(&TerminalSession) -> Result<T, TerminalError>) -> Result<T, Error> {
-        page::is_for_a_human(&self.context)?;
+        page::refuse_agents(&self.context)?;
         let mut open = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.context.paths.executor();
         let failed = |error: TerminalError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
@@ -73,7 +73,7 @@ impl QuestionWatcher {
     /// How to get to the page, in words.
     pub(super) fn way(&self) -> String {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        match page::way(&self.context) {
+        match page::open_page(&self.context) {
             Ok(PageLink { opened: true, .. }) => "the page is open in your browser".to_owned(),
             Ok(PageLink { link, .. }) => format!("{link} (works once, for a minute; another one: /page)"),
             Err(_) => "agent-magic-tool executor page, in a terminal of your own".to_owned(),
