@@ -1,7 +1,7 @@
 //! The configuration: what a human decided for this machine.
 //!
-//! `default-config.toml` documents every setting and holds its default; the file of the user is
-//! laid over it. Nothing here is read from the agent's side.
+//! `default-config.toml` documents every setting and contains its default; the user's file overrides it.
+//! Nothing here is read from files that an agent controls.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -19,7 +19,7 @@ use url::Url;
 use crate::base::trust::{self, Distrust};
 use crate::config::secret::SecretName;
 
-/// Every setting with its default, as a commented file.
+/// Every setting with its default, as a commented TOML file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
 mod agent;
@@ -34,7 +34,7 @@ pub use hook::{HookReceiver, HookSettings, NamePatterns};
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub agent: AgentSettings,
-    /// The models that there are, by the names that people give them.
+    /// The configured models, by the names that the human gave them.
     pub models: BTreeMap<String, ModelSettings>,
     pub catalog: CatalogSettings,
     pub access: AccessSettings,
@@ -44,20 +44,20 @@ pub struct Config {
     pub http: HttpSettings,
     pub page: PageSettings,
     pub shell: ShellSettings,
-    /// Who is told when a task is final.
+    /// The receivers that are notified when a task is final.
     pub hooks: BTreeMap<String, HookSettings>,
     pub wake: WakeSettings,
     pub telemetry: TelemetrySettings,
-    /// Where secrets come from that are not stored here.
+    /// Sources of secrets other than the secret store.
     pub secrets: BTreeMap<String, SecretSource>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogSettings {
-    /// Folders of discovery JSON.
+    /// Folders with discovery JSON.
     pub folders: Vec<PathBuf>,
-    /// Which shipped packs are there.
+    /// The shipped packs to load.
     pub packs: Vec<String>,
 }
 
@@ -74,51 +74,51 @@ pub struct AccessSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmSettings {
-    /// What happens to a subtool that changes something and does not say whether a human must agree.
+    /// What happens to a subtool that changes something and does not say whether a human must approve it.
     pub writes: RuleAction,
-    /// How long a question waits for its answer.
+    /// How long a task waits for a decision.
     pub wait: PositiveDuration,
     /// How many tasks may wait for a human at once.
     pub waiting: usize,
-    /// How many of these one session may have.
+    /// How many tasks of one session may wait for a human at once.
     pub waiting_per_session: usize,
-    /// How many questions one user's callers may ask in an hour; 0 is no limit.
+    /// How many confirmations one user's callers may request per hour; 0 means no limit.
     pub asks_per_hour: usize,
-    /// How long what was denied is not asked again.
+    /// How long a denied call is refused without asking again.
     pub cool_down: PositiveDuration,
-    /// Whether the human's desktop tells that something waits.
+    /// Whether a desktop notification shows that tasks wait.
     pub notify: bool,
-    /// A program and its arguments that are told so too; none if empty.
+    /// A program and its arguments, run when tasks wait; empty means none.
     pub on_confirmation: Vec<String>,
     pub rules: Vec<RuleSettings>,
 }
 
-/// One of the human's rules.
+/// One confirmation rule of the human.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSettings {
-    /// Names or globs; none is every subtool.
+    /// Names or globs of subtools; empty means every subtool.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// It is about subtools with any of these; none is whatever their tags.
+    /// The rule applies to subtools with any of these tags; empty means every subtool.
     #[serde(default)]
     pub tags: Vec<String>,
     /// An expression over `input` and `caller`.
     #[serde(default)]
     pub when: Option<String>,
     pub then: RuleAction,
-    /// Told to whoever asks why.
+    /// The reason shown to humans and callers.
     #[serde(default)]
     pub because: Option<String>,
-    /// Calls that it must be about; checked when it is read.
+    /// Calls that the rule must apply to; checked when the rule is loaded.
     #[serde(default, rename = "match")]
     pub matches: Vec<RuleSample>,
-    /// Calls that it must not be about.
+    /// Calls that the rule must not apply to; checked when the rule is loaded.
     #[serde(default, rename = "not_match")]
     pub not_matches: Vec<RuleSample>,
 }
 
-/// A call to try a rule on.
+/// A sample call to check a rule with.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSample {
@@ -133,7 +133,7 @@ pub struct RuleSample {
     pub folder: Option<PathBuf>,
 }
 
-/// What a rule says, the weakest first.
+/// What a rule does with a call, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAction {
@@ -145,83 +145,83 @@ pub enum RuleAction {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutorSettings {
-    /// It stops by itself after this long without an open task.
+    /// The executor stops by itself after this long without an open task.
     pub idle: PositiveDuration,
     /// How many tasks run at once.
     pub concurrency: u32,
-    /// How many tasks may be open at once, in all.
+    /// How many tasks may be open at once, in total.
     pub open_tasks: usize,
-    /// How many of them one session of one user may have open.
+    /// How many tasks one session of one user may have open at once.
     pub open_tasks_per_session: usize,
-    /// How many bytes the inputs of open tasks may have, in all.
+    /// How many bytes the inputs of open tasks may have, in total.
     pub open_bytes: u64,
-    /// How many of these one session of one user may have.
+    /// How many bytes the inputs of one session's open tasks may have.
     pub open_bytes_per_session: u64,
-    /// One attempt's timeout where the subtool names none.
+    /// The timeout of one attempt, for subtools that define none.
     pub timeout: PositiveDuration,
-    /// How long running tasks may go on when the executor is told to stop.
+    /// How long running tasks may continue after the executor was told to stop.
     pub grace: PositiveDuration,
-    /// Data above this many bytes lies beside its result file.
+    /// Data of more bytes than this is stored in a file beside the result file.
     pub inline_bytes: usize,
-    /// A task whose data has more bytes than this fails.
+    /// A task with more bytes of data than this fails.
     pub output_bytes: u64,
     /// How long result files and records of ended tasks are kept.
     pub keep: PositiveDuration,
-    /// Beyond this many bytes of them the oldest go earlier; 0 is no limit.
+    /// When ended tasks take more bytes than this, the oldest are deleted earlier; 0 means no limit.
     pub keep_bytes: u64,
     /// What is logged, in the syntax of `RUST_LOG`.
     pub log: String,
     pub log_format: LogFormat,
-    /// A log of more bytes is put aside, and the one before it dropped.
+    /// The size at which the log file is rotated.
     pub log_bytes: u64,
 }
 
-/// How a line of the log is written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// As fits the place: JSON in the file, for the journal where that listens, else for a reader.
+    /// JSON in the log file; on standard error, `Journald` if it goes to the systemd journal, otherwise `Plain`.
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
     Plain,
-    /// For systemd's journal: with its priorities, and without a time and colours.
+    /// For the systemd journal: with priorities, without time and colors.
     Journald,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSettings {
-    /// The folders that the file subtools may read; `.` is the folder from which the caller asks.
+    /// The folders that the file subtools may read; `.` is the caller's folder.
     pub roots: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSettings {
-    /// Hosts on loopback, link-local and private addresses that a URL from the input may name.
+    /// Hosts that a URL from the input may name although they have loopback, link-local or private addresses.
     pub private_hosts: Vec<String>,
-    /// Another base URL for a declared one, like a company's own GitHub.
+    /// Replacements for base URLs of definitions, for example a company's own GitHub server.
     pub endpoints: BTreeMap<String, String>,
-    /// The largest body that is taken.
+    /// The largest response body.
     pub max_bytes: u64,
     pub user_agent: String,
 }
 
-/// What an agent's one tool, a command line, carries out.
+/// What `command_executor`, the single tool of an agent, accepts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellSettings {
     pub others: ForeignCommands,
 }
 
-/// How agents of other makers are woken.
+/// How third-party agents are woken.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WakeSettings {
-    /// How long a hook waits that its client waits for.
+    /// How long a hook waits if its client is blocked meanwhile.
     pub wait: PositiveDuration,
-    /// How long one waits that its client lets run beside the conversation.
+    /// How long a hook waits if its client runs it in the background.
     pub wait_beside: PositiveDuration,
 }
 
@@ -229,30 +229,30 @@ pub struct WakeSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageSettings {
-    /// Whether it is served at all. Without it nobody can say yes.
+    /// Whether the page is served. Without it no task can be approved.
     pub enabled: bool,
-    /// A session that is not used for this long ends.
+    /// A session that is unused for this long ends.
     pub idle: PositiveDuration,
 }
 
-/// Who is told how the executor fares. Nobody, unless a human says so.
+/// Where traces and metrics go. Nowhere by default.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySettings {
     /// The collector that traces and metrics are sent to, over OTLP.
-    #[serde(deserialize_with = "unless_empty")]
+    #[serde(deserialize_with = "none_if_empty")]
     pub otlp: Option<Url>,
-    /// Headers that are sent along.
+    /// Headers of requests to the collector.
     pub otlp_headers: BTreeMap<String, SecretName>,
-    /// How long changes are gathered before they are sent.
+    /// How often changes are sent.
     pub every: PositiveDuration,
-    /// Where metrics can be read.
-    #[serde(deserialize_with = "unless_empty")]
+    /// The address on which Prometheus can scrape the metrics.
+    #[serde(deserialize_with = "none_if_empty")]
     pub prometheus: Option<SocketAddr>,
 }
 
-/// An empty text switches it off.
-fn unless_empty<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// An empty string means `None`.
+fn none_if_empty<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(de::Error::custom) }
 }
@@ -262,7 +262,7 @@ fn unless_empty<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserialize
 pub enum SecretSource {
     /// An environment variable of the executor.
     Env(String),
-    /// A program that prints it, like `["pass", "show", "github"]`.
+    /// A program that prints the secret, like `["pass", "show", "github"]`.
     Command(Vec<String>),
 }
 
@@ -279,15 +279,15 @@ impl SecretSource {
 pub enum ConfigError {
     #[error("failed to read config `{path}`")]
     Read { path: PathBuf, source: io::Error },
-    #[error("failed to understand config `{path}`: {reason}")]
+    #[error("config `{path}` is not valid: {reason}")]
     Malformed { path: PathBuf, reason: String },
-    /// It might be somebody else's word.
+    /// Another user can have written the file.
     #[error("config `{path}` cannot be trusted: {distrust}")]
     Untrusted { path: PathBuf, distrust: Distrust },
 }
 
 impl ConfigError {
-    /// What a human can do about it.
+    /// Returns what a human can do about the error.
     pub fn hint(&self) -> String {
         let remedy = match self {
             Self::Untrusted { distrust, .. } => distrust.remedy(),
@@ -298,16 +298,16 @@ impl ConfigError {
 }
 
 impl Config {
-    /// The configuration of this user.
+    /// Reads the configuration of this user.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
         Self::load(&paths.config_file())
     }
 
-    /// The defaults with the file at `path` laid over them; a missing file changes nothing, but that it is
-    /// missing must be as sure as what it would say.
+    /// Reads the file at `path` and merges it over the defaults. A missing file means the defaults, but only if no
+    /// other user can have removed it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         if let Err(distrust) = trust::check(path)
-            && distrust.is_of_others()
+            && distrust.is_writable_by_others()
         {
             return Err(ConfigError::Untrusted { path: path.to_owned(), distrust });
         }
@@ -315,7 +315,7 @@ impl Config {
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 let own: toml::Table = text.parse().map_err(|error: toml::de::Error| malformed(path, &error))?;
-                lay_over(&mut merged, own);
+                merge(&mut merged, own);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
@@ -339,11 +339,11 @@ fn malformed(path: &Path, error: &toml::de::Error) -> ConfigError {
     ConfigError::Malformed { path: path.to_owned(), reason: error.to_string().trim().to_owned() }
 }
 
-/// Tables are merged key by key; anything else is replaced.
-fn lay_over(base: &mut toml::Table, own: toml::Table) {
+/// Merges `own` into `base`: tables key by key, anything else is replaced.
+fn merge(base: &mut toml::Table, own: toml::Table) {
     for (key, value) in own {
         match (base.get_mut(&key), value) {
-            (Some(toml::Value::Table(base)), toml::Value::Table(own)) => lay_over(base, own),
+            (Some(toml::Value::Table(base)), toml::Value::Table(own)) => merge(base, own),
             (_, value) => {
                 base.insert(key, value);
             }
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_file_is_laid_over_the_defaults() {
+    fn the_users_file_overrides_the_defaults() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config.toml");
         std::fs::write(&path, "[executor]\nconcurrency = 3\n[secrets.github]\nenv = \"GITHUB_TOKEN\"\n")
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_names_the_file_and_the_key() {
+    fn an_error_names_the_file_and_the_key() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config.toml");
         std::fs::write(&path, "[executor]\nconcurency = 3\n").expect("written");

@@ -1,4 +1,4 @@
-//! A task: one `run`, from its acceptance to its end.
+//! A task: one accepted `run` request, until its end.
 
 use std::path::PathBuf;
 
@@ -22,30 +22,30 @@ pub mod grant;
 pub mod name;
 pub mod resolution;
 
-/// One `run`.
+/// One accepted `run` request, and what has happened to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     pub id: TaskId,
     pub tool: SubtoolName,
-    /// As accepted, with defaults; only a human who confirms it may change it, before it starts.
+    /// As accepted, with defaults filled in. Only a human who confirms the task can change it, before it starts.
     pub input: Map<String, Value>,
-    /// Of the definition that it was accepted under.
+    /// Hash of the definition under which it was accepted.
     pub definition_hash: String,
     pub effect: EffectClass,
     pub caller: Caller,
     pub idempotency_key: Option<String>,
     pub created_at: Timestamp,
     pub state: State,
-    /// How often it was started, or looked up.
+    /// How many times it was started or looked up.
     pub attempt: u32,
-    /// A queued task does not start before this.
+    /// The earliest start of a queued task, for example after a backoff.
     pub not_before: Option<Timestamp>,
-    /// What a human is asked about it, and what they said.
+    /// The confirmation a human was asked for, with the decision once there is one.
     pub confirmation: Option<Box<Confirmation>>,
     pub end: Option<End>,
-    /// What somebody said had happened, if it ended as unknown.
+    /// For a task that ended as unknown: what happened, once a caller or a human said so.
     pub resolution: Option<Resolution>,
-    /// It does not start before the clock shows this; it was asked for ahead of its time.
+    /// The scheduled start that the caller asked for.
     pub run_at: Option<Timestamp>,
 }
 
@@ -79,12 +79,12 @@ impl Task {
         }
     }
 
-    /// The schedule that its first start waits for, or waited for until just now.
+    /// Returns the scheduled start until the task has started for the first time.
     pub fn scheduled(&self) -> Option<Timestamp> {
         self.run_at.filter(|_| self.attempt == 0)
     }
 
-    /// What its caller asked for, whatever a human made of it.
+    /// Returns the input that the caller asked for, even if a human edited it.
     pub fn asked_input(&self) -> &Map<String, Value> {
         let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
         decision.and_then(|decision| decision.asked_input.as_ref()).unwrap_or(&self.input)
@@ -107,7 +107,7 @@ impl Task {
 pub struct End {
     pub at: Timestamp,
     pub outcome: Outcome,
-    /// For `_meta` of the result file.
+    /// The `_meta` object of the result file.
     #[serde(default)]
     pub meta: Map<String, Value>,
 }
@@ -116,7 +116,7 @@ pub struct End {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Data(Value),
-    /// Data that is no JSON, or too large for it: a file in the executor's data folder.
+    /// Data that is not JSON, or too large to inline: a file in the executor's data folder.
     File {
         path: PathBuf,
         content_type: String,

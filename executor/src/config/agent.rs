@@ -1,4 +1,4 @@
-//! `[agent]` and `[models]`: our own loop, and the models that it and the `llm` subtools may use.
+//! `[agent]` and `[models]`: the agent loop, and the models that it and the `llm` subtools may use.
 
 use std::collections::BTreeMap;
 
@@ -8,65 +8,65 @@ use url::Url;
 
 use crate::config::secret::SecretName;
 
-/// How the loop works, whatever the model.
+/// Settings of the agent loop, for every model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSettings {
-    /// The model's name in `[models]`; empty where none is chosen.
+    /// The model's name in `[models]`; empty if none is chosen.
     pub model: String,
-    /// How many requests one question may take; a last one without tools comes after them.
+    /// The most requests per question; one last request without tools may follow them.
     pub steps: u32,
-    /// After how many calls in a row the model is asked to look at what it has; 0 is never.
+    /// After this many tool calls in a row the model is asked to review what it has; 0 means never.
     pub reflect_after: u32,
-    /// Whether a model that was told of an error is first asked, without tools, what went wrong.
+    /// Whether a model whose tool call failed is first asked, without tools, what went wrong.
     pub diagnose: bool,
-    /// How often a request that failed for a passing reason is repeated.
+    /// How many times a request is retried after a temporary failure.
     pub retries: u32,
-    /// How many tokens one question may take, in and out; 0 is no limit.
+    /// The most input and output tokens per question; 0 means no limit.
     pub tokens: u64,
-    /// How much one question may cost, in the currency of the prices; 0 is no limit.
+    /// The highest cost per question, in the currency of the prices; 0 means no limit.
     pub cost: f64,
-    /// How deep agents may call agents: 1 is that an agent may, and one that it calls may not.
+    /// How deeply agents may call agents; 1: an agent may call agents, which may not call further ones.
     pub depth: u8,
-    /// Whether answers come piece by piece.
+    /// Whether answers are streamed.
     pub stream: bool,
-    /// How many characters of a tool's result a person is shown; 0 is all. The model gets all of it anyway.
+    /// How many characters of a tool result are shown to the user; 0 means all. The model always gets all of it.
     pub preview: usize,
 }
 
-/// One model.
+/// Settings of one model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     pub provider: ProviderKind,
-    /// The provider's name for it; the name in `[models]` if absent.
+    /// The provider's name of the model; defaults to the name in `[models]`.
     #[serde(default)]
     pub model: Option<String>,
-    /// Where it is served, if not at the provider's own address.
+    /// The base URL, if not the provider's own.
     #[serde(default)]
     pub url: Option<Url>,
     #[serde(default)]
     pub key: Option<SecretName>,
-    /// A model that is not enabled is as good as absent.
-    #[serde(default = "yes")]
+    /// A disabled model is treated as absent.
+    #[serde(default = "default_true")]
     pub enabled: bool,
-    /// Whether it can call tools; one that cannot is asked to write its calls as text.
-    #[serde(default = "yes")]
+    /// Whether the model can call tools; one that cannot is asked to write its calls as text.
+    #[serde(default = "default_true")]
     pub tools: bool,
-    /// How many messages it is given at most.
-    #[serde(default = "many_messages")]
+    /// The most messages in one request.
+    #[serde(default = "default_max_context")]
     pub max_context: usize,
-    /// How many tokens it takes in, roughly.
-    #[serde(default = "window")]
+    /// The approximate number of tokens that fit in one request.
+    #[serde(default = "default_window")]
     pub window: u64,
-    /// How many tokens it may answer with.
+    /// The most tokens in one answer.
     #[serde(default)]
     pub max_tokens: Option<u32>,
     #[serde(default)]
     pub temperature: Option<f64>,
-    #[serde(default = "patience")]
+    #[serde(default = "default_timeout")]
     pub timeout: PositiveDuration,
-    /// Stands before everything else in its system prompt.
+    /// Text placed before the rest of the system prompt.
     #[serde(default)]
     pub system: Option<String>,
     #[serde(default)]
@@ -75,34 +75,34 @@ pub struct ModelSettings {
     pub description: Option<String>,
 }
 
-/// Whose way of speaking a model has.
+/// The API that a model is called through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
-    /// `/chat/completions`, which most servers speak.
+    /// The `/chat/completions` API of `OpenAI`, which most servers support.
     Openai,
-    /// The newer `/responses` of `OpenAI`.
+    /// The `/responses` API of `OpenAI`.
     OpenaiResponses,
     Anthropic,
     Gemini,
     Ollama,
 }
 
-/// For a million tokens.
+/// Prices per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelPrice {
     pub input: f64,
     pub output: f64,
-    /// What the provider had seen before; as `input` if absent.
+    /// Price of cached input tokens; defaults to `input`.
     #[serde(default)]
     pub cached: Option<f64>,
 }
 
-/// What is wrong between `[agent]` and `[models]`, if anything is.
+/// Checks that `agent.model` names an enabled entry of `[models]`.
 pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettings>) -> Result<(), String> {
     if let Some(name) = models.keys().find(|name| name.is_empty() || name.contains(char::is_whitespace)) {
-        return Err(format!("`[models]`: `{name}` is no name; it has no spaces and is not empty"));
+        return Err(format!("`[models]`: `{name}` is not a valid name; it must not be empty or contain whitespace"));
     }
     match models.get(&agent.model) {
         _ if agent.model.is_empty() => Ok(()),
@@ -112,19 +112,19 @@ pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettin
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn many_messages() -> usize {
+fn default_max_context() -> usize {
     400
 }
 
-fn window() -> u64 {
+fn default_window() -> u64 {
     120_000
 }
 
-fn patience() -> PositiveDuration {
+fn default_timeout() -> PositiveDuration {
     PositiveDuration::from_secs(120)
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_an_entry_and_a_key() {
+    fn a_model_needs_only_a_provider_and_a_key() {
         let config = read("[models.quick]\nprovider = \"anthropic\"\nkey = \"secret:anthropic\"\n").expect("it loads");
         let quick = &config.models["quick"];
         assert!(quick.enabled && quick.tools && quick.url.is_none());

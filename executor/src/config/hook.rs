@@ -1,4 +1,4 @@
-//! Hooks as a human writes them: one receiver, and what it is to be told of.
+//! `[hooks]`: each hook has one receiver, and filters for the tasks that it is notified of.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use url::Url;
 
 use crate::config::secret::SecretName;
 
-/// One hook.
+/// Settings of one hook.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "HookTable")]
 pub struct HookSettings {
     pub receiver: HookReceiver,
-    /// Absent: of all; and so with the next two.
+    /// Filters; an absent one matches every task.
     pub tools: Option<NamePatterns>,
     pub sessions: Option<NamePatterns>,
     pub states: Option<Vec<State>>,
-    /// How long one attempt may take.
+    /// The timeout of one delivery.
     pub timeout: PositiveDuration,
-    /// The first pause after a failure.
+    /// The pause after the first failure.
     pub backoff: PositiveDuration,
-    /// How old an end may be that is still told.
+    /// The age of an event after which its delivery is abandoned.
     pub give_up: PositiveDuration,
 }
 
@@ -37,7 +37,7 @@ pub enum HookReceiver {
     },
 }
 
-/// Without a URL's path, which may be as good as a key.
+/// Omits the path of the URL, which may contain a secret.
 impl fmt::Debug for HookReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,12 +47,12 @@ impl fmt::Debug for HookReceiver {
     }
 }
 
-/// Names, or globs of them.
+/// A set of names and globs.
 #[derive(Debug, Clone)]
 pub struct NamePatterns(GlobSet);
 
 impl NamePatterns {
-    pub fn any(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         self.0.is_match(name)
     }
 }
@@ -99,22 +99,22 @@ fn give_up() -> PositiveDuration {
 impl TryFrom<HookTable> for HookSettings {
     type Error = String;
 
-    fn try_from(written: HookTable) -> Result<Self, String> {
-        let HookTable { command, url, secret, tools, sessions, states, timeout, backoff, give_up } = written;
+    fn try_from(table: HookTable) -> Result<Self, String> {
+        let HookTable { command, url, secret, tools, sessions, states, timeout, backoff, give_up } = table;
         let receiver = match (command, url, secret) {
             (Some(argv), None, None) if argv.is_empty() => return Err("`command` is empty".to_owned()),
             (Some(argv), None, None) => HookReceiver::Command(argv),
             (None, Some(url), Some(secret)) => {
                 let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-                // Without its text, which may be as good as a key.
-                HookReceiver::Webhook { url: url.ok_or("`url` is no http or https address")?, secret }
+                // The message must not quote the URL, which may contain a secret.
+                HookReceiver::Webhook { url: url.ok_or("`url` is not an http or https URL")?, secret }
             }
-            (None, Some(_), None) => return Err("a `url` needs a `secret` to be signed with".to_owned()),
+            (None, Some(_), None) => return Err("a `url` needs a `secret` to sign with".to_owned()),
             (Some(_), _, _) => return Err("a hook has a `command`, or a `url` with its `secret`, not both".to_owned()),
             (None, None, _) => return Err("a hook needs a `command`, or a `url` with its `secret`".to_owned()),
         };
         if let Some(state) = states.iter().flatten().find(|state| !state.is_final()) {
-            return Err(format!("`{state}` is no end of a task"));
+            return Err(format!("`{state}` is not a final state"));
         }
         Ok(Self { receiver, tools, sessions, states, timeout, backoff, give_up })
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_has_one_receiver_and_a_mistake_says_what_is_wrong() {
+    fn a_hook_has_one_receiver_and_errors_say_what_is_wrong() {
         let read = |text: &str| toml::from_str::<HookSettings>(text).map_err(|error| error.message().to_owned());
         assert!(read("command = [\"x\"]\nstates = [\"failed\"]").is_ok());
         let hook = read("url = \"https://example.com/T0PSECRET\"\nsecret = \"secret:s\"").expect("a hook");
@@ -135,14 +135,14 @@ mod tests {
             ("command = []", "is empty"),
             ("command = [\"x\"]\nurl = \"http://a\"\nsecret = \"secret:s\"", "not both"),
             ("url = \"http://a\"", "needs a `secret`"),
-            ("url = \"ftp://a\"\nsecret = \"secret:s\"", "no http or https"),
-            ("url = \"http://a\"\nsecret = \"whsec_x\"", "no reference to a secret"),
-            ("command = [\"x\"]\nstates = [\"running\"]", "`running` is no end"),
+            ("url = \"ftp://a\"\nsecret = \"secret:s\"", "not an http or https URL"),
+            ("url = \"http://a\"\nsecret = \"whsec_x\"", "not a secret reference"),
+            ("command = [\"x\"]\nstates = [\"running\"]", "`running` is not a final state"),
             ("command = [\"x\"]\ntools = [\"a[\"]", "unclosed"),
             ("command = [\"x\"]\ntool = [\"a\"]", "unknown field `tool`"),
         ] {
-            let told = read(text).expect_err(text);
-            assert!(told.contains(mistake), "{text}: {told}");
+            let error = read(text).expect_err(text);
+            assert!(error.contains(mistake), "{text}: {error}");
         }
     }
 }

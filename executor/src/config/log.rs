@@ -19,23 +19,23 @@ use crate::config::{self, LogFormat};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("the log `{path}` cannot be written")]
+    #[error("failed to open the log `{path}`")]
     File { path: String, source: io::Error },
-    #[error("the setting `executor.log` is wrong: {0}")]
+    #[error("`executor.log` is not a valid log filter: {0}")]
     Filter(String),
 }
 
-/// Where it is written.
+/// Where log lines are written.
 #[derive(Debug, Clone, Copy)]
 pub enum LogTarget<'a> {
-    /// For a person who looks on, or for the journal of a service.
+    /// Standard error: a terminal, or the journal of a service.
     Stderr {
         is_journal: bool,
     },
     File(&'a Path),
 }
 
-/// Starts logging as `config` says. Once for each process.
+/// Starts logging as configured. Must be called at most once per process.
 pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&config.log).map_err(|error| LogError::Filter(error.to_string()))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
@@ -45,18 +45,18 @@ pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(),
         (LogFormat::Auto, LogTarget::Stderr { is_journal: false }) => LogFormat::Plain,
         (format, _) => format,
     };
-    let to_stderr = io::stderr;
-    let colours = matches!(to, LogTarget::Stderr { .. }) && to_stderr().is_terminal();
+    let stderr = io::stderr;
+    let colors = matches!(to, LogTarget::Stderr { .. }) && stderr().is_terminal();
     let writer = match to {
-        LogTarget::Stderr { .. } => BoxMakeWriter::new(to_stderr),
+        LogTarget::Stderr { .. } => BoxMakeWriter::new(stderr),
         LogTarget::File(path) => {
             let file = RotatingFile::open(path, config.log_bytes)
                 .map_err(|source| LogError::File { path: path.display().to_string(), source })?;
-            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor failed")));
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor panicked")));
             BoxMakeWriter::new(Mutex::new(file))
         }
     };
-    let log = log.with_writer(writer).with_ansi(colours);
+    let log = log.with_writer(writer).with_ansi(colors);
     match format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Journald => {
@@ -68,7 +68,7 @@ pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(),
     Ok(())
 }
 
-/// A line as systemd's journal reads it: its priority first, as in `sd-daemon(3)`.
+/// Lines for the systemd journal, with the priority first as in `sd-daemon(3)`.
 struct JournaldFormat(Format<Full, ()>);
 
 impl<S, N> FormatEvent<S, N> for JournaldFormat
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// A file that is put aside when it has grown to its bound; the one that was put aside before is dropped.
+/// A log file that is rotated at its size limit; one old file is kept.
 struct RotatingFile {
     path: PathBuf,
     file: File,
@@ -104,7 +104,7 @@ impl RotatingFile {
         Ok(Self { path: path.to_owned(), file, bytes, limit })
     }
 
-    fn put_aside(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         fs::rename(&self.path, self.path.with_extension("log.1"))?;
         self.file = append(&self.path)?;
         self.bytes = 0;
@@ -116,8 +116,8 @@ impl io::Write for RotatingFile {
     /// Called once for each line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_full = self.bytes > 0 && self.bytes + line.len() as u64 > self.limit;
-        if is_full && self.put_aside().is_err() {
-            // It goes on where it is, and is tried again when as much was written once more.
+        if is_full && self.rotate().is_err() {
+            // Keep writing to this file, and try to rotate again after another `limit` bytes.
             self.bytes = 0;
         }
         let written = self.file.write(line)?;
@@ -141,10 +141,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_put_aside_line_by_line_and_never_grows_beyond_twice_its_bound() {
+    fn a_log_is_rotated_between_lines_and_both_files_stay_within_the_limit() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("executor.log");
-        fs::write(&path, "of the executor before\n").expect("written");
+        fs::write(&path, "from an earlier executor\n").expect("written");
         let mut log = RotatingFile::open(&path, 60).expect("opened");
         for number in 0..20 {
             log.write_all(format!("line {number:02}\n").as_bytes()).expect("written");

@@ -1,7 +1,7 @@
 //! Secrets: resolved only inside the executor, at the moment of use.
 //!
-//! A [`Secret`] never shows itself: not by `Debug`, not by `Display`, not in an error. Everything
-//! that leaves the executor goes through [`Secrets::redact`], for far sides that echo what they got.
+//! A [`Secret`] never appears in `Debug` output, `Display` output or errors. Everything that leaves the executor goes
+//! through [`Secrets::redact`], because servers may echo what they receive.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -22,23 +22,21 @@ use serde_json::Value;
 use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
 
-/// Shorter ones are not looked for in what leaves the executor: they would match by chance.
+/// The shortest secret that is redacted; a shorter one would match unrelated text.
 const MIN_REDACTED_BYTES: usize = 6;
 
-/// The name of a secret, as it stands in a definition: `secret:NAME`.
+/// The name of a secret; definitions refer to it as `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretName(String);
 
-/// Does not say the text: that may be the secret itself, typed where its name belongs.
+/// Does not quote the text, which may be the secret itself, typed in the wrong place.
 #[derive(Debug, thiserror::Error)]
-#[error("that is no secret's name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
+#[error("not a valid secret name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
 pub struct InvalidSecretName;
 
-/// Does not say the text, for the same reason.
+/// Does not quote the text, for the same reason.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "this is no reference to a secret; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
-)]
+#[error("not a secret reference; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME")]
 pub struct InvalidReference;
 
 impl SecretName {
@@ -46,12 +44,12 @@ impl SecretName {
         &self.0
     }
 
-    /// Whether `text` begins like a reference and is none.
+    /// Whether `text` starts with `secret:` but is not a valid reference.
     pub fn is_malformed_reference(text: &str) -> bool {
         text.starts_with("secret:") && Self::in_reference(text).is_none()
     }
 
-    /// The name in `secret:NAME`; `None` if `text` is no such reference.
+    /// Returns the name in `secret:NAME`, or `None` if `text` is not such a reference.
     pub fn in_reference(text: &str) -> Option<Self> {
         text.strip_prefix("secret:")?.parse().ok()
     }
@@ -95,7 +93,7 @@ impl JsonSchema for SecretName {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "The name of a secret, as `secret:NAME`.",
+            "description": "A reference to a secret: `secret:NAME`.",
             "pattern": "^secret:[a-zA-Z0-9_-]{1,64}$"
         })
     }
@@ -110,7 +108,7 @@ impl Secret {
         Self(value)
     }
 
-    /// The value itself: only for what is sent to the far side.
+    /// Returns the value itself, only for sending it to a server or program.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -126,9 +124,9 @@ impl fmt::Debug for Secret {
 pub enum SecretError {
     #[error("the secret `{name}` is not set")]
     NotSet { name: String },
-    #[error("the secret `{name}` could not be had from `{from}`: {reason}")]
+    #[error("failed to get the secret `{name}` from `{from}`: {reason}")]
     Source { name: String, from: String, reason: String },
-    #[error("the folder of secrets `{path}` could not be used")]
+    #[error("failed to access the secrets folder `{path}`")]
     Folder { path: PathBuf, source: io::Error },
 }
 
@@ -139,19 +137,19 @@ impl From<SecretError> for Failure {
             SecretError::NotSet { name } => {
                 failure.hint(format!("a human sets it with: agent-magic-tool secret set {name}"))
             }
-            SecretError::Source { .. } => failure.hint("a human must look at `[secrets]` in the configuration"),
+            SecretError::Source { .. } => failure.hint("a human must check `[secrets]` in the configuration"),
             SecretError::Folder { .. } => {
-                failure.hint("a human must look at its owner and mode: agent-magic-tool doctor")
+                failure.hint("a human must check its owner and mode: agent-magic-tool doctor")
             }
         }
     }
 }
 
-/// The secrets of one user: files of mode 0600 in a folder of mode 0700, or where the configuration says.
+/// The secrets of one user: stored as files of mode 0600 in a folder of mode 0700, or taken from configured sources.
 pub struct Secrets {
     folder: PathBuf,
     sources: std::collections::BTreeMap<String, SecretSource>,
-    /// Every value handed out so far, so that it can be taken out of what comes back.
+    /// Every value handed out so far, with its name: what must be redacted.
     exposed: RwLock<HashSet<(String, String)>>,
 }
 
@@ -162,7 +160,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Those of this user.
+    /// The secrets of this user.
     pub fn of(paths: &Paths, config: &Config) -> Self {
         Self::new(paths.secrets(), config.secrets.clone())
     }
@@ -171,7 +169,7 @@ impl Secrets {
         Self { folder, sources, exposed: RwLock::default() }
     }
 
-    /// The value of `name`. A configured source comes before the stored file.
+    /// Returns the value of `name`. A configured source takes precedence over a stored value.
     pub async fn get(&self, name: &SecretName) -> Result<Secret, SecretError> {
         let value = match self.sources.get(name.as_str()) {
             Some(SecretSource::Env(variable)) => std::env::var(variable)
@@ -184,7 +182,7 @@ impl Secrets {
         Ok(secret)
     }
 
-    /// From now on `value` is taken out of everything that leaves, like a token that an OAuth server gave.
+    /// Redacts `value` from this moment on; also for derived secrets like an OAuth access token.
     pub fn watch(&self, label: &str, value: &str) {
         if value.len() < MIN_REDACTED_BYTES {
             return;
@@ -196,7 +194,7 @@ impl Secrets {
         }
     }
 
-    /// `text` with every known secret's value replaced by its name.
+    /// Replaces the value of every known secret in `text` with its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let exposed = self.exposed.read().unwrap_or_else(PoisonError::into_inner);
         let mut redacted = Cow::Borrowed(text);
@@ -251,7 +249,7 @@ impl Secrets {
         }
     }
 
-    /// The names that have a value or a source, sorted, with where it comes from.
+    /// Returns the sorted names of all secrets, each with its source.
     pub fn names(&self) -> Result<Vec<(String, String)>, SecretError> {
         let mut names: Vec<_> = self.sources.iter().map(|(name, source)| (name.clone(), source.describe())).collect();
         let entries = match fs::read_dir(&self.folder) {
@@ -278,11 +276,11 @@ impl Secrets {
                 return Err(SecretError::NotSet { name: name.as_str().to_owned() });
             }
             Ok(metadata) if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 => {
-                return Err(source_error(name, "the folder of secrets", "the file can be read by others; set it anew"));
+                return Err(source_error(name, "the secrets folder", "others can read the file; set the secret again"));
             }
             _ => {}
         }
-        fs::read_to_string(&path).map_err(|error| source_error(name, "the folder of secrets", &error.to_string()))
+        fs::read_to_string(&path).map_err(|error| source_error(name, "the secrets folder", &error.to_string()))
     }
 
     fn write(&self, name: &SecretName, value: &str) -> io::Result<()> {
@@ -313,7 +311,7 @@ async fn from_command(name: &SecretName, argv: &[String]) -> Result<String, Secr
     if !output.status.success() {
         return Err(source_error(name, &from, &output.status.to_string()));
     }
-    String::from_utf8(output.stdout).map_err(|_| source_error(name, &from, "it printed no UTF-8"))
+    String::from_utf8(output.stdout).map_err(|_| source_error(name, &from, "its output is not UTF-8"))
 }
 
 fn source_error(name: &SecretName, from: &str, reason: &str) -> SecretError {

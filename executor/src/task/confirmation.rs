@@ -1,8 +1,8 @@
-//! Confirmation: what a human was asked about one task, and what they said.
+//! Confirmation: what a human was asked about one task, and the decision.
 //!
-//! The human's yes is bound to a [`Digest`] over exactly what they were shown. Whoever decides sends it
-//! back, and a decision about anything else is stale. Nothing here asks anybody: the dispatcher keeps
-//! the tasks that wait, and the page shows them.
+//! An approval is bound to a [`Digest`] over exactly what the human was shown. Every decision carries that digest,
+//! and a decision with another digest is stale. This module only holds data: the dispatcher keeps the waiting
+//! tasks, and the page shows them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,22 +21,22 @@ use crate::task::Task;
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::Fingerprint;
 
-/// The layout of what a digest is taken over; another layout is another word.
+/// Identifies the layout of the digested data; change it whenever the layout changes.
 const LAYOUT: &str = "agent-magic-tool/confirmation/1";
 
-/// How much an agent may say in its own favour.
+/// The longest reason an agent may give for a call; longer ones are cut.
 pub const MAX_REASON_CHARS: usize = 280;
 
-/// SHA-256 over everything that a yes is bound to.
+/// SHA-256 over everything that an approval is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 #[derive(Debug, thiserror::Error)]
-#[error("a digest has 64 hexadecimal digits")]
+#[error("a digest must have 64 hexadecimal digits")]
 pub struct InvalidDigest;
 
 impl Digest {
-    /// Each part with its length before it, so that no two lists of parts have the same bytes.
+    /// Hashes `parts`, each prefixed with its length, so that different lists never hash the same bytes.
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -61,8 +61,8 @@ impl FromStr for Digest {
             return Err(InvalidDigest);
         }
         let mut bytes = [0; 32];
-        for (place, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).map_err(|_| InvalidDigest)?;
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| InvalidDigest)?;
         }
         Ok(Self(bytes))
     }
@@ -84,60 +84,60 @@ impl<'de> Deserialize<'de> for Digest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confirmation {
-    /// The rule that asks, in words.
+    /// The rule that requires the confirmation, in words.
     pub why: String,
-    /// What the agent says for itself; nobody checked it.
+    /// The agent's own reason for the call; unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub asked_at: Timestamp,
-    /// The same by a clock that nobody sets: the time of day may be set back to have more of it.
+    /// `asked_at` on the monotonic clock: setting back the wall clock must not extend the confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_moment: Option<MonotonicTime>,
-    /// A yes later than this is none, and a task that has not started by then does not.
+    /// A later approval is rejected, and a task that has not started by then never starts.
     pub expires_at: Timestamp,
-    /// Another one for each question: a yes to one is no yes to its twin.
+    /// Unique per confirmation: an approval of one task is not valid for an identical one.
     pub nonce: String,
-    /// Of the task as it is now; an edited one has another.
+    /// Digest of the task with its current input; an edit changes it.
     pub digest: Digest,
-    /// The files that would be executed.
+    /// The files that the task would execute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Fingerprint>,
-    /// What would be replaced, where the subtool says how to look it up.
+    /// The current values that would be replaced, if the subtool defines how to look them up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<ReplacedValues>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
-/// What is there that would be replaced.
+/// The current values that a task would replace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplacedValues {
-    /// It is being looked up; nobody is shown the question before that is done.
+    /// The lookup has not finished; the page does not show the task before that.
     Pending,
-    /// By field of the input.
+    /// The values, by field of the input.
     Fields(Map<String, Value>),
-    /// It could not be looked up, because of this.
+    /// The lookup failed for this reason.
     Unknown(String),
 }
 
-/// What was said.
+/// A decision on one task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decision {
     pub at: Timestamp,
     pub verdict: Verdict,
     pub by: DecidedBy,
-    /// In the human's words, for the agent.
+    /// The human's reason, for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the agent had asked for, where the human changed it.
+    /// The input that the agent asked for, if the human edited it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_input: Option<Map<String, Value>>,
-    /// To a question: what the human answered.
+    /// The human's answer, if the task asked a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// Room for a proof that a human was there: a signature over the digest.
+    /// Reserved for a proof of human presence: a signature over the digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Value>,
 }
@@ -146,7 +146,7 @@ pub struct Decision {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Approved,
-    /// Approved, with another input than was asked for.
+    /// Approved with a changed input.
     Edited,
     Denied,
 }
@@ -155,41 +155,41 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// Somebody who was logged in to the page, in the session of this name.
+    /// A human on the page, in the session with this name.
     Page(String),
-    /// A yes that was remembered.
+    /// A remembered approval.
     Grant(crate::task::grant::GrantId),
 }
 
-/// How sure it must be that it was a human who said yes, weakest first.
+/// How strongly an approval must prove that a human gave it, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Assurance {
-    /// Somebody with a session of the page.
+    /// A logged-in session of the page.
     Page,
-    /// As `page`, where secrets are sealed under a key of the human's.
+    /// Like `page`, with secrets encrypted under a key of the human.
     Sealed,
-    /// A touch of a key that signs what was shown.
+    /// A touch of a security key that signs what was shown.
     Touch,
-    /// The executor runs as another user than the agent.
+    /// The executor runs as a different Unix user than the agent.
     OtherUser,
-    /// A second device shows it, and signs it.
+    /// A second device shows the task and signs the approval.
     SecondDevice,
 }
 
-/// What this executor can give.
+/// The strongest assurance that this executor supports.
 pub const ASSURANCE: Assurance = Assurance::Page;
 
-/// What a question is made of, beside the task.
+/// The parts of a confirmation that do not come from the task.
 #[derive(Debug, Clone)]
 pub struct ConfirmationRequest {
     pub why: String,
     pub reason: Option<String>,
-    /// Of this executor's record: a yes given to another one is none here.
+    /// The id of this executor's store: an approval given for another store is not valid here.
     pub instance: String,
     pub wait: Duration,
     pub files: Vec<Fingerprint>,
-    /// Whether it is looked up what would be replaced.
+    /// Whether the current values are looked up before the human is asked.
     pub has_preview: bool,
 }
 
@@ -200,9 +200,9 @@ impl Decision {
 }
 
 impl Confirmation {
-    /// Asks about `task`, as it is.
-    pub fn ask(task: &Task, asking: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
-        let ConfirmationRequest { why, reason, instance, wait, files, has_preview } = asking;
+    /// Creates the confirmation of `task` with its current input.
+    pub fn ask(task: &Task, request: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
+        let ConfirmationRequest { why, reason, instance, wait, files, has_preview } = request;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -220,9 +220,9 @@ impl Confirmation {
         confirmation
     }
 
-    /// What a yes to `task` with this input is bound to.
+    /// Returns the digest that an approval of `task` with this input is bound to.
     pub fn digest_of(&self, instance: &str, task: &Task, input: &Map<String, Value>) -> Digest {
-        let text = |replaced: &ReplacedValues| serde_json::to_vec(replaced).expect("JSON can be written");
+        let text = |replaced: &ReplacedValues| serde_json::to_vec(replaced).expect("JSON values serialize");
         let effect = match task.effect {
             EffectClass::Read => "read",
             EffectClass::Idempotent => "idempotent",
@@ -236,9 +236,9 @@ impl Confirmation {
             task.id.to_string().as_bytes(),
             task.tool.as_str().as_bytes(),
             task.definition_hash.as_bytes(),
-            &serde_json::to_vec(input).expect("JSON can be written"),
+            &serde_json::to_vec(input).expect("JSON values serialize"),
             &task.caller.uid.to_be_bytes(),
-            // What is absent is not the same as what is empty.
+            // An absent value must differ from an empty one.
             &[u8::from(folder.is_some())],
             folder.unwrap_or_default(),
             &[u8::from(task.caller.session.is_some())],
@@ -251,7 +251,7 @@ impl Confirmation {
         ])
     }
 
-    /// The same question, once it is known what would be replaced.
+    /// Returns this confirmation with the result of the lookup, and a new digest.
     #[must_use]
     pub fn with_preview(&self, instance: &str, task: &Task, preview: ReplacedValues) -> Self {
         let mut shown = Self { preview: Some(preview), ..self.clone() };
@@ -259,51 +259,49 @@ impl Confirmation {
         shown
     }
 
-    /// Whether a human said yes, or a grant did.
+    /// Whether a human or a grant approved the task.
     pub fn is_approved(&self) -> bool {
         self.decision.as_ref().is_some_and(|decision| decision.verdict != Verdict::Denied)
     }
 }
 
-/// A text that nobody can guess, of 64 hexadecimal digits.
+/// Returns 256 random bits as 64 hexadecimal digits.
 pub fn nonce() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("the system has a source of randomness");
     digest::hex(&bytes)
 }
 
-/// How a task ends that a human said no to.
+/// The error of a task that a human denied.
 pub(crate) fn denied(reason: Option<&str>) -> ErrorBody {
-    let message = reason.map_or_else(
-        || "a human was asked, and said no".to_owned(),
-        |reason| format!("a human was asked, and said no: {reason}"),
-    );
+    let message =
+        reason.map_or_else(|| "a human denied it".to_owned(), |reason| format!("a human denied it: {reason}"));
     ErrorBody::new(Code::Denied, message).hint(
-        "do not run it again, nor another way around it; acknowledge the refusal, and ask the user whether to leave it \
-         out, to change it, or to let them do it by hand",
+        "do not run it again or work around it; acknowledge the refusal, and ask the user whether to skip it, to \
+         change it, or to do it by hand",
     )
 }
 
-/// How a task ends that nobody decided about.
+/// The error of a task that expired without a decision, or after an approval but before it could start.
 pub(crate) fn expired(confirmation: &Confirmation) -> ErrorBody {
     let waited = confirmation.expires_at.duration_since(confirmation.asked_at);
     let waited =
         protocol::duration::PositiveDuration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
     let message = if confirmation.is_approved() {
-        format!("it was approved, and could not start within {waited} of being asked")
+        format!("it was approved, but could not start within {waited} of the question")
     } else {
-        format!("nobody answered within {waited}")
+        format!("no human answered within {waited}")
     };
     ErrorBody::new(Code::Expired, message).hint(
-        "this is not a refusal: tell the user that it needs their yes on the page that `agent-magic-tool executor page` \
-         opens; you may ask once more",
+        "this is not a refusal: tell the user that it needs their approval on the page that `agent-magic-tool executor \
+         page` opens; you may run it once more",
     )
 }
 
-/// How a task ends whose definition is no longer the one that was shown.
+/// The error of a task whose definition is not the one that the human was shown.
 pub(crate) fn drifted() -> ErrorBody {
-    ErrorBody::new(Code::Drifted, "its definition changed or is gone since a human was asked: nothing was done")
-        .hint("run it again if it is still wanted: the human will be asked about it as it is now")
+    ErrorBody::new(Code::Drifted, "its definition was changed or removed after the human was asked; nothing was done")
+        .hint("if it is still wanted, run it again: the human will be asked about the current definition")
 }
 
 #[cfg(test)]
@@ -312,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    fn asked(task: &Task) -> Confirmation {
-        let asking = ConfirmationRequest {
+    fn confirmation(task: &Task) -> Confirmation {
+        let request = ConfirmationRequest {
             why: "w".to_owned(),
             reason: None,
             instance: "i".to_owned(),
@@ -321,13 +319,13 @@ mod tests {
             files: Vec::new(),
             has_preview: false,
         };
-        Confirmation::ask(task, asking, "n".to_owned(), task.created_at)
+        Confirmation::ask(task, request, "n".to_owned(), task.created_at)
     }
 
     #[test]
-    fn whatever_is_changed_a_yes_is_bound_to_another_digest() {
+    fn every_change_of_the_task_or_the_confirmation_changes_the_digest() {
         let task = crate::store::contract::task(None);
-        let first = asked(&task);
+        let first = confirmation(&task);
         let Value::Object(other_number) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_992_i64})
         else {
             unreachable!()
@@ -366,11 +364,11 @@ mod tests {
         }
         let distinct: std::collections::HashSet<_> = digests.iter().collect();
         assert_eq!(distinct.len(), digests.len());
-        assert_eq!(first.digest_of("i", &task, &task.input), first.digest, "and the same stays the same");
+        assert_eq!(first.digest_of("i", &task, &task.input), first.digest, "unchanged data, unchanged digest");
     }
 
     #[test]
-    fn a_digest_has_one_text() {
+    fn a_digest_parses_from_its_own_text_only() {
         let digest = Digest::of(&[b"a"]);
         assert_eq!(digest.to_string().parse::<Digest>().expect("its own text"), digest);
         for wrong in ["", "00", &"g".repeat(64), &"é".repeat(32)] {
@@ -379,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ_and_are_too_long_to_be_guessed() {
+    fn nonces_are_unique_and_have_256_bits() {
         let (one, other) = (nonce(), nonce());
         assert_ne!(one, other);
         for nonce in [one, other] {
@@ -389,7 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_cannot_be_shifted_into_one_another(
+        fn different_lists_of_parts_have_different_digests(
             one in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..6),
             other in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..6),
         ) {

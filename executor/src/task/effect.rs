@@ -1,18 +1,18 @@
-//! Effect classes: what repeating a task may do.
+//! Effect classes: whether a task can safely be repeated.
 
 use serde::{Deserialize, Serialize};
 
-/// What repeating a subtool may do; it follows from the annotations.
+/// Whether a call of a subtool can safely be repeated; derived from the subtool's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// It changes nothing: repeat it freely.
+    /// Changes nothing: always safe to repeat.
     Read,
-    /// It changes something, the same however often.
+    /// Repeating it has no additional effect: always safe to repeat.
     Idempotent,
-    /// A lookup tells whether it happened: repeat it if that says no.
+    /// A lookup finds out whether it happened: safe to repeat if it did not.
     Verifiable,
-    /// Never repeat it unless it surely did not happen.
+    /// Safe to repeat only if it certainly did not happen.
     Once,
 }
 

@@ -1,4 +1,4 @@
-//! Why an attempt failed, and whether another one could help.
+//! Why an attempt failed, and whether a retry could help.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
-/// Why an order failed, in words that a model can act on. Never holds a secret.
+/// Why an attempt failed, in words that a model can act on. Never contains a secret.
 #[derive(Debug)]
 pub struct Failure {
-    /// As the caller reads it.
+    /// The error that the caller gets.
     pub error: ErrorBody,
     pub retry: Retry,
     pub side_effect: SideEffect,
 }
 
-/// Whether a repetition could help.
+/// Whether a retry could help, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     Never,
-    /// After the usual pause.
+    /// After the usual backoff.
     Later,
-    /// Not before this long has passed: the far side said so.
+    /// After at least this long, as the server asked (`Retry-After`).
     After(Duration),
 }
 
-/// Whether the failed order can have changed anything.
+/// Whether the failed attempt can have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SideEffect {
-    /// Surely not: nothing left this machine, or the far side says that it did nothing.
+    /// No: nothing was sent, or the server says that it changed nothing.
     None,
-    /// Perhaps.
+    /// It may have taken effect.
     Possible,
 }
 
 impl Failure {
-    /// A failure before anything happened, which a repetition cannot mend.
+    /// A failure without side effects that a retry cannot fix.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         ErrorBody::new(code, message).into()
     }
@@ -58,7 +58,7 @@ impl Failure {
         self
     }
 
-    /// It may have taken effect all the same.
+    /// Marks that the attempt may have taken effect.
     #[must_use]
     pub fn effect_possible(mut self) -> Self {
         self.side_effect = SideEffect::Possible;
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-/// A failure before anything happened, which a repetition cannot mend.
+/// A failure without side effects that a retry cannot fix.
 impl From<ErrorBody> for Failure {
     fn from(error: ErrorBody) -> Self {
         Self { error, retry: Retry::Never, side_effect: SideEffect::None }

@@ -1,7 +1,7 @@
-//! Fingerprints: whether a file is still the one that a human was shown.
+//! Fingerprints: whether a file still has the content that a human approved.
 //!
-//! A definition names a program; what runs is a file. Between a yes and its start that file could be
-//! replaced by another, so the yes is bound to what is in it.
+//! A definition names a program, but what runs is a file. The file could be replaced between the approval and the
+//! start, so an approval is bound to the file's content.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,16 +14,16 @@ use protocol::digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// A file, and what was in it.
+/// A file and the hash of its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
     pub path: PathBuf,
-    /// In hexadecimal; empty where it could not be read.
+    /// In hexadecimal; empty if the file could not be read.
     pub sha256: String,
 }
 
-/// What tells without reading it that a file is the same: nobody sets the time of its last change.
+/// Identifies one version of a file without reading it: programs cannot set its ctime.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FileIdentity {
     path: PathBuf,
@@ -32,48 +32,49 @@ struct FileIdentity {
     changed: (i64, i64),
 }
 
-/// A program may have hundreds of megabytes, and be asked about again and again.
-static KNOWN: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
+/// Hashes by file version: a program may have hundreds of megabytes and be fingerprinted often.
+static CACHE: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
+/// The most cached hashes; a full cache is cleared.
 const MAX_CACHED: usize = 256;
-/// How much is read at a time.
-const PART: usize = 64 << 10;
+/// How many bytes are read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
 
 impl Fingerprint {
     pub fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), sha256: contents(path).unwrap_or_default() }
+        Self { path: path.to_owned(), sha256: sha256(path).unwrap_or_default() }
     }
 
-    /// Whether the file is still the same.
+    /// Whether the file still has this content.
     pub fn holds(&self) -> bool {
         !self.sha256.is_empty() && Self::of(&self.path) == *self
     }
 }
 
-fn contents(path: &Path) -> io::Result<String> {
-    let found = fs::metadata(path)?;
-    let look = FileIdentity {
+fn sha256(path: &Path) -> io::Result<String> {
+    let metadata = fs::metadata(path)?;
+    let identity = FileIdentity {
         path: path.to_owned(),
-        file: (found.dev(), found.ino()),
-        size: found.size(),
-        changed: (found.ctime(), found.ctime_nsec()),
+        file: (metadata.dev(), metadata.ino()),
+        size: metadata.size(),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     };
-    let known = || KNOWN.lock().expect("nobody panics with it");
-    if let Some(sha256) = known().get(&look) {
+    let cache = || CACHE.lock().expect("no code panics while holding the lock");
+    if let Some(sha256) = cache().get(&identity) {
         return Ok(sha256.clone());
     }
-    let (mut file, mut hash, mut part) = (File::open(path)?, Sha256::new(), vec![0; PART]);
+    let (mut file, mut hash, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {
-        match file.read(&mut part)? {
+        match file.read(&mut chunk)? {
             0 => break,
-            count => hash.update(&part[..count]),
+            count => hash.update(&chunk[..count]),
         }
     }
     let sha256 = digest::hex(&hash.finalize());
-    let mut known = known();
-    if known.len() >= MAX_CACHED {
-        known.clear();
+    let mut cache = cache();
+    if cache.len() >= MAX_CACHED {
+        cache.clear();
     }
-    known.insert(look, sha256.clone());
+    cache.insert(identity, sha256.clone());
     Ok(sha256)
 }
 
@@ -82,18 +83,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_other_contents_is_another_whatever_its_times_say() {
+    fn changed_content_is_detected_even_if_the_modification_time_is_restored() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("script");
         fs::write(&path, "echo one").expect("written");
-        let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");
+        let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time");
         let first = Fingerprint::of(&path);
         assert!(first.holds() && first.holds());
         fs::write(&path, "echo two").expect("written");
         File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
         assert!(!first.holds());
         fs::write(&path, "echo one").expect("written");
-        assert!(first.holds(), "and the same again is the same");
+        assert!(first.holds(), "the original content matches again");
         fs::remove_file(&path).expect("removed");
         assert!(!first.holds() && !Fingerprint::of(&path).holds());
     }

@@ -1,8 +1,8 @@
-//! Grants: a human's yes that is remembered, for calls of one subtool that look alike.
+//! Grants: remembered approvals for similar calls of one subtool.
 //!
-//! Made on the page only, from one call that was shown. It starts as exactly that call; the human widens
-//! it field by field. What it says nothing about, it does not cover. It ends: by its time, by its uses,
-//! with its subtool's definition, or when it is revoked.
+//! Grants are created only on the page, from one call that the human was shown. A grant starts with exactly that
+//! call, and the human widens it field by field. A field that the grant does not name is not covered. A grant ends
+//! when it expires, when its uses are spent, when the subtool's definition changes, or when it is revoked.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use serde_json::Value;
 use crate::task::Task;
 use crate::task::name::SubtoolName;
 
-/// A grant has a name of the same kind as a task.
+/// Grant ids have the same form as task ids.
 pub type GrantId = TaskId;
 
-/// No grant holds longer.
+/// The longest lifetime of a grant.
 pub const MAX_LIFETIME: std::time::Duration = std::time::Duration::from_hours(30 * 24);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,15 +27,15 @@ pub const MAX_LIFETIME: std::time::Duration = std::time::Duration::from_hours(30
 pub struct Grant {
     pub id: GrantId,
     pub tool: SubtoolName,
-    /// Of the definition that the human saw; another one voids the grant.
+    /// Hash of the definition that the human saw; the grant does not cover any other.
     pub definition_hash: String,
     pub scope: GrantScope,
-    /// By top-level field of the input.
+    /// Keyed by top-level field of the input.
     pub fields: BTreeMap<String, FieldCoverage>,
     pub made_at: Timestamp,
-    /// The call that it was made from.
+    /// The task from which the grant was created.
     pub made_from: TaskId,
-    /// The session of the page that made it.
+    /// The page session that created it.
     pub made_by: String,
     pub expires_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Grant {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// Whose calls it covers.
+/// Whose calls a grant covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantScope {
@@ -59,13 +59,13 @@ pub struct GrantScope {
     pub folder: Option<PathBuf>,
 }
 
-/// Which values of one field are covered.
+/// Which values of one field a grant covers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldCoverage {
     Exactly(Value),
     OneOf(Vec<Value>),
-    /// This path and what lies below it.
+    /// This path and every path below it.
     Below(String),
     /// Numbers up to this one.
     AtMost(serde_json::Number),
@@ -73,7 +73,7 @@ pub enum FieldCoverage {
 }
 
 impl FieldCoverage {
-    fn holds(&self, value: Option<&Value>) -> bool {
+    fn includes(&self, value: Option<&Value>) -> bool {
         match (self, value) {
             (Self::Anything, _) => true,
             (_, None) => false,
@@ -86,7 +86,7 @@ impl FieldCoverage {
     }
 }
 
-/// Whole components only, and none that leads back up.
+/// Compares whole components, and refuses any path with `..`.
 fn is_below(text: &str, path: &str) -> bool {
     let path = path.trim_end_matches('/');
     let rest = text.strip_prefix(path);
@@ -101,19 +101,19 @@ fn is_at_most(number: &serde_json::Number, most: &serde_json::Number) -> bool {
     }
 }
 
-/// Where a grant stands.
+/// Whether a grant still applies, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantStatus {
     Live,
     Expired,
-    /// All its uses are taken.
+    /// All its uses are spent.
     UsedUp,
     Revoked,
 }
 
 impl Grant {
-    pub fn standing(&self, now: Timestamp) -> GrantStatus {
+    pub fn status(&self, now: Timestamp) -> GrantStatus {
         if self.revoked_at.is_some() {
             GrantStatus::Revoked
         } else if now >= self.expires_at {
@@ -125,30 +125,30 @@ impl Grant {
         }
     }
 
-    /// When it ends, or ended.
+    /// Returns when the grant ends or ended.
     pub fn ended_at(&self) -> Timestamp {
         let is_used_up = self.most_uses.is_some_and(|most| self.uses >= most);
         let earlier = [self.revoked_at, self.last_use.filter(|_| is_used_up)].into_iter().flatten();
         earlier.fold(self.expires_at, Timestamp::min)
     }
 
-    /// Whether a yes to `task` is remembered here, and still holds.
+    /// Whether the grant is live and approves `task`.
     pub fn covers(&self, task: &Task, now: Timestamp) -> bool {
-        self.standing(now) == GrantStatus::Live && self.is_like(task)
+        self.status(now) == GrantStatus::Live && self.matches(task)
     }
 
-    /// Whether `task` is a call of the kind that this is about, whenever that was.
-    pub fn is_like(&self, task: &Task) -> bool {
+    /// Whether `task` is a call that the grant describes, whether or not the grant is live.
+    pub fn matches(&self, task: &Task) -> bool {
         self.tool == task.tool
             && self.definition_hash == task.definition_hash
-            && self.scope.is_of(&task.caller)
+            && self.scope.includes(&task.caller)
             && task.input.keys().all(|field| self.fields.contains_key(field))
-            && self.fields.iter().all(|(field, covers)| covers.holds(task.input.get(field)))
+            && self.fields.iter().all(|(field, coverage)| coverage.includes(task.input.get(field)))
     }
 }
 
 impl GrantScope {
-    fn is_of(&self, caller: &Caller) -> bool {
+    fn includes(&self, caller: &Caller) -> bool {
         self.uid == caller.uid
             && self.session.as_ref().is_none_or(|session| caller.session.as_ref() == Some(session))
             && self.folder.as_ref().is_none_or(|folder| caller.folder.as_ref() == Some(folder))
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn grant(task: &Task, fields: &[(&str, FieldCoverage)]) -> Grant {
-        let fields = fields.iter().map(|(field, covers)| ((*field).to_owned(), covers.clone()));
+        let fields = fields.iter().map(|(field, coverage)| ((*field).to_owned(), coverage.clone()));
         Grant {
             id: TaskId::new(),
             tool: task.tool.clone(),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn it_covers_what_it_names_and_nothing_beside_it() {
+    fn a_grant_covers_only_the_values_that_it_names() {
         let asked = task(json!({"to": "bob", "amount": 5}));
         let exact = grant(
             &asked,
@@ -217,21 +217,21 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_by_its_time_its_uses_and_when_it_is_revoked() {
+    fn a_grant_ends_when_it_expires_is_used_up_or_is_revoked() {
         let asked = task(json!({}));
         let mut grant = grant(&asked, &[]);
         let now = asked.created_at;
-        assert_eq!(grant.standing(now), GrantStatus::Live);
-        assert_eq!(grant.standing(grant.expires_at), GrantStatus::Expired);
+        assert_eq!(grant.status(now), GrantStatus::Live);
+        assert_eq!(grant.status(grant.expires_at), GrantStatus::Expired);
         grant.uses = 2;
-        assert_eq!(grant.standing(now), GrantStatus::UsedUp);
+        assert_eq!(grant.status(now), GrantStatus::UsedUp);
         grant.revoked_at = Some(now);
-        assert_eq!(grant.standing(now), GrantStatus::Revoked);
+        assert_eq!(grant.status(now), GrantStatus::Revoked);
         assert!(!grant.covers(&asked, now));
     }
 
     #[test]
-    fn a_path_covers_what_lies_below_it_and_nothing_that_leads_out() {
+    fn a_path_covers_only_paths_below_it() {
         let below = FieldCoverage::Below("/home/a/src/".to_owned());
         for (path, expected) in [
             ("/home/a/src", true),
@@ -242,20 +242,20 @@ mod tests {
             ("/home/a/src/..", false),
             ("home/a/src/x", false),
         ] {
-            assert_eq!(below.holds(Some(&json!(path))), expected, "{path}");
+            assert_eq!(below.includes(Some(&json!(path))), expected, "{path}");
         }
     }
 
     #[test]
     fn large_numbers_are_compared_exactly() {
         let most = FieldCoverage::AtMost(serde_json::Number::from(9_007_199_254_740_992_i64));
-        assert!(most.holds(Some(&json!(9_007_199_254_740_992_i64))));
-        assert!(!most.holds(Some(&json!(9_007_199_254_740_993_i64))));
+        assert!(most.includes(Some(&json!(9_007_199_254_740_992_i64))));
+        assert!(!most.includes(Some(&json!(9_007_199_254_740_993_i64))));
     }
 
     proptest! {
         #[test]
-        fn an_exact_grant_covers_its_own_call_alone(
+        fn an_exact_grant_covers_only_its_own_call(
             one in prop::collection::btree_map("[a-c]", 0..3_i64, 0..3),
             other in prop::collection::btree_map("[a-c]", 0..3_i64, 0..3),
         ) {

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A subtool's name: 1 to 64 of `a-z A-Z 0-9 _ -`.
+/// The name of a subtool: 1 to 64 characters of `a-z A-Z 0-9 _ -`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubtoolName(String);
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
+#[error("`{0}` is not a valid subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -")]
 pub struct InvalidName(String);
 
 impl SubtoolName {

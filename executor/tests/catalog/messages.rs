@@ -149,7 +149,7 @@ fn runners() {
     );
     assert_snapshot!(
         said_of(json!({"run": {"http": {"base_url": "https://a.example", "auth": {"bearer": "ghp_x"}}}})),
-        @"acme.json: greet: run.http.auth.bearer: this is no reference to a secret; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
+        @"acme.json: greet: run.http.auth.bearer: not a secret reference; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
     );
     assert_snapshot!(
         said_of(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),

@@ -79,7 +79,7 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
             let ran = call_all(&oracle, &ids[0], &case);
             oracle.world.kill_executor();
             let logged = fs::read_to_string(oracle.world.log()).unwrap_or_default();
-            assert!(!logged.contains("the executor failed"), "{case}: {logged}");
+            assert!(!logged.contains("the executor panicked"), "{case}: {logged}");
             if ran.exit == 0 {
                 // Torn off the log, the last commits are lost, as after a loss of power; the earlier ones are not.
                 let store = SqliteStore::open(&record).expect("a whole record");
