@@ -1,8 +1,8 @@
-//! The ways of performing a task.
+//! The runners: the ways of performing a task.
 //!
-//! A runner knows nothing of tasks, results or retries: it gets a frozen [`Invocation`] and a
-//! cancellation token, and returns what came of it. To add one: a file under `runner/`, a variant
-//! of [`Run`], and its arm in the three matches below.
+//! A runner knows nothing about tasks, result files or retries: it gets a fixed [`Invocation`] and a
+//! cancellation token, and returns the output or a failure. To add one: a file under `runner/`, a variant
+//! of [`Run`], and its arm in the matches below.
 
 use std::path::PathBuf;
 
@@ -23,11 +23,12 @@ pub mod agent;
 pub mod ask_user;
 pub mod builtin;
 pub mod delegation;
+mod fields;
 pub mod http;
 pub mod llm;
 pub mod process;
 
-/// Exactly one runner, with what it needs.
+/// Exactly one runner and its settings.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
@@ -35,56 +36,57 @@ pub enum Run {
     Http(Box<http::Http>),
     /// A program.
     Process(process::Process),
-    /// One of the executor's own functions.
+    /// A function of the executor.
     Builtin(builtin::Builtin),
     /// A question to the human.
     AskUser(ask_user::AskUser),
-    /// A question to a language model, with nothing around it.
+    /// One question to a language model.
     Llm(llm::Llm),
-    /// A sub-agent with a catalog and a budget of its own.
+    /// A sub-agent with its own catalog and budget.
     Agent(agent::Agent),
 }
 
-/// What is to be done: fixed when the task was accepted, the same at each attempt.
+/// What a runner performs: fixed when the task is accepted, and the same for each attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Invocation {
-    /// The task's id; a good idempotency key.
+    /// The task's id, which is also suitable as an idempotency key.
     pub id: String,
-    /// 1 for the first.
+    /// The number of this attempt, starting at 1.
     pub attempt: u32,
     pub input: Map<String, Value>,
-    /// What it delegates is of the same session, and one deeper.
+    /// The caller of the task. Delegated tasks belong to the same session and are one level deeper.
     pub caller: Caller,
-    /// What a human answered, if it is a question to one.
+    /// The human's answer, if the task is a question to the human.
     pub answer: Option<Value>,
 }
 
-/// What the runners of one executor share.
+/// What all runners of one executor share.
 #[derive(Debug)]
 pub struct RunnerContext {
     pub config: Config,
     pub secrets: Secrets,
     pub http: HttpClients,
-    /// Access tokens that were obtained so far.
+    /// The access tokens obtained so far.
     pub tokens: http::OAuthTokens,
-    /// A folder of the executor's own for data that is too large for memory, or is not text.
+    /// The executor's folder for output that is too large for memory or is not text.
     pub spool: PathBuf,
-    /// The way back to the executor; none where there is no executor.
+    /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<delegation::Delegation>,
 }
 
-/// What came of an order.
+/// The output of a successful invocation.
 #[derive(Debug)]
 pub struct RunnerOutput {
     pub data: OutputData,
-    /// Goes into the result's `_meta`, like `http_status` or `exit_code`.
+    /// Fields of the result's `_meta`, like `http_status` or `exit_code`.
     pub meta: Map<String, Value>,
 }
 
+/// The data of an output.
 #[derive(Debug)]
 pub enum OutputData {
     Json(Value),
-    /// A file in [`RunnerContext::spool`], which the caller of the runner takes over.
+    /// A file in [`RunnerContext::spool`]; the caller of the runner takes ownership of it.
     File {
         path: PathBuf,
         content_type: String,
@@ -107,14 +109,14 @@ impl RunnerOutput {
 impl From<TemplateError> for Failure {
     fn from(error: TemplateError) -> Self {
         Self::new(Code::TemplateFailed, error.to_string())
-            .hint("a value that the definition needs is missing from the input, or the definition is wrong")
+            .hint("the input lacks a value that the definition needs, or the definition is wrong")
     }
 }
 
-/// A mistake in a definition: where, and what.
+/// A mistake in a definition.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DefinitionMistake {
-    /// Relative to the runner's object, like `query.q`.
+    /// The path of the field within the runner's object, like `query.q`.
     pub place: String,
     pub message: String,
 }
@@ -127,17 +129,19 @@ impl DefinitionMistake {
 
 /// The contract of a runner.
 pub trait Runner {
-    /// Finds mistakes that the types cannot: called when the definition is loaded.
+    /// Finds the mistakes that the types do not rule out. Called when a definition is loaded.
     fn check(&self) -> Result<(), DefinitionMistake>;
 
-    /// What [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`; touches nothing.
+    /// Returns what [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`. Has no side effects.
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure>;
 
-    /// Performs the order once.
+    /// Performs the invocation once.
     ///
-    /// When `cancel` fires, it stops as soon as it can, leaves nothing running, and still reports:
-    /// [`Code::Cancelled`], with what it had so far in `details`, and [`Effect::Possible`] unless
-    /// nothing can have happened yet. Timeouts are its caller's, who cancels.
+    /// When `cancel` fires, the runner stops as soon as it can, leaves nothing running, and returns
+    /// [`Code::Cancelled`] with its output so far in `details`, and with [`SideEffect::Possible`] unless
+    /// nothing can have happened yet. A runner has no timeout of its own: its caller cancels it.
+    ///
+    /// [`SideEffect::Possible`]: crate::task::failure::SideEffect::Possible
     fn perform(
         &self,
         invocation: &Invocation,
@@ -180,7 +184,7 @@ impl Run {
         }
     }
 
-    /// Whether other tasks come of it, for which it waits.
+    /// Whether the runner starts other tasks and waits for them.
     pub fn delegates(&self) -> bool {
         match self {
             Self::Agent(_) => true,
@@ -189,7 +193,7 @@ impl Run {
         }
     }
 
-    /// The files that performing it would execute, as far as its definition names them.
+    /// Returns the files that the invocation would execute, as far as the definition names them.
     pub fn files(&self, invocation: &Invocation) -> Vec<PathBuf> {
         match self {
             Self::Process(process) => process.files(invocation),

@@ -1,5 +1,4 @@
-//! The runners that work on this machine, with real programs, files and repositories; and the packs
-//! that use them.
+//! The runners that work on the local machine, with real programs, files and repositories, and their packs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,10 +27,10 @@ mod process;
 #[path = "local/roots.rs"]
 mod roots;
 
-/// Longer than anything here takes on a busy machine; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for anything in these tests: longer than it takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A folder for the caller, one beside it that no root covers, and what runners need.
+/// A folder for the caller, a folder outside all roots, and a runner context.
 struct World {
     folder: TempDir,
     context: RunnerContext,
@@ -66,7 +65,7 @@ impl World {
 
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.home().join(path);
-        std::fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("folders");
+        std::fs::create_dir_all(path.parent().expect("a path in a folder")).expect("folders");
         std::fs::write(path, text).expect("a written file");
     }
 
@@ -94,15 +93,15 @@ impl World {
         run.check().expect("a definition without mistakes");
         let invocation = self.invocation(input);
         let performed = run.perform(&invocation, &self.context, cancel);
-        tokio::time::timeout(PATIENCE, performed).await.expect("it ends in time")
+        tokio::time::timeout(TIMEOUT, performed).await.expect("the invocation should end in time")
     }
 
     async fn data(&self, run: &Value, input: Value) -> Value {
-        json_of(self.perform(run, input).await.expect("it succeeds"))
+        json_of(self.perform(run, input).await.expect("the invocation should succeed"))
     }
 
     async fn failure(&self, run: &Value, input: Value) -> Failure {
-        self.perform(run, input).await.expect_err("it fails")
+        self.perform(run, input).await.expect_err("the invocation should fail")
     }
 }
 
@@ -111,14 +110,14 @@ fn runner(run: &Value) -> Run {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(object) = value else { panic!("{value} is no object") };
+    let Value::Object(object) = value else { panic!("{value} is not an object") };
     object
 }
 
 fn json_of(success: RunnerOutput) -> Value {
     match success.data {
         OutputData::Json(value) => value,
-        OutputData::File { path, .. } => panic!("{} is no JSON", path.display()),
+        OutputData::File { path, .. } => panic!("{} is not JSON", path.display()),
     }
 }
 
@@ -132,18 +131,18 @@ fn pack(name: &str) -> Vec<(String, Definition)> {
     catalog.subtools().map(|subtool| (subtool.name.to_string(), Definition::clone(&subtool.definition))).collect()
 }
 
-/// How a shipped subtool is performed.
+/// The runner of a shipped subtool.
 fn shipped(pack_name: &str, subtool: &str) -> Value {
     let found = pack(pack_name).into_iter().find(|(name, _)| name == subtool);
     let (_, definition) = found.expect("a subtool of the pack");
-    serde_json::to_value(definition.run).expect("it is JSON")
+    serde_json::to_value(definition.run).expect("a definition is JSON")
 }
 
-/// Waits until `condition` holds; panics when it takes too long.
+/// Waits until `condition` holds; panics if it takes too long.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(tokio::time::Instant::now() < deadline, "{what}: not in time");
+        assert!(tokio::time::Instant::now() < deadline, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

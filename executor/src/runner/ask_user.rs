@@ -1,81 +1,81 @@
-//! The `ask_user` runner: a question to the human, on the page.
+//! The `ask_user` runner: a question to the human on the page.
 //!
-//! The question waits like a confirmation does; by the time the order is performed the answer is there,
-//! and this only hands it over. Accepting, declining and dismissing are three answers, as in MCP's
-//! elicitation. A secret that a human types is kept in the secret store, and the caller gets its name.
+//! A question waits like a confirmation. The task is performed after the human has answered, so the runner only
+//! passes the answer on. Accepting, declining and dismissing are three different answers, as in MCP's elicitation.
+//! A secret that the human types is kept in the secret store, and the caller gets its name.
 
 use serde_json::{Map, json};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value,
+    RunnerContext, RunnerOutput, Serialize, Value, fields,
 };
 use crate::base::schema::{InputSchema, Problem};
-use crate::base::template::{self, TemplateValues};
+use crate::base::template::TemplateValues;
 use crate::config::secret::{SecretName, Secrets};
 
-/// The one field of a question that has no form of its own.
+/// The only field of a question without a form.
 const ANSWER: &str = "answer";
 
 /// A question to the human.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskUser {
-    /// What is asked: a template.
+    /// The question: a template.
     pub question: String,
-    /// The answers to choose from: a template that gives a list of texts. Absent: any answer.
+    /// The options to choose from: a template for a list of texts. Absent: any answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
-    /// Whether several of them may be chosen: a template that gives true or false.
+    /// Whether the human may choose several options: a template for true or false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple: Option<String>,
-    /// What kind of answer is wanted where there are no options: a template that gives `text`, `number` or `boolean`.
+    /// The type of an answer without options: a template for `text`, `number` or `boolean`.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "type")]
     pub kind: Option<String>,
-    /// Several fields at once: a template that gives the JSON Schema of an object.
+    /// A form with several fields: a template for the JSON Schema of an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
 }
 
-/// A question as it is put to the human.
+/// A question as the human sees it.
 #[derive(Debug)]
 pub struct UserQuestion {
     pub text: String,
-    /// Of an object, whose fields are the form.
+    /// The JSON Schema of an object; its properties are the fields of the form.
     pub schema: Map<String, Value>,
     is_form: bool,
     compiled: InputSchema,
 }
 
 impl AskUser {
-    /// The question that an input asks, or why it asks none.
+    /// Returns the question for an input; fails if the input does not make a valid question.
     pub fn question(&self, input: &Map<String, Value>) -> Result<UserQuestion, Failure> {
         let scope = TemplateValues::of_input(input);
         let text = scope.text(&self.question)?;
-        let given = |template: &Option<String>| -> Result<Value, Failure> {
+        let value = |template: &Option<String>| -> Result<Value, Failure> {
             let template = template.as_ref().map(|template| Value::String(template.clone()));
             Ok(template.map_or(Ok(None), |template| scope.value(&template))?.unwrap_or(Value::Null))
         };
-        let wrong = |message: &str| Failure::new(Code::InvalidInput, message);
-        let (schema, is_form) = match given(&self.form)? {
+        let invalid = |message: &str| Failure::new(Code::InvalidInput, message);
+        let (schema, is_form) = match value(&self.form)? {
             Value::Object(schema) => (schema, true),
-            Value::Null => (single(&given(&self.options)?, &given(&self.multiple)?, &given(&self.kind)?)?, false),
-            _ => return Err(wrong("the form is no JSON Schema of an object")),
+            Value::Null => (one_field(&value(&self.options)?, &value(&self.multiple)?, &value(&self.kind)?)?, false),
+            _ => return Err(invalid("the form is not the JSON Schema of an object")),
         };
         if schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty) {
-            return Err(wrong("the form has no `properties`: there would be nothing to fill in"));
+            return Err(invalid("the form has no `properties`, so there is nothing to fill in"));
         }
         let compiled = InputSchema::compile(&schema)
-            .map_err(|error| wrong("the form is no JSON Schema").detail("problem", error.to_string()))?;
+            .map_err(|error| invalid("the form is not a valid JSON Schema").detail("problem", error.to_string()))?;
         Ok(UserQuestion { text, schema, is_form, compiled })
     }
 }
 
-/// The form of a question with one answer.
-fn single(options: &Value, multiple: &Value, kind: &Value) -> Result<Map<String, Value>, Failure> {
-    let wrong = |message: &str| Failure::new(Code::InvalidInput, message);
+/// The form of a question without a form: one field for the answer.
+fn one_field(options: &Value, multiple: &Value, kind: &Value) -> Result<Map<String, Value>, Failure> {
+    let invalid = |message: &str| Failure::new(Code::InvalidInput, message);
     let mut field = match (options, kind.as_str().unwrap_or("text")) {
-        (Value::Array(options), _) if options.is_empty() => return Err(wrong("there is no option to choose")),
+        (Value::Array(options), _) if options.is_empty() => return Err(invalid("`options` is empty")),
         (Value::Array(options), _) if *multiple == Value::Bool(true) => {
             json!({"type": "array", "items": {"enum": options}, "uniqueItems": true})
         }
@@ -83,13 +83,13 @@ fn single(options: &Value, multiple: &Value, kind: &Value) -> Result<Map<String,
         (Value::Null, "text") => json!({"type": "string", "maxLength": 100_000}),
         (Value::Null, "number") => json!({"type": "number"}),
         (Value::Null, "boolean") => json!({"type": "boolean"}),
-        (Value::Null, _) => return Err(wrong("the type is `text`, `number` or `boolean`")),
-        _ => return Err(wrong("the options are no list")),
+        (Value::Null, _) => return Err(invalid("`type` is not `text`, `number` or `boolean`")),
+        _ => return Err(invalid("`options` is not a list")),
     };
     field["title"] = "Your answer".into();
     let schema =
         json!({"type": "object", "properties": {ANSWER: field}, "required": [ANSWER], "additionalProperties": false});
-    let Value::Object(schema) = schema else { unreachable!("it is written as one") };
+    let Value::Object(schema) = schema else { unreachable!("the literal above is an object") };
     Ok(schema)
 }
 
@@ -103,8 +103,10 @@ impl UserQuestion {
         self.schema.get("properties").and_then(Value::as_object).into_iter().flatten()
     }
 
-    /// What the human filled in, as the caller reads it: secrets are put away under names that begin with
-    /// `prefix`. Or what does not fit, and nothing is put away.
+    /// Checks what the human filled in and returns the answer for the caller.
+    ///
+    /// Stores secrets under names that begin with `prefix`; the answer contains these names in their place. If the
+    /// content does not match the form, returns the problems and stores nothing.
     pub fn accept(
         &self,
         mut content: Map<String, Value>,
@@ -117,12 +119,12 @@ impl UserQuestion {
         }
         for (name, _) in self.fields().filter(|(_, field)| is_secret(field)) {
             let Some(Value::String(secret)) = content.get(name) else { continue };
-            let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-            let kept = format!("{prefix}-{plain}").parse::<SecretName>().map_err(|error| error.to_string());
-            let kept =
-                kept.and_then(|name| secrets.set(&name, secret).map(|()| name).map_err(|error| error.to_string()));
-            match kept {
-                Ok(kept) => content.insert(name.clone(), json!({"stored_as": format!("secret:{}", kept.as_str())})),
+            let suffix: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+            let secret_name = format!("{prefix}-{suffix}").parse::<SecretName>().map_err(|error| error.to_string());
+            let stored = secret_name
+                .and_then(|name| secrets.set(&name, secret).map(|()| name).map_err(|error| error.to_string()));
+            match stored {
+                Ok(stored) => content.insert(name.clone(), json!({"stored_as": format!("secret:{}", stored.as_str())})),
                 Err(problem) => {
                     let pointer = format!("/{name}");
                     return Err(vec![Problem { pointer, problem, did_you_mean: None, schema: None }]);
@@ -143,15 +145,7 @@ fn is_secret(field: &Value) -> bool {
 
 impl Runner for AskUser {
     fn check(&self) -> Result<(), DefinitionMistake> {
-        template::check(&self.question).map_err(|error| DefinitionMistake::new("question", &error))?;
-        let others =
-            [("options", &self.options), ("multiple", &self.multiple), ("type", &self.kind), ("form", &self.form)];
-        for (place, template) in others {
-            if let Some(template) = template {
-                template::check(template).map_err(|error| DefinitionMistake::new(place, &error))?;
-            }
-        }
-        Ok(())
+        fields::check(self)
     }
 
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
@@ -165,7 +159,7 @@ impl Runner for AskUser {
         _: &RunnerContext,
         _: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let unanswered = || Failure::new(Code::Internal, "it was let through without an answer");
+        let unanswered = || Failure::new(Code::Internal, "the question was dispatched without an answer");
         invocation.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
     }
 }
@@ -205,22 +199,22 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_fit_and_a_secret_is_told_by_its_name_only() {
+    fn an_answer_must_match_the_form_and_shows_only_the_name_of_a_secret() {
         let folder = tempfile::tempdir().expect("a folder");
         let secrets = Secrets::new(folder.path().join("secrets"), std::collections::BTreeMap::new());
         let form = json!({"type": "object", "required": ["user"], "properties": {
             "user": {"type": "string"}, "pass word": {"type": "string", "format": "password"}}});
-        let asked = question(&json!({"question": "q", "form": form})).expect("a question");
-        assert!(asked.asks_for_secrets());
+        let question = question(&json!({"question": "q", "form": form})).expect("a question");
+        assert!(question.asks_for_secrets());
         let accept = |content: Value| {
-            let Value::Object(content) = content else { panic!("an object") };
-            asked.accept(content, "ask-1", &secrets)
+            let Value::Object(content) = content else { panic!("the content is not an object") };
+            question.accept(content, "ask-1", &secrets)
         };
-        assert_eq!(accept(json!({"pass word": "hunter22"})).expect_err("no user").len(), 1);
-        assert!(secrets.names().expect("read").is_empty(), "nothing is kept of what does not fit");
-        let told = accept(json!({"user": "ann", "pass word": "hunter22"})).expect("it fits");
+        assert_eq!(accept(json!({"pass word": "hunter22"})).expect_err("`user` is missing").len(), 1);
+        assert!(secrets.names().expect("readable").is_empty(), "a secret was stored for a rejected answer");
+        let answer = accept(json!({"user": "ann", "pass word": "hunter22"})).expect("a valid answer");
         let expected = json!({"user": "ann", "pass word": {"stored_as": "secret:ask-1-pass-word"}});
-        assert_eq!(told, json!({"action": "accept", "content": expected}));
-        assert_eq!(secrets.names().expect("read")[0].0, "ask-1-pass-word");
+        assert_eq!(answer, json!({"action": "accept", "content": expected}));
+        assert_eq!(secrets.names().expect("readable")[0].0, "ask-1-pass-word");
     }
 }

@@ -1,16 +1,15 @@
-//! The builtin runner: the executor's own functions.
+//! The `builtin` runner: functions of the executor.
 //!
-//! To add one: a file under `builtin/`, a variant of [`Builtin`] and its arm in `perform`. All of
-//! them only read; what they may read is `roots.rs`'s matter, or the HTTP client's.
+//! To add one: a file under `builtin/`, a variant of [`Builtin`] and its arm in `perform`. All of them only read,
+//! except [`EditPrompt`]. `roots.rs` decides which files they may read, the HTTP client which addresses.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value,
+    RunnerContext, RunnerOutput, Serialize, Value, fields,
 };
-use crate::base::template::{self, TemplateValues};
 
 mod fetch_url;
 mod interrupt;
@@ -27,40 +26,38 @@ pub use prompt::{EditPrompt, ReadPrompt};
 pub use read_file::ReadFile;
 pub use search_files::SearchFiles;
 
-/// One of the executor's own functions, with templates for its arguments.
+/// A function of the executor, with templates for its arguments.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Builtin {
     /// Reads lines of a text file.
     ReadFile(ReadFile),
-    /// Finds lines that match a regular expression.
+    /// Finds the lines of files that match a regular expression.
     SearchFiles(SearchFiles),
     /// Lists a folder.
     ListFiles(ListFiles),
-    /// Fetches a page as text.
+    /// Fetches a web page as text.
     FetchUrl(FetchUrl),
-    /// Shows the sections of the system prompt of our own agent, or one of them.
+    /// Shows the sections of the agent's system prompt, or one of them.
     ReadPrompt(ReadPrompt),
-    /// Replaces the text of one of them.
+    /// Replaces the text of a section of the agent's system prompt.
     EditPrompt(EditPrompt),
 }
 
 impl Runner for Builtin {
     fn check(&self) -> Result<(), DefinitionMistake> {
         for (function, templates) in self.templates() {
-            for (argument, value) in &templates {
-                template::check_value(value)
-                    .map_err(|error| DefinitionMistake::new(format!("{function}.{argument}"), &error))?;
-            }
+            fields::check(&templates)
+                .map_err(|mistake| DefinitionMistake::new(format!("{function}.{}", mistake.place), &mistake.message))?;
         }
         Ok(())
     }
 
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
-        let scope = TemplateValues::of_input(&invocation.input);
+        let values = fields::FieldValues::of(invocation);
         let mut plan = Map::new();
         for (function, templates) in self.templates() {
-            plan.insert(function, Value::Object(scope.fields(&templates)?));
+            plan.insert(function, Value::Object(values.all(&templates)?));
         }
         Ok(Value::Object(plan))
     }
@@ -73,54 +70,47 @@ impl Runner for Builtin {
     ) -> Result<RunnerOutput, Failure> {
         match self {
             Self::ReadFile(templates) => {
-                read_file::perform(filled(templates, invocation)?, invocation, context, cancel).await
+                read_file::perform(arguments(templates, invocation)?, invocation, context, cancel).await
             }
             Self::SearchFiles(templates) => {
-                search_files::perform(filled(templates, invocation)?, invocation, context, cancel).await
+                search_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
             }
             Self::ListFiles(templates) => {
-                list_files::perform(filled(templates, invocation)?, invocation, context, cancel).await
+                list_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
             }
-            Self::FetchUrl(templates) => fetch_url::perform(filled(templates, invocation)?, context, cancel).await,
-            Self::ReadPrompt(templates) => prompt::show(filled(templates, invocation)?, context, cancel).await,
-            Self::EditPrompt(templates) => prompt::change(filled(templates, invocation)?, context, cancel).await,
+            Self::FetchUrl(templates) => fetch_url::perform(arguments(templates, invocation)?, context, cancel).await,
+            Self::ReadPrompt(templates) => prompt::show(arguments(templates, invocation)?, context, cancel).await,
+            Self::EditPrompt(templates) => prompt::change(arguments(templates, invocation)?, context, cancel).await,
         }
     }
 }
 
 impl Builtin {
-    /// The function's name with its arguments' templates: exactly one.
+    /// The name of the function and the templates of its arguments: exactly one pair.
     fn templates(&self) -> impl Iterator<Item = (String, Map<String, Value>)> {
-        fields_of(self).into_iter().map(|(function, templates)| match templates {
+        fields::of(self).into_iter().map(|(function, templates)| match templates {
             Value::Object(templates) => (function, templates),
             _ => (function, Map::new()),
         })
     }
 }
 
-/// The arguments that the templates become for this order; a null is as good as an absent value.
-fn filled<T: DeserializeOwned>(templates: &impl Serialize, invocation: &Invocation) -> Result<T, Failure> {
-    let mut arguments = TemplateValues::of_input(&invocation.input).fields(&fields_of(templates))?;
+/// Fills the templates of the arguments for an invocation; a null counts as absent.
+fn arguments<T: DeserializeOwned>(templates: &impl Serialize, invocation: &Invocation) -> Result<T, Failure> {
+    let mut arguments = fields::FieldValues::of(invocation).all(templates)?;
     arguments.retain(|_, value| !value.is_null());
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-        Failure::new(Code::Rejected, format!("the argument `{}` does not fit: {}", error.path(), error.inner()))
+        Failure::new(Code::Rejected, format!("the argument `{}` is not valid: {}", error.path(), error.inner()))
     })
 }
 
-fn fields_of(value: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(fields)) => fields,
-        _ => unreachable!("templates are JSON objects"),
-    }
-}
-
-/// For a whole number that may be written `5.0`, which JSON Schema calls an integer too.
+/// Deserializes a whole number, also one written as `5.0`, which JSON Schema calls an integer too.
 fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = Number::deserialize(deserializer)?;
     let written_as_float =
         || number.as_f64().filter(|value| value.fract() == 0.0).and_then(|value| format!("{value:.0}").parse().ok());
     match number.as_u64().or_else(written_as_float) {
         Some(whole) => Ok(Some(whole)),
-        None => Err(serde::de::Error::custom(format!("`{number}` is no whole number from 0 upward"))),
+        None => Err(serde::de::Error::custom(format!("`{number}` is not a whole number of at least 0"))),
     }
 }

@@ -1,8 +1,8 @@
-//! Delegation: what runners need that have something done by others.
+//! Delegation: how a runner has another task run.
 //!
-//! Whatever they have done is asked for as by any caller, through the mailbox: the same desk, the same
-//! gates, one deeper than whoever asked for it. A task that waits for another one takes no place from it
-//! (`dispatcher/places.rs`). Decides nothing about models or agents.
+//! A runner makes its requests like any caller, through the mailbox: they pass the same intake, policy and
+//! confirmations, and are one level deeper than the caller of the runner. A task that waits for a delegated task
+//! does not occupy a slot (`dispatcher/slots.rs`). Decides nothing about models or agents.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -28,48 +28,50 @@ use crate::model::provider::ToolDefinition;
 use crate::results::handover;
 use crate::results::trigger::Trigger;
 
-/// An executor that has not taken a request by then has stopped taking any.
-const TAKEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a call that was cancelled may take to report.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// After this long without an answer, assume that the executor is stopping and takes no more requests.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a cancelled call may take to report its outcome.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The subtools that a task can be delegated to.
+/// The subtools that a runner can delegate to.
 pub trait SubtoolDirectory: Send + Sync + Debug {
-    /// The definition of `name` as a model needs it, or the names that resemble it. A caller of `scope`
-    /// finds nothing beyond that.
+    /// Returns the definition of the subtool `name` in the form for a model. Without such a subtool in `scope`,
+    /// returns the similar names in `scope`, best match first.
     fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>>;
 }
 
-/// The way back to the executor itself, as its callers go.
+/// What a runner needs to make requests to its own executor.
 #[derive(Debug)]
 pub struct Delegation {
     pub mailbox: Mailbox,
     pub subtools: Box<dyn SubtoolDirectory>,
-    /// This program.
+    /// The executable of this program.
     pub program: PathBuf,
-    /// With which a program of ours finds the same places.
+    /// Environment that points a child at the same folders.
     pub environment: Vec<(&'static str, OsString)>,
-    /// Where the sections of the system prompt lie.
+    /// The folder with the sections of the system prompt.
     pub prompts: PathBuf,
-    /// Where the sessions of sub-agents are remembered.
+    /// The folder with the journals of sub-agents.
     pub sessions: PathBuf,
 }
 
-/// A task that came to its end for another one.
+/// A delegated task that has ended.
 #[derive(Debug)]
 pub(super) struct CalledTask {
     pub(super) id: TaskId,
-    /// Its result file.
+    /// The content of its result file.
     pub(super) result: Value,
 }
 
-/// Why a caller at this depth may not delegate, if it may not.
+/// Returns the error for a caller at this depth that may not delegate; `None` if it may.
 pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
-    let most = config.agent.depth;
-    (depth >= most).then(|| {
-        let message = format!("`{tool}` delegates, and its caller was called by an agent itself: {depth} deep, the most is {most}");
-        ErrorBody::new(Code::TooDeep, message)
-            .hint("do it with the other subtools, or answer with what is missing; a human can raise `depth` under [agent] in config.toml")
+    let limit = config.agent.depth;
+    (depth >= limit).then(|| {
+        let message =
+            format!("`{tool}` delegates to other tasks, which is not allowed at depth {depth}: the limit is {limit}");
+        let hint =
+            "use other subtools, or report what is missing; a human can raise `depth` under [agent] in config.toml";
+        ErrorBody::new(Code::TooDeep, message).hint(hint)
     })
 }
 
@@ -85,12 +87,12 @@ impl Delegation {
         })
     }
 
-    /// What is said where nobody is there to delegate to.
-    pub(super) fn is_missing() -> Failure {
-        Failure::new(Code::Internal, "there is no executor here to delegate to")
+    /// The failure without an executor to delegate to.
+    pub(super) fn unavailable() -> Failure {
+        Failure::new(Code::Internal, "there is no executor to delegate to")
     }
 
-    /// The subtool that the order's caller may use under this name.
+    /// Returns the subtool `name` if the caller may use it.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
         self.subtools.find(name, &invocation.caller.tool_scope).map_err(|nearest| {
             let hint = did_you_mean(nearest.first()).unwrap_or_else(|| {
@@ -100,8 +102,10 @@ impl Delegation {
         })
     }
 
-    /// Has `tool` run for the order's caller, and waits for its end. The same order calls once, however
-    /// often it is performed: what an earlier attempt called counts.
+    /// Runs `tool` for the caller of the invocation, and waits until the task ends.
+    ///
+    /// All attempts of one task share one call: a later attempt gets the task that an earlier attempt started.
+    /// When `cancel` fires, the call is cancelled too.
     pub(super) async fn call(
         &self,
         invocation: &Invocation,
@@ -115,22 +119,22 @@ impl Delegation {
         let id = tokio::select! {
             biased;
             reply = handover::reply(&request) => called_task(reply)?,
-            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, request.id()).await),
+            () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, request.id()).await),
         };
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;
             _ = trigger.ended(&ids) => {}
-            () = cancel.cancelled() => return Err(self.give_up(invocation, tool, id).await),
+            () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, id).await),
         }
         let result = self.mailbox.read_result(id).map_err(|error| {
-            Failure::new(Code::Io, format!("the result of `{tool}` cannot be read: {error}"))
+            Failure::new(Code::Io, format!("failed to read the result of `{tool}`: {error}"))
                 .detail("id", id.to_string())
         })?;
         Ok(CalledTask { id, result: serde_json::from_slice(&result).unwrap_or_default() })
     }
 
-    /// Puts a request of the order's caller into the mailbox.
+    /// Posts a request of the invocation's caller to the mailbox.
     fn post(&self, invocation: &Invocation, operation: Operation) -> Result<PendingRequest<'_>, Failure> {
         let caller =
             Caller { depth: invocation.caller.depth.saturating_add(1), wakes: false, ..invocation.caller.clone() };
@@ -139,19 +143,21 @@ impl Delegation {
         })
     }
 
-    /// Stops the call `id`, which the order no longer waits for. An executor that stops takes no request:
-    /// then the call goes on with the next one, as the order does.
-    async fn give_up(&self, invocation: &Invocation, tool: &str, id: TaskId) -> Failure {
-        let failure = Failure::new(Code::Cancelled, format!("it was cancelled while it waited for `{tool}`"));
+    /// Cancels the call `id` and returns the failure of the cancelled invocation.
+    ///
+    /// An executor that is stopping takes no requests: then the call continues under the next executor, as does
+    /// the task that made it.
+    async fn cancel_call(&self, invocation: &Invocation, tool: &str, id: TaskId) -> Failure {
+        let failure = Failure::new(Code::Cancelled, format!("cancelled while waiting for `{tool}`"));
         if self.mailbox.withdraw(id) {
             return failure;
         }
         let before = self.state(id);
         if let Ok(request) = self.post(invocation, Operation::Cancel { id }) {
             if is_answered(&request).await {
-                let ended = Trigger::new(self.mailbox.clone());
-                // Whatever it says in time is what is known.
-                drop(tokio::time::timeout(LAST_WORD, ended.ended(&[id])).await);
+                let trigger = Trigger::new(self.mailbox.clone());
+                // After the timeout the failure reports the state at that time.
+                drop(tokio::time::timeout(CANCEL_TIMEOUT, trigger.ended(&[id])).await);
             } else {
                 request.withdraw();
             }
@@ -160,18 +166,19 @@ impl Delegation {
         let failure = failure.detail("call", call);
         match before {
             Some(State::AwaitingConfirmation) => failure.hint(format!(
-                "`{tool}` waited for a human's yes and was not run; tell the user, or run it by itself: agent-magic-tool run {tool}"
+                "`{tool}` was waiting for a human's approval and did not run; tell the user, or run it directly: agent-magic-tool run {tool}"
             )),
-            Some(State::Accepted | State::Queued) => failure.hint(format!("`{tool}` had not begun")),
+            Some(State::Accepted | State::Queued) => failure.hint(format!("`{tool}` had not started")),
             _ => failure.effect_possible(),
         }
     }
 
-    /// Stops what a sub-agent of the order left open. An executor that stops leaves that to the next one.
+    /// Cancels the tasks that a stopped sub-agent left open. An executor that is stopping leaves this request to the
+    /// next executor.
     pub(super) async fn abandon(&self, invocation: &Invocation, session: &str) {
         let Ok(request) = self.post(invocation, Operation::Abandon { session: session.to_owned() }) else { return };
         if !is_answered(&request).await {
-            tracing::debug!(session, "what a sub-agent left open is stopped by the next executor");
+            tracing::debug!(session, "the next executor will cancel the open tasks of a sub-agent");
         }
     }
 
@@ -180,7 +187,7 @@ impl Delegation {
     }
 }
 
-/// The task that a run request became.
+/// Returns the task that a run request became.
 fn called_task(reply: Option<Reply>) -> Result<TaskId, Failure> {
     match reply {
         Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id))) => Ok(id),
@@ -189,13 +196,11 @@ fn called_task(reply: Option<Reply>) -> Result<TaskId, Failure> {
             let earlier = error.details.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
             earlier.filter(|_| error.code == Code::IdempotencyMismatch).ok_or_else(|| Failure::from(error))
         }
-        Some(Reply::Answer(_)) | None => {
-            Err(Failure::new(Code::Internal, "the executor's answer does not fit a run request"))
-        }
+        Some(Reply::Answer(_)) | None => Err(Failure::new(Code::Internal, "unexpected answer to a run request")),
     }
 }
 
-/// Whether the executor answers `request` in time.
+/// Waits for the answer to `request`; false if there is none within [`ANSWER_TIMEOUT`].
 async fn is_answered(request: &PendingRequest<'_>) -> bool {
-    tokio::time::timeout(TAKEN_TIMEOUT, handover::reply(request)).await.is_ok()
+    tokio::time::timeout(ANSWER_TIMEOUT, handover::reply(request)).await.is_ok()
 }

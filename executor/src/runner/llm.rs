@@ -1,69 +1,71 @@
-//! The `llm` runner: one question to a language model, with nothing around it.
+//! The `llm` runner: one question to a language model.
 //!
-//! The model sees the prompt and no word of ours: no system prompt, no history, no tools. With `tool` it sees
-//! that subtool's definition as its one tool, makes one call, which is run for the caller like any other, and
-//! says in words what came of it. Which models there are is the configuration's; sessions are the agent's.
+//! The model sees only what the definition and the input give: no system prompt of ours, no history, no tools.
+//! With `tool`, that subtool is the model's only tool: the model calls it once, the call runs as a task of the
+//! caller, and the model then describes the result. The models come from the configuration; conversations are the
+//! matter of the agent.
 
 use serde_json::{Map, json};
 
 use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Retry, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value,
+    RunnerContext, RunnerOutput, Serialize, Value, fields,
 };
-use crate::base::template::{self, TemplateValues};
 use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn};
 use crate::model::provider::client::ModelClient;
 use crate::model::provider::{ModelFailure, ModelRequest, Provider as _, ToolDefinition};
 use crate::model::registry::{ChosenModel, ModelRegistry};
 use crate::model::view::{self, CallStyle, ContextBounds};
 
-/// How much of a result the model gets to read.
+/// The most of a call's result that the model gets to read.
 const MAX_RESULT_BYTES: usize = 50_000;
-const IN_WORDS: &str = "Say in words what came of this call. Nothing more can be called.";
+/// The most of a model's answer that a failure quotes.
+const MAX_QUOTED_BYTES: usize = 2_000;
+const DESCRIBE_RESULT: &str = "Describe the result of this call in words. You cannot make another call.";
 
 /// One question to a language model.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Llm {
-    /// What it is asked: a template, and all that it sees.
+    /// The question: a template. The model sees nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// A name in `[models]`: a template. Absent, or the input has no such field: the one of `[agent]`.
+    /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Its system prompt: a template. Absent: none.
+    /// The system prompt: a template. Absent: no system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// A number, or a template. Absent: the model's own setting.
+    /// The temperature: a number, or a template. Absent: the setting of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Value>,
-    /// How many tokens it may answer with: a number, or a template. Absent: the model's own setting.
+    /// The most tokens of an answer: a number, or a template. Absent: the setting of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<Value>,
-    /// The subtool that it is to call, once: a template.
+    /// The subtool that the model calls, once: a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What it is to call it with: a template that gives an object. Absent: the model finds out from the prompt.
+    /// The arguments of the call: a template for an object. Absent: the model takes them from the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// What its answer becomes. Absent: `text`.
+    /// How to read the answer. Absent: `text`.
     #[serde(default)]
     pub output: AnswerForm,
 }
 
-/// What an answer becomes.
+/// How to read an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerForm {
-    /// The text as it is.
+    /// As text, unchanged.
     #[default]
     Text,
-    /// The JSON document that it is, perhaps in a block of code.
+    /// As a JSON document, which may be in a code block.
     Json,
 }
 
-/// What an order asks.
+/// The definition, filled for one invocation.
 #[derive(Debug, Default)]
 struct FilledPrompt {
     model: Option<String>,
@@ -75,47 +77,34 @@ struct FilledPrompt {
 }
 
 impl Llm {
-    /// Whether it has a subtool run.
+    /// Whether the model calls a subtool.
     pub fn calls(&self) -> bool {
         self.tool.is_some()
     }
 
     fn filled(&self, invocation: &Invocation) -> Result<FilledPrompt, Failure> {
-        let scope = TemplateValues::of_input(&invocation.input);
-        let value = |template: &Option<Value>| -> Result<Option<Value>, Failure> {
-            let filled = template.as_ref().map(|template| scope.value(template)).transpose()?;
-            Ok(filled.flatten().filter(|value| !value.is_null()))
-        };
-        let text = |template: &Option<String>| -> Result<Option<String>, Failure> {
-            let filled = value(&template.clone().map(Value::String))?;
-            Ok(filled.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        };
-        let unfit = |field: &str, kind: &str| Failure::new(Code::Rejected, format!("`{field}` is no {kind}"));
-        let tool = text(&self.tool)?;
-        let arguments = match value(&self.arguments)? {
-            Some(arguments) if !arguments.is_object() => return Err(unfit("arguments", "JSON object")),
+        let values = fields::FieldValues::of(invocation);
+        let tool = values.text(self.tool.as_deref())?;
+        let arguments = match values.value(self.arguments.as_ref())? {
+            Some(arguments) if !arguments.is_object() => return Err(fields::wrong_type("arguments", "JSON object")),
             arguments => arguments,
         };
-        let wanted = match (&tool, arguments) {
+        let instruction = match (&tool, arguments) {
             (Some(tool), Some(arguments)) => Some(format!("Call `{tool}` with these arguments: {arguments}")),
             _ => None,
         };
-        let parts: Vec<_> = text(&self.prompt)?.into_iter().chain(wanted).collect();
+        let parts: Vec<_> = values.text(self.prompt.as_deref())?.into_iter().chain(instruction).collect();
         let prompt = parts.join("\n\n");
         if prompt.trim().is_empty() {
             return Err(Failure::new(Code::Rejected, "there is nothing to ask: the prompt is empty"));
         }
-        let number =
-            value(&self.temperature)?.map(|value| value.as_f64().ok_or_else(|| unfit("temperature", "number")));
-        let tokens = |value: Value| value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
-        let most =
-            value(&self.max_tokens)?.map(|value| tokens(value).ok_or_else(|| unfit("max_tokens", "whole number")));
+        let max_tokens = values.whole_number("max_tokens", self.max_tokens.as_ref())?.map(u32::try_from);
         Ok(FilledPrompt {
-            model: text(&self.model)?,
+            model: values.text(self.model.as_deref())?,
             prompt,
-            system: text(&self.system)?.unwrap_or_default(),
-            temperature: number.transpose()?,
-            max_tokens: most.transpose()?,
+            system: values.text(self.system.as_deref())?.unwrap_or_default(),
+            temperature: values.number("temperature", self.temperature.as_ref())?,
+            max_tokens: max_tokens.transpose().map_err(|_| fields::wrong_type("max_tokens", "whole number"))?,
             tool,
         })
     }
@@ -123,9 +112,9 @@ impl Llm {
     fn data(&self, text: String) -> Result<Value, Failure> {
         match self.output {
             AnswerForm::Text => Ok(Value::String(text)),
-            AnswerForm::Json => serde_json::from_str(bare(&text)).map_err(|error| {
-                Failure::new(Code::BadResponse, format!("the model answered with no JSON: {error}"))
-                    .detail("said", excerpt(&text, 2_000))
+            AnswerForm::Json => serde_json::from_str(without_code_fence(&text)).map_err(|error| {
+                Failure::new(Code::BadResponse, format!("the model's answer is not JSON: {error}"))
+                    .detail("said", excerpt(&text, MAX_QUOTED_BYTES))
             }),
         }
     }
@@ -133,26 +122,12 @@ impl Llm {
 
 impl Runner for Llm {
     fn check(&self) -> Result<(), DefinitionMistake> {
-        let text = |template: &Option<String>| template.clone().map(Value::String);
-        let templates = [
-            ("prompt", text(&self.prompt)),
-            ("model", text(&self.model)),
-            ("system", text(&self.system)),
-            ("temperature", self.temperature.clone()),
-            ("max_tokens", self.max_tokens.clone()),
-            ("tool", text(&self.tool)),
-            ("arguments", self.arguments.clone()),
-        ];
-        for (place, template) in templates {
-            if let Some(template) = template {
-                template::check_value(&template).map_err(|error| DefinitionMistake::new(place, &error))?;
-            }
-        }
+        fields::check(self)?;
         match (&self.prompt, &self.tool, &self.arguments) {
-            (None, None, _) => Err(DefinitionMistake::new("prompt", &"it is missing: there would be nothing to ask")),
+            (None, None, _) => Err(DefinitionMistake::new("prompt", &"it is missing: there is nothing to ask")),
             (_, None, Some(_)) => Err(DefinitionMistake::new("arguments", &"there is no `tool` to call with them")),
             (None, Some(_), None) => {
-                Err(DefinitionMistake::new("prompt", &"neither it nor `arguments` says what to call for"))
+                Err(DefinitionMistake::new("prompt", &"it is missing, and so are `arguments`: the call has no input"))
             }
             _ => Ok(()),
         }
@@ -182,27 +157,27 @@ impl Runner for Llm {
         chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
         chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
         let Some(tool) = &filled.tool else {
-            let mut target = ModelSession::open(chosen, filled.system, context, cancel).await?;
-            let turn = target.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
-            return Ok(target.told(RunnerOutput::json(self.data(turn.text)?)));
+            let mut session = ModelSession::open(chosen, filled.system, context, cancel).await?;
+            let turn = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
+            return Ok(session.with_usage(RunnerOutput::json(self.data(turn.text)?)));
         };
         if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
             return Err(error.into());
         }
-        let delegation = context.delegation.as_ref().ok_or_else(Delegation::is_missing)?;
+        let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
         let subtool = delegation.subtool(tool, invocation)?;
         if !chosen.model.tools {
-            return Err(cannot_call(&chosen, &models));
+            return Err(cannot_call_tools(&chosen, &models));
         }
-        let mut target = ModelSession::open(chosen, filled.system, context, cancel).await?;
-        let (turn, called) = target.call(&filled.prompt, subtool, delegation, invocation).await?;
-        let success =
+        let mut session = ModelSession::open(chosen, filled.system, context, cancel).await?;
+        let (turn, called) = session.call(&filled.prompt, subtool, delegation, invocation).await?;
+        let output =
             RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
-        Ok(target.told(success))
+        Ok(session.with_usage(output))
     }
 }
 
-/// The model, and what it has used up.
+/// The requests of one invocation to one model, and their usage.
 struct ModelSession<'a> {
     client: ModelClient,
     name: String,
@@ -222,22 +197,22 @@ impl<'a> ModelSession<'a> {
         cancel: &'a CancellationToken,
     ) -> Result<Self, Failure> {
         let name = chosen.name.clone();
-        // What is asked is asked whole.
+        // The question is never shortened.
         let bounds = ContextBounds { messages: usize::MAX, tokens: u64::MAX };
         let client = ModelClient::new(chosen, false, &context.http, &context.secrets).await?;
         Ok(Self { client, name, system, bounds, requests: 0, usage: TokenUsage::default(), cost: 0.0, cancel })
     }
 
-    /// One request: native where a tool is offered, else in words.
+    /// Makes one request. With a tool, earlier calls are sent as native tool calls, otherwise as text.
     async fn ask(&mut self, entries: Vec<JournalEntry>, tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
         let style = if tool.is_some() { CallStyle::Native } else { CallStyle::Text };
         let messages = view::messages(&entries, style, self.bounds);
         let request = ModelRequest { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
-        let nobody = |_: &str| ();
+        let ignore_text = |_: &str| ();
         let turn = tokio::select! {
             biased;
-            () = self.cancel.cancelled() => return Err(Failure::new(Code::Cancelled, "it was cancelled while the model answered")),
-            turn = self.client.ask(request, &nobody) => turn?,
+            () = self.cancel.cancelled() => return Err(Failure::new(Code::Cancelled, "cancelled while the model answered")),
+            turn = self.client.ask(request, &ignore_text) => turn?,
         };
         self.requests += 1;
         self.usage += turn.usage;
@@ -245,7 +220,7 @@ impl<'a> ModelSession<'a> {
         Ok(turn)
     }
 
-    /// Has it call `tool`, and say what came of that.
+    /// Has the model call `tool` once, and then describe the result.
     async fn call(
         &mut self,
         prompt: &str,
@@ -254,54 +229,63 @@ impl<'a> ModelSession<'a> {
         invocation: &Invocation,
     ) -> Result<(Turn, CalledTask), Failure> {
         let name = &tool.name.clone();
-        let asked = JournalEntry::Asked { text: prompt.to_owned() };
-        let turn = self.ask(vec![asked.clone()], Some(tool)).await?;
+        let question = JournalEntry::Asked { text: prompt.to_owned() };
+        let turn = self.ask(vec![question.clone()], Some(tool)).await?;
         let Some(call) = turn.calls.iter().find(|call| call.name == *name).cloned() else {
             return Err(Failure::new(Code::ModelFailed, format!("the model `{}` did not call `{name}`", self.name))
-                .hint(format!("ask for it more plainly, or run it by itself: agent-magic-tool run {name}"))
-                .detail("said", excerpt(&turn.text, 2_000)));
+                .hint(format!(
+                    "ask for the call more clearly, or run the subtool directly: agent-magic-tool run {name}"
+                ))
+                .detail("said", excerpt(&turn.text, MAX_QUOTED_BYTES)));
         };
         let Value::Object(input) = call.arguments.clone() else {
             return Err(Failure::new(
                 Code::ModelFailed,
-                format!("the model `{}` called `{name}` with no JSON object", self.name),
+                format!("the model `{}` called `{name}` with arguments that are not a JSON object", self.name),
             )
             .hint("name the arguments in the prompt, or choose another model"));
         };
         let called = delegation.call(invocation, name, input, self.cancel).await?;
         if called.result["success"] != true {
-            return Err(failed(name, &called));
+            return Err(call_failure(name, &called));
         }
-        let answered = Turn { text: turn.text, calls: vec![call.clone()], ..Turn::default() };
-        let read = JournalEntry::Called { results: vec![result_of(&call, &called)] };
-        let noted = JournalEntry::Noted { text: IN_WORDS.to_owned() };
-        let said = self.ask(vec![asked, JournalEntry::Answered { turn: Box::new(answered) }, read, noted], None).await;
-        // The call was made: whoever reads of a failure must know.
-        let said = said.map_err(|failure| failure.detail("call", json!({"id": called.id, "tool": name})))?;
-        Ok((said, called))
+        let turn = Turn { text: turn.text, calls: vec![call.clone()], ..Turn::default() };
+        let entries = vec![
+            question,
+            JournalEntry::Answered { turn: Box::new(turn) },
+            JournalEntry::Called { results: vec![tool_result(&call, &called)] },
+            JournalEntry::Noted { text: DESCRIBE_RESULT.to_owned() },
+        ];
+        // The call was made, so a failure after it names the call.
+        let with_call = |failure: Failure| failure.detail("call", json!({"id": called.id, "tool": name}));
+        let description = self.ask(entries, None).await.map_err(with_call)?;
+        Ok((description, called))
     }
 
-    fn told(&self, success: RunnerOutput) -> RunnerOutput {
-        let TokenUsage { input, output, cached } = self.usage;
+    fn with_usage(&self, output: RunnerOutput) -> RunnerOutput {
         let usage = json!({
-            "requests": self.requests, "input_tokens": input, "cached_tokens": cached, "output_tokens": output,
-            "cost": self.cost,
+            "requests": self.requests, "input_tokens": self.usage.input, "cached_tokens": self.usage.cached,
+            "output_tokens": self.usage.output, "cost": self.cost,
         });
-        success.with_meta("model", self.name.clone()).with_meta("usage", usage)
+        output.with_meta("model", self.name.clone()).with_meta("usage", usage)
     }
 }
 
-fn cannot_call(chosen: &ChosenModel, models: &ModelRegistry) -> Failure {
-    let able: Vec<_> = models.listed().filter(|(_, model)| model.tools).map(|(name, _)| name).collect();
-    let hint = if able.is_empty() { "no model here can".to_owned() } else { format!("these can: {}", able.join(", ")) };
+fn cannot_call_tools(chosen: &ChosenModel, models: &ModelRegistry) -> Failure {
+    let capable: Vec<_> = models.listed().filter(|(_, model)| model.tools).map(|(name, _)| name).collect();
+    let hint = if capable.is_empty() {
+        "no configured model can call tools".to_owned()
+    } else {
+        format!("choose a model that can: {}", capable.join(", "))
+    };
     Failure::new(Code::NoModel, format!("the model `{}` cannot call tools", chosen.name)).hint(hint)
 }
 
-/// The failure of a call, as that of whoever had it made.
-fn failed(name: &str, called: &CalledTask) -> Failure {
+/// The failure of the called task, as the failure of the invocation that called it.
+fn call_failure(name: &str, called: &CalledTask) -> Failure {
     let error = &called.result["error"];
     let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
-    let message = format!("`{name}` did not succeed: {}", error["message"].as_str().unwrap_or("it says not why"));
+    let message = format!("`{name}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
     let failure = Failure::new(code, message);
     let failure = match error["hint"].as_str() {
         Some(hint) => failure.hint(hint),
@@ -310,26 +294,26 @@ fn failed(name: &str, called: &CalledTask) -> Failure {
     failure.detail("call", json!({"id": called.id, "tool": name, "state": called.result["status"]}))
 }
 
-/// What the model reads of the call's result.
-fn result_of(call: &ToolCall, called: &CalledTask) -> ToolResult {
+/// The result of the call as the model reads it.
+fn tool_result(call: &ToolCall, called: &CalledTask) -> ToolResult {
     let mut result = called.result.clone();
     if let Some(fields) = result.as_object_mut() {
-        for known in ["input", "message", "_meta"] {
-            fields.remove(known);
+        for unneeded in ["input", "message", "_meta"] {
+            fields.remove(unneeded);
         }
     }
     ToolResult::new(call, excerpt(&result.to_string(), MAX_RESULT_BYTES), 0)
 }
 
-fn excerpt(text: &str, most: usize) -> String {
-    match protocol::excerpt::bytes(text, most) {
+fn excerpt(text: &str, max_bytes: usize) -> String {
+    match protocol::excerpt::bytes(text, max_bytes) {
         (_, 0) => text.to_owned(),
-        (shown, left_out) => format!("{shown}… [{left_out} bytes are left out]"),
+        (shown, omitted) => format!("{shown}… [{omitted} bytes omitted]"),
     }
 }
 
-/// A text without the block of code that some models put around it.
-fn bare(text: &str) -> &str {
+/// Removes the code fence that some models put around JSON.
+fn without_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inside.and_then(|inside| inside.strip_suffix("```")).unwrap_or(text).trim()
@@ -337,14 +321,12 @@ fn bare(text: &str) -> &str {
 
 impl From<ModelFailure> for Failure {
     fn from(failed: ModelFailure) -> Self {
-        let again = match failed.retry_after {
-            _ if !failed.class.may_pass() => Retry::Never,
+        let retry = match failed.retry_after {
+            _ if !failed.class.is_transient() => Retry::Never,
             Some(pause) => Retry::After(pause),
             None => Retry::Later,
         };
-        Self::new(Code::ModelFailed, failed.message)
-            .hint("what the provider said is in the executor's log")
-            .retry(again)
+        Self::new(Code::ModelFailed, failed.message).hint("the provider's answer is in the executor's log").retry(retry)
     }
 }
 
@@ -363,7 +345,7 @@ mod tests {
     #[test]
     fn an_absent_model_is_the_configured_one_and_numbers_stay_numbers() {
         let run = llm(json!({"model": "{{ model }}", "prompt": "{{ prompt }}", "temperature": "{{ temperature }}"}));
-        run.check().expect("sound");
+        run.check().expect("a valid definition");
         let plan = run.plan(&invocation(json!({"prompt": "年度?", "temperature": 0.5})), &Config::default());
         assert_eq!(plan.expect("a plan"), json!({"model": "", "prompt": "年度?", "temperature": 0.5}));
         let empty = run.plan(&invocation(json!({"prompt": " "})), &Config::default()).expect_err("nothing to ask");
@@ -371,15 +353,15 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_part_of_what_is_asked() {
+    fn arguments_are_part_of_the_prompt() {
         let run = llm(json!({"tool": "{{ tool }}", "prompt": "{{ prompt }}", "arguments": "{{ arguments }}"}));
-        let asked = run.filled(&invocation(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
-        assert_eq!(asked.prompt, "Call `count` with these arguments: {\"a\":1}");
+        let filled = run.filled(&invocation(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
+        assert_eq!(filled.prompt, "Call `count` with these arguments: {\"a\":1}");
         assert!(run.filled(&invocation(json!({"tool": "count", "arguments": [1]}))).is_err());
     }
 
     #[test]
-    fn a_definition_that_asks_nothing_is_a_mistake() {
+    fn a_definition_without_a_question_is_a_mistake() {
         for wrong in [json!({}), json!({"prompt": "a", "arguments": {}}), json!({"tool": "x"}), json!({"prompt": "{{"})]
         {
             assert!(llm(wrong.clone()).check().is_err(), "{wrong}");
@@ -387,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_taken_out_of_its_block() {
+    fn json_is_taken_out_of_its_code_fence() {
         for text in ["{\"a\": 1}", "```json\n{\"a\": 1}\n```", "```\n{\"a\": 1}```\n"] {
             let run = llm(json!({"prompt": "x", "output": "json"}));
             assert_eq!(run.data(text.to_owned()).expect("JSON"), json!({"a": 1}));

@@ -1,4 +1,4 @@
-//! The git pack on a real repository: what it returns, and that nothing makes it do more than read.
+//! The git pack on a real repository: what it returns, and that it never does more than read.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::packs::selected;
 use crate::{World, shipped};
 
-/// Runs git as a person would, without this machine's own configuration.
+/// Runs git as a person would, without the configuration of this machine.
 fn git(folder: &Path, arguments: &[&str]) {
     let output = Command::new("git")
         .args(arguments)
@@ -18,7 +18,7 @@ fn git(folder: &Path, arguments: &[&str]) {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
-        .expect("git is there");
+        .expect("git is installed");
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -50,7 +50,7 @@ async fn run(world: &World, subtool: &str, input: Value) -> Value {
     selected("git", subtool, world.data(&shipped("git", subtool), input).await)
 }
 
-async fn refusal(world: &World, subtool: &str, input: Value) -> Failure {
+async fn failure_of(world: &World, subtool: &str, input: Value) -> Failure {
     world.failure(&shipped("git", subtool), input).await
 }
 
@@ -122,7 +122,7 @@ async fn diff_shows_what_changed() {
 }
 
 #[tokio::test]
-async fn show_gives_a_commit_or_a_file_of_it() {
+async fn show_returns_a_commit_or_a_file_of_it() {
     let world = repository();
     let text = |value: Value| value.as_str().map(str::to_owned).expect("a text");
     let shown = text(run(&world, "git_show", json!({})).await);
@@ -133,13 +133,13 @@ async fn show_gives_a_commit_or_a_file_of_it() {
     assert_eq!(run(&world, "git_show", json!({"revision": "HEAD~1:poem.txt"})).await, "roses");
     let shown = text(run(&world, "git_show", json!({"revision": "HEAD", "stat": true, "paths": ["poem.txt"]})).await);
     assert!(shown.contains("1 file changed") && !shown.contains("+violets"), "{shown}");
-    let failure = refusal(&world, "git_show", json!({"revision": "nonesuch"})).await;
+    let failure = failure_of(&world, "git_show", json!({"revision": "nonesuch"})).await;
     assert_eq!(failure.error.code, Code::ProcessFailed);
     assert!(failure.error.message.contains("nonesuch"), "{}", failure.error.message);
 }
 
 #[tokio::test]
-async fn blame_names_who_changed_a_line() {
+async fn blame_names_the_author_of_each_line() {
     let world = repository();
     let lines = |value: &Value| value.as_str().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
     let blamed = lines(&run(&world, "git_blame", json!({"path": "poem.txt"})).await);
@@ -153,7 +153,7 @@ async fn blame_names_who_changed_a_line() {
     assert_eq!(lines(&run(&world, "git_blame", json!({"path": "poem.txt", "revision": "HEAD~1"})).await).len(), 1);
 }
 
-/// The schema refuses these too; here the runner is alone.
+/// The schema refuses these inputs too; this test covers the runner.
 #[tokio::test]
 async fn a_revision_or_a_path_never_becomes_an_option() {
     let world = repository();
@@ -173,13 +173,13 @@ async fn a_revision_or_a_path_never_becomes_an_option() {
                 json!({"revision": attack, "path": attack, "paths": [attack, "poem.txt"]}),
             ];
             for input in inputs {
-                let failure = refusal(&world, subtool, input.clone()).await;
+                let failure = failure_of(&world, subtool, input.clone()).await;
                 assert_eq!(failure.error.code, Code::Rejected, "{subtool} {input}");
             }
-            // As a path it is one, which does not exist.
+            // As a path it is only a file that does not exist.
             let input = json!({"path": attack, "paths": [attack]});
-            let said = format!("{:?}", world.perform(&shipped("git", subtool), input).await);
-            assert!(!said.contains("roses\\n"), "{subtool} {attack}: {said}");
+            let outcome = format!("{:?}", world.perform(&shipped("git", subtool), input).await);
+            assert!(!outcome.contains("roses\\n"), "{subtool} {attack}: {outcome}");
         }
     }
     assert!(!target.exists());
@@ -190,31 +190,31 @@ async fn a_revision_or_a_path_never_becomes_an_option() {
 async fn no_file_outside_the_repository_is_read() {
     let world = repository();
     let secret = world.outside().join("secret.txt");
-    std::fs::write(&secret, "nobody may read this\n").expect("a file");
+    std::fs::write(&secret, "this must not be read\n").expect("a file");
     let secret = secret.to_string_lossy().into_owned();
     std::fs::create_dir(world.home().join("plain")).expect("a folder");
-    // `git diff` with exactly two paths, one of them outside, compares them like `diff`: the pack always
-    // names three more, the repository's own folder as excluded, which changes nothing else.
+    // `git diff` with exactly two paths, one of them outside the repository, compares them like `diff`. To prevent
+    // this, the pack always passes more paths, which have no other effect.
     for paths in [json!(["poem.txt", secret]), json!([secret, "poem.txt"]), json!([secret]), json!([secret, secret])] {
         for subtool in ["git_diff", "git_log", "git_show"] {
-            let said = format!("{:?}", refusal(&world, subtool, json!({"paths": paths})).await);
-            assert!(!said.contains("nobody may read"), "{subtool}: {said}");
+            let failure = format!("{:?}", failure_of(&world, subtool, json!({"paths": paths})).await);
+            assert!(!failure.contains("must not be read"), "{subtool}: {failure}");
         }
     }
     let outside = world.outside().to_string_lossy().into_owned();
     std::fs::write(world.outside().join("b.txt"), "other\n").expect("a file");
     let input = json!({"repository": outside, "paths": ["secret.txt", "b.txt"]});
-    let failure = refusal(&world, "git_diff", input).await;
-    assert!(!format!("{failure:?}").contains("nobody may read"), "{failure:?}");
-    let failure = refusal(&world, "git_blame", json!({"path": secret})).await;
+    let failure = failure_of(&world, "git_diff", input).await;
+    assert!(!format!("{failure:?}").contains("must not be read"), "{failure:?}");
+    let failure = failure_of(&world, "git_blame", json!({"path": secret})).await;
     assert_eq!(failure.error.code, Code::ProcessFailed);
 }
 
-/// Puts a commit on top that claims to be signed, so that a signature would be checked.
+/// Adds a commit with a fake signature, so that git would check it.
 fn pretend_signature(world: &World) {
     let ask = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).current_dir(world.home()).output().expect("git is there");
-        String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
+        let output = Command::new("git").args(arguments).current_dir(world.home()).output().expect("git is installed");
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     };
     let (tree, parent) = (ask(&["rev-parse", "HEAD^{tree}"]), ask(&["rev-parse", "HEAD"]));
     let person = "C <c@example.org> 1700000000 +0000";
@@ -222,23 +222,23 @@ fn pretend_signature(world: &World) {
     let text = format!("tree {tree}\nparent {parent}\nauthor {person}\ncommitter {person}\n{signature}\n\nSigned\n");
     world.write("signed", text);
     let hash = ask(&["hash-object", "-t", "commit", "-w", "signed"]);
-    std::fs::remove_file(world.home().join("signed")).expect("it is not needed any more");
+    std::fs::remove_file(world.home().join("signed")).expect("removed");
     git(&world.home(), &["update-ref", "HEAD", &hash]);
 }
 
-/// A repository's own configuration can name programs; none of these is run.
+/// The configuration of a repository can name programs; git must run none of them.
 #[tokio::test]
-async fn no_program_that_the_repository_names_is_run() {
+async fn no_program_of_the_repositorys_configuration_is_run() {
     let world = repository();
     pretend_signature(&world);
     let marker = world.outside().join("ran");
-    let evil = world.home().join(".git/evil");
+    let malicious = world.home().join(".git/evil");
     let script = format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat \"$1\" 2>/dev/null\nexit 0\n", marker.display());
-    std::fs::write(&evil, script).expect("a program");
+    std::fs::write(&malicious, script).expect("a program");
     std::fs::create_dir_all(world.home().join(".git/hooks")).expect("a folder");
-    let evil = evil.to_string_lossy().into_owned();
-    std::fs::copy(&evil, world.home().join(".git/hooks/post-index-change")).expect("a hook");
-    for path in [evil.as_str(), &format!("{}/.git/hooks/post-index-change", world.home().display())] {
+    let malicious = malicious.to_string_lossy().into_owned();
+    std::fs::copy(&malicious, world.home().join(".git/hooks/post-index-change")).expect("a hook");
+    for path in [malicious.as_str(), &format!("{}/.git/hooks/post-index-change", world.home().display())] {
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path, executable).expect("executable");
     }
@@ -256,14 +256,14 @@ async fn no_program_that_the_repository_names_is_run() {
         "alias.status",
         "credential.helper",
     ] {
-        git(&world.home(), &["config", key, &evil]);
+        git(&world.home(), &["config", key, &malicious]);
     }
     git(&world.home(), &["config", "log.showSignature", "true"]);
     git(&world.home(), &["config", "diff.submodule", "diff"]);
     world.write(".gitattributes", "*.txt diff=evil\n");
     world.write("staged.txt", "s\n");
     if marker.exists() {
-        std::fs::remove_file(&marker).expect("what the preparations ran is forgotten");
+        std::fs::remove_file(&marker).expect("removed");
     }
     for (subtool, input) in [
         ("git_status", json!({})),
@@ -279,24 +279,24 @@ async fn no_program_that_the_repository_names_is_run() {
     }
 }
 
-/// Git cleans a file by such a program before it compares or shows it. That the attributes are the
-/// repository's own, inside `.git`, keeps `attr.tree` from helping.
+/// Git passes a file through the `clean` filter before it compares or shows it. `attr.tree` does not prevent this,
+/// because the attributes may also be inside `.git`.
 #[tokio::test]
-async fn no_filter_that_the_repository_names_is_run() {
+async fn no_filter_of_the_repositorys_configuration_is_run() {
     let filters = [
         ("clean", "filter.x.clean"),
-        ("one that must succeed", "filter.x.required"),
+        ("required filter", "filter.x.required"),
         ("process", "filter.x.process"),
-        ("another case", "FILTER.x.Clean"),
-        ("a name of all kinds of characters", "filter.a=b $(c) * '\"\u{1f33b}.clean"),
-        ("an included file", "include.path"),
+        ("upper case", "FILTER.x.Clean"),
+        ("special characters in the name", "filter.a=b $(c) * '\"\u{1f33b}.clean"),
+        ("included file", "include.path"),
     ];
     for (what, key) in filters {
         for attributes in [".gitattributes", ".git/info/attributes"] {
             let world = repository();
             let marker = world.outside().join("ran");
             let program = world.home().join(".git/evil");
-            let program = program.to_str().expect("it is text");
+            let program = program.to_str().expect("UTF-8");
             world.write(".git/evil", format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", marker.display()));
             std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
             let name = key.split_once('.').and_then(|(_, rest)| rest.rsplit_once('.')).map_or("x", |(name, _)| name);
@@ -311,11 +311,11 @@ async fn no_filter_that_the_repository_names_is_run() {
                 }
                 _ => git(&world.home(), &["config", key, program]),
             }
-            // An attribute's value ends at a blank, so only the simple names can be chosen.
+            // The value of an attribute ends at a space, so only simple names can be selected.
             world.write(attributes, format!("* filter={name}\n"));
             let unchanged = std::fs::File::options().write(true).open(world.home().join("sub/other.txt"));
             let stale = unchanged.and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH));
-            stale.expect("another time");
+            stale.expect("a changed modification time");
             for (subtool, input) in [
                 ("git_status", json!({})),
                 ("git_diff", json!({})),
@@ -331,14 +331,14 @@ async fn no_filter_that_the_repository_names_is_run() {
             }
             if name == "x" {
                 git(&world.home(), &["status"]);
-                assert!(marker.exists(), "{what}, {attributes}: git alone would not have run it either");
+                assert!(marker.exists(), "{what}, {attributes}: plain git should run the filter");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn git_is_not_looked_for_in_the_repository() {
+async fn the_git_program_is_not_searched_in_the_repository() {
     let world = repository();
     world.write("git", "#!/bin/sh\necho pwned\n");
     let program = world.home().join("git");
@@ -346,17 +346,17 @@ async fn git_is_not_looked_for_in_the_repository() {
     let mut status = shipped("git", "git_status");
     let path = std::env::var("PATH").expect("a PATH");
     status["process"]["env"]["PATH"] = json!(format!(".::{path}:"));
-    let said = world.data(&status, json!({})).await;
-    assert_eq!(said[0], "## main", "{said}");
+    let output = world.data(&status, json!({})).await;
+    assert_eq!(output[0], "## main", "{output}");
 }
 
 #[tokio::test]
-async fn reading_writes_nothing_not_even_the_index() {
+async fn reading_does_not_write_even_the_index() {
     let world = repository();
     let index = || std::fs::read(world.home().join(".git/index")).expect("an index");
-    // The same content with another time: git would like to remember that it looked.
+    // The same content with another modification time: git would normally refresh the index.
     let other = std::fs::File::options().write(true).open(world.home().join("sub/other.txt")).expect("a file");
-    other.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("another time");
+    other.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a changed modification time");
     let before = index();
     for subtool in ["git_status", "git_diff", "git_log", "git_show"] {
         run(&world, subtool, json!({})).await;
@@ -365,10 +365,10 @@ async fn reading_writes_nothing_not_even_the_index() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_no_repository_is_a_clear_failure() {
+async fn a_folder_that_is_not_a_repository_is_a_clear_failure() {
     let world = World::new();
     for subtool in ["git_status", "git_log", "git_show", "git_diff"] {
-        let failure = refusal(&world, subtool, json!({})).await;
+        let failure = failure_of(&world, subtool, json!({})).await;
         assert_eq!(failure.error.code, Code::ProcessFailed);
         assert!(failure.error.message.to_lowercase().contains("not a git repository"), "{}", failure.error.message);
     }

@@ -1,4 +1,4 @@
-//! Programs: what they are given, and what their end means.
+//! Programs: their arguments, environment and input, and the interpretation of their output and exit status.
 
 use executor::runner::Runner as _;
 use executor::runner::process::Process;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{World, json_of, runner};
 
 #[tokio::test]
-async fn lists_spread_and_absent_values_leave_no_trace() {
+async fn a_list_becomes_several_arguments_and_an_absent_value_none() {
     let world = World::new();
     let run = json!({"process": {"argv": [
         "printf", "[%s]", {"if": "limit", "args": ["-n", "{{ limit }}"]}, "--max={{ max }}", "--", "{{ paths }}", "{{ absent }}"
@@ -36,14 +36,14 @@ async fn only_allowed_first_arguments_are_run() {
     for command in [json!("remove"), json!(["remove", "status"]), json!([])] {
         let failure = world.failure(&run, json!({"command": command})).await;
         assert_eq!((failure.error.code, failure.side_effect), (Code::NotAllowed, SideEffect::None));
-        assert_eq!(failure.error.hint.as_deref(), Some("allowed are: `status`, `list`"));
+        assert_eq!(failure.error.hint.as_deref(), Some("use one of: `status`, `list`"));
     }
 }
 
 #[tokio::test]
 async fn the_environment_is_clean() {
     let world = World::new();
-    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "the canary: a variable of this test's own");
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "this test needs a variable that must not be inherited");
     let run = json!({"process": {"argv": ["env"], "output": "lines", "env": {"GIVEN": "<{{ value }}>", "ABSENT": "{{ absent }}"}}});
     let lines = world.data(&run, json!({"value": "a b"})).await;
     let lines: Vec<&str> = lines.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -55,7 +55,7 @@ async fn the_environment_is_clean() {
 }
 
 #[tokio::test]
-async fn a_secret_reaches_the_program_and_nobody_else() {
+async fn a_secret_reaches_only_the_program() {
     let world = World::new();
     world.context.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
     let script = r#"[ "$TOKEN" = hunter2-hunter2 ] && echo "it is $TOKEN, not $TEXT"; echo "$TOKEN" >&2; exit $1"#;
@@ -64,7 +64,7 @@ async fn a_secret_reaches_the_program_and_nobody_else() {
         "env": {"TOKEN": "secret:token", "TEXT": "{{ text }}"}
     }});
     let input = |status: u8| json!({"status": status, "text": "secret:token"});
-    let success = world.perform(&run, input(0)).await.expect("it succeeds");
+    let success = world.perform(&run, input(0)).await.expect("the program should succeed");
     assert_eq!(success.meta["stderr"], "[secret:token]\n");
     assert_eq!(json_of(success), "it is [secret:token], not secret:token");
     let failure = world.failure(&run, input(1)).await;
@@ -74,7 +74,7 @@ async fn a_secret_reaches_the_program_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_secret_cut_in_half_by_the_limit_is_not_shown() {
+async fn a_secret_truncated_by_the_limit_is_not_shown() {
     let world = World::new();
     world.context.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
     let run = json!({"process": {
@@ -106,7 +106,7 @@ async fn a_missing_secret_or_program_or_folder_starts_nothing() {
 }
 
 #[tokio::test]
-async fn colours_are_stripped_and_bad_utf_8_is_replaced() {
+async fn colors_are_stripped_and_bad_utf_8_is_replaced() {
     let world = World::new();
     let run = json!({"process": {"argv": ["printf", r"\033[1;31mred\033[0m\tand \303\244 \377\n\n"]}});
     assert_eq!(world.data(&run, json!({})).await, "red\tand ä \u{fffd}");
@@ -124,13 +124,13 @@ async fn output_is_text_lines_or_json() {
 }
 
 #[tokio::test]
-async fn stdin_that_is_no_text_is_written_as_json() {
+async fn stdin_that_is_not_text_is_written_as_json() {
     let world = World::new();
     let run =
         json!({"process": {"argv": ["cat"], "stdin": {"limit": "{{ limit }}", "q": "{{ q }}"}, "output": "json"}});
     assert_eq!(world.data(&run, json!({"limit": 3})).await, json!({"limit": 3}));
     let run = json!({"process": {"argv": ["cat"]}});
-    assert_eq!(world.data(&run, json!({})).await, "", "without one it is empty, and ends at once");
+    assert_eq!(world.data(&run, json!({})).await, "", "without `stdin`, standard input is empty");
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_failing_program_says_why() {
     );
 
     run["process"]["ok_statuses"] = json!([0, 3]);
-    let success = world.perform(&run, json!({})).await.expect("3 is fine here");
+    let success = world.perform(&run, json!({})).await.expect("status 3 counts as success");
     assert_eq!(success.meta["exit_code"], 3);
     assert_eq!(json_of(success), "so far");
 
@@ -159,10 +159,10 @@ async fn a_failing_program_says_why() {
 }
 
 #[tokio::test]
-async fn it_works_in_the_callers_folder_or_in_one_from_there() {
+async fn a_program_runs_in_the_callers_folder_or_in_a_folder_relative_to_it() {
     let world = World::new();
     world.write("sub/file", "");
-    let home = world.home().canonicalize().expect("it is there");
+    let home = world.home().canonicalize().expect("the folder exists");
     let run = json!({"process": {"argv": ["pwd"], "folder": "{{ folder }}"}});
     let shown = |path: &std::path::Path| Value::from(path.to_string_lossy());
     assert_eq!(world.data(&run, json!({})).await, shown(&home));
@@ -171,7 +171,7 @@ async fn it_works_in_the_callers_folder_or_in_one_from_there() {
 }
 
 #[test]
-fn the_plan_is_what_would_be_started() {
+fn the_plan_shows_the_filled_program_call() {
     let world = World::new();
     let run = runner(&json!({"process": {
         "argv": ["git", "log", "{{ paths }}"], "env": {"A": "{{ a }}"}, "stdin": ["{{ a }}"], "folder": "x"
@@ -186,7 +186,7 @@ fn the_plan_is_what_would_be_started() {
 }
 
 #[test]
-fn mistakes_in_a_definition_are_found_and_placed() {
+fn a_mistake_in_a_definition_names_its_field() {
     let cases = [
         (json!({"argv": []}), "argv"),
         (json!({"argv": ["{{ program }}"]}), "argv[0]"),
@@ -205,7 +205,7 @@ fn mistakes_in_a_definition_are_found_and_placed() {
         (json!({"argv": ["a"], "ok_statuses": []}), "ok_statuses"),
     ];
     for (definition, place) in cases {
-        let process: Process = serde_json::from_value(definition.clone()).expect("the types cannot tell");
+        let process: Process = serde_json::from_value(definition.clone()).expect("a definition of the right types");
         let mistake = process.check().expect_err("a mistake");
         assert_eq!(mistake.place, place, "{definition}: {}", mistake.message);
     }

@@ -1,4 +1,4 @@
-//! Nothing outside the roots is ever read, and nobody learns what is there.
+//! Nothing outside the roots is ever read, and no failure reveals what exists there.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{World, json_of, runner, shipped};
 
-const SECRET: &str = "what nobody may read";
+const SECRET: &str = "text outside the roots";
 
-/// The caller's folder with every way out that a file system offers.
-fn world_with_ways_out() -> World {
+/// A caller's folder with every kind of link out of it.
+fn world_with_links_out() -> World {
     let world = World::new();
     std::fs::create_dir(world.outside().join("deep")).expect("a folder");
     std::fs::write(world.outside().join("deep/secret.txt"), SECRET).expect("a file");
@@ -35,7 +35,7 @@ fn world_with_ways_out() -> World {
 
 #[tokio::test]
 async fn no_path_leads_out() {
-    let world = world_with_ways_out();
+    let world = world_with_links_out();
     let outside = world.outside().to_string_lossy().into_owned();
     let home = world.home().to_string_lossy().into_owned();
     let paths = [
@@ -75,7 +75,7 @@ async fn no_path_leads_out() {
 
 #[tokio::test]
 async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_there() {
-    let world = world_with_ways_out();
+    let world = world_with_links_out();
     let run = shipped("files", "files_read");
     let outside = world.outside().to_string_lossy().into_owned();
     let pairs = [
@@ -85,7 +85,7 @@ async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_th
         ("link.txt".to_owned(), "dangling.txt".to_owned()),
     ];
     for (there, not_there) in pairs {
-        let said = |failure: executor::task::failure::Failure, path: &str| {
+        let masked = |failure: executor::task::failure::Failure, path: &str| {
             (
                 failure.error.code,
                 failure.error.message.replace(path, "PATH"),
@@ -93,15 +93,15 @@ async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_th
                 Value::Object(failure.error.details),
             )
         };
-        let first = said(world.failure(&run, json!({"path": there})).await, &there);
-        assert_eq!(first, said(world.failure(&run, json!({"path": not_there})).await, &not_there));
+        let first = masked(world.failure(&run, json!({"path": there})).await, &there);
+        assert_eq!(first, masked(world.failure(&run, json!({"path": not_there})).await, &not_there));
         assert_eq!(first.0, Code::OutsideRoots);
     }
 }
 
 #[tokio::test]
-async fn what_lies_inside_may_be_named_in_any_way() {
-    let world = world_with_ways_out();
+async fn a_path_inside_may_be_written_in_any_way() {
+    let world = world_with_links_out();
     let run = shipped("files", "files_read");
     let absolute = world.home().join("inside.txt").to_string_lossy().into_owned();
     for path in ["inside.txt", "./inside.txt", "sub/../inside.txt", "good-link.txt", &absolute] {
@@ -118,8 +118,8 @@ async fn what_lies_inside_may_be_named_in_any_way() {
 
 #[tokio::test]
 async fn a_walk_never_leaves_through_a_link() {
-    let world = world_with_ways_out();
-    let data = world.data(&shipped("files", "files_search"), json!({"pattern": "nobody|fine|root"})).await;
+    let world = world_with_links_out();
+    let data = world.data(&shipped("files", "files_search"), json!({"pattern": "outside|fine|root"})).await;
     let paths: Vec<_> = data["matches"].as_array().into_iter().flatten().map(|hit| hit["path"].clone()).collect();
     assert_eq!(paths, [json!("inside.txt"), json!("sub/file.txt")]);
     let data = world.data(&shipped("files", "files_list"), json!({"glob": "**/*"})).await;
@@ -138,7 +138,7 @@ async fn pipes_and_devices_are_refused_without_waiting_for_them() {
     let failure = world.failure(&run, json!({"path": "pipe"})).await;
     assert_eq!(failure.error.code, Code::Rejected);
     let failure = world.failure(&run, json!({"path": "."})).await;
-    assert_eq!(failure.error.code, Code::Rejected, "a folder is no file");
+    assert_eq!(failure.error.code, Code::Rejected, "a folder is not a file");
     let found = world.data(&shipped("files", "files_search"), json!({"pattern": "word"})).await;
     assert_eq!((found["files_searched"].as_u64(), found["matches"].as_array().map(Vec::len)), (Some(1), Some(1)));
     let found = world.data(&shipped("files", "files_search"), json!({"pattern": "word", "path": "pipe"})).await;
@@ -146,11 +146,11 @@ async fn pipes_and_devices_are_refused_without_waiting_for_them() {
 }
 
 #[tokio::test]
-async fn configured_roots_may_lie_elsewhere() {
+async fn configured_roots_may_be_outside_the_callers_folder() {
     let mut world = World::new();
     std::fs::write(world.outside().join("note.txt"), "elsewhere\n").expect("a file");
     world.context.config.files.roots = vec![world.outside()];
-    world.write("inside.txt", "no root any more\n");
+    world.write("inside.txt", "not in a root\n");
     let run = shipped("files", "files_read");
     let absolute = world.outside().join("note.txt").to_string_lossy().into_owned();
     for path in ["note.txt", &absolute] {
@@ -160,14 +160,14 @@ async fn configured_roots_may_lie_elsewhere() {
     let absolute = world.home().join("inside.txt").to_string_lossy().into_owned();
     assert_eq!(world.failure(&run, json!({"path": absolute})).await.error.code, Code::OutsideRoots);
 
-    // The caller stands in a folder below the root: its relative paths start there.
+    // The caller's folder lies below the root: relative paths start there.
     std::fs::create_dir(world.outside().join("below")).expect("a folder");
     let invocation = Invocation {
         caller: Caller { folder: Some(world.outside().join("below")), ..Caller::default() },
         ..world.invocation(json!({"path": "../note.txt"}))
     };
     let outcome = runner(&run).perform(&invocation, &world.context, &CancellationToken::new()).await;
-    assert_eq!(json_of(outcome.expect("it lies in the root"))["text"], "elsewhere\n");
+    assert_eq!(json_of(outcome.expect("a file in the root"))["text"], "elsewhere\n");
 }
 
 #[tokio::test]
@@ -181,20 +181,20 @@ async fn without_a_callers_folder_there_is_no_root() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_swapped_for_a_link_never_lets_anything_out() {
+async fn a_folder_that_is_replaced_with_a_link_never_exposes_its_target() {
     let world = World::new();
     let (home, outside) = (world.home(), world.outside());
     std::fs::write(outside.join("file.txt"), SECRET).expect("a file");
     world.write("real/file.txt", "fine");
-    symlink(&outside, home.join("way-out")).expect("a link");
+    symlink(&outside, home.join("link-out")).expect("a link");
     let stop = CancellationToken::new();
     let swapping = {
         let (stop, home) = (stop.clone(), home.clone());
         tokio::task::spawn_blocking(move || {
             while !stop.is_cancelled() {
-                for name in ["real", "way-out"] {
-                    std::fs::rename(home.join(name), home.join("door")).expect("moved there");
-                    std::fs::rename(home.join("door"), home.join(name)).expect("and back");
+                for name in ["real", "link-out"] {
+                    std::fs::rename(home.join(name), home.join("swapped")).expect("renamed");
+                    std::fs::rename(home.join("swapped"), home.join(name)).expect("renamed back");
                 }
             }
         })
@@ -203,7 +203,7 @@ async fn a_folder_that_is_swapped_for_a_link_never_lets_anything_out() {
     let until = tokio::time::Instant::now() + Duration::from_millis(500);
     while tokio::time::Instant::now() < until {
         let outcomes = [
-            world.perform(&read, json!({"path": "door/file.txt"})).await,
+            world.perform(&read, json!({"path": "swapped/file.txt"})).await,
             world.perform(&search, json!({"pattern": "."})).await,
         ];
         for outcome in outcomes {
@@ -211,5 +211,5 @@ async fn a_folder_that_is_swapped_for_a_link_never_lets_anything_out() {
         }
     }
     stop.cancel();
-    swapping.await.expect("it ends");
+    swapping.await.expect("the task should end");
 }

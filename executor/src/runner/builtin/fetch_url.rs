@@ -1,7 +1,6 @@
-//! Fetches a page and gives its readable text.
+//! Fetches a web page and returns its readable text.
 //!
-//! Which addresses may be reached is the HTTP client's matter; what a page's bytes say is
-//! `page.rs`'s.
+//! The HTTP client decides which addresses are allowed; `page.rs` decodes the bytes.
 
 use protocol::code::Code;
 use schemars::JsonSchema;
@@ -18,15 +17,16 @@ use page::{PageContent, WebPage};
 
 mod page;
 
-/// The most bytes of a page that are taken; text of that size is a library, no page.
+/// The most bytes of a page that are read: more than any web page has as text.
 const MAX_BYTES: u64 = 10 << 20;
 
-/// How many characters of text are returned where the definition names no other limit, and at most.
-const CHARS: usize = 20_000;
+/// The most characters of text that are returned unless the input sets another limit.
+const DEFAULT_CHARS: usize = 20_000;
+/// The most characters of text that the input can ask for.
 const MAX_CHARS: usize = 100_000;
 
-/// How much of an error page is shown.
-const ERROR_CHARS: usize = 1_000;
+/// The most characters of an error page in a failure.
+const MAX_ERROR_CHARS: usize = 1_000;
 
 /// Fetches a page as text. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -34,10 +34,10 @@ const ERROR_CHARS: usize = 1_000;
 pub struct FetchUrl {
     /// An http or https URL.
     pub url: Value,
-    /// How many characters of the text; at most 100,000. Absent: 20,000.
+    /// The most characters of text to return, up to 100,000. Absent: 20,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_chars: Option<Value>,
-    /// From which character on. Absent: 0.
+    /// The index of the first character. Absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Value>,
 }
@@ -58,9 +58,9 @@ pub(super) async fn perform(
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let url = Url::parse(&arguments.url)
-        .map_err(|error| Failure::new(Code::Rejected, format!("`{}` is no URL: {error}", arguments.url)))?;
+        .map_err(|error| Failure::new(Code::Rejected, format!("`{}` is not a valid URL: {error}", arguments.url)))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Failure::new(Code::Rejected, format!("`{url}` is no http or https URL")));
+        return Err(Failure::new(Code::Rejected, format!("`{url}` is not an http or https URL")));
     }
     let max_bytes = context.config.http.max_bytes.min(MAX_BYTES);
     let page = fetch(context, &url, max_bytes, cancel).await?;
@@ -84,11 +84,11 @@ async fn fetch(
 
 fn read(page: &WebPage, arguments: &FetchUrlArguments) -> Result<RunnerOutput, Failure> {
     if !(200..300).contains(&page.status) {
-        return Err(refused(page));
+        return Err(status_failure(page));
     }
-    let characters = |wanted: Option<u64>| wanted.and_then(|count| usize::try_from(count).ok());
+    let characters = |count: Option<u64>| count.and_then(|count| usize::try_from(count).ok());
     let start = characters(arguments.start).unwrap_or(0);
-    let max = characters(arguments.max_chars).unwrap_or(CHARS).clamp(1, MAX_CHARS);
+    let max = characters(arguments.max_chars).unwrap_or(DEFAULT_CHARS).clamp(1, MAX_CHARS);
     let mut data = Map::new();
     data.insert("url".to_owned(), page.url.as_str().into());
     match page.content()? {
@@ -108,7 +108,7 @@ fn read(page: &WebPage, arguments: &FetchUrlArguments) -> Result<RunnerOutput, F
         .with_meta("content_type", page.content_type.as_str()))
 }
 
-/// The part of the text that was asked for, and whether there is more.
+/// Adds the requested part of the text, and where the next part starts if there is more.
 fn put(data: &mut Map<String, Value>, text: &str, start: usize, max: usize) {
     let total = text.chars().count();
     let part: String = text.chars().skip(start).take(max).collect();
@@ -120,16 +120,19 @@ fn put(data: &mut Map<String, Value>, text: &str, start: usize, max: usize) {
     }
 }
 
-fn refused(page: &WebPage) -> Failure {
-    let said = match page.content() {
-        Ok(PageContent::Text { text, .. } | PageContent::Json { text, .. }) => text.chars().take(ERROR_CHARS).collect(),
+/// The failure for a status that is not a success.
+fn status_failure(page: &WebPage) -> Failure {
+    let text = match page.content() {
+        Ok(PageContent::Text { text, .. } | PageContent::Json { text, .. }) => {
+            text.chars().take(MAX_ERROR_CHARS).collect()
+        }
         Err(_) => String::new(),
     };
-    let again = if page.status == 429 || page.status >= 500 { Retry::Later } else { Retry::Never };
+    let retry = if page.status == 429 || page.status >= 500 { Retry::Later } else { Retry::Never };
     Failure::new(Code::ApiError, format!("`{}` answered with status {}", page.url, page.status))
-        .retry(again)
+        .retry(retry)
         .detail("http_status", json!(page.status))
-        .detail("text", said)
+        .detail("text", text)
 }
 
 #[cfg(test)]
@@ -147,7 +150,7 @@ mod tests {
 
     fn data(page: &WebPage, start: u64, max_chars: u64) -> Value {
         let arguments = FetchUrlArguments { url: String::new(), max_chars: Some(max_chars), start: Some(start) };
-        match read(page, &arguments).expect("it can be read").data {
+        match read(page, &arguments).expect("a readable page").data {
             crate::runner::OutputData::Json(value) => value,
             other @ crate::runner::OutputData::File { .. } => panic!("{other:?}"),
         }
@@ -169,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_status_is_a_failure_that_shows_what_was_said() {
+    fn an_error_status_is_a_failure_with_the_text_of_the_page() {
         let arguments = FetchUrlArguments { url: String::new(), max_chars: None, start: None };
-        let failure = read(&page(503, "text/html", b"<p>come <b>later</b>"), &arguments).expect_err("a refusal");
+        let failure = read(&page(503, "text/html", b"<p>come <b>later</b>"), &arguments).expect_err("a failure");
         assert_eq!((failure.error.code, failure.retry), (Code::ApiError, Retry::Later));
         assert_eq!(failure.error.details["text"], "come later");
     }

@@ -1,4 +1,4 @@
-//! Work on files that blocks, but can be cancelled.
+//! Runs blocking work on files so that it can be cancelled.
 
 use std::io::{self, Read};
 
@@ -7,29 +7,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::task::failure::Failure;
 
-/// Does `work` where it may block. `work` ends early when the token that it is given fires, which it
-/// does too when nobody waits for the outcome any more.
+/// Runs `work` on a thread that may block.
+///
+/// `work` must end early when its token fires: on cancellation, or when the returned future is dropped.
 pub(super) async fn blocking<T: Send + 'static>(
     cancel: &CancellationToken,
     work: impl FnOnce(&CancellationToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let token = cancel.child_token();
-    let abandoned = token.clone().drop_guard();
+    let cancel_on_drop = token.clone().drop_guard();
     let outcome = tokio::task::spawn_blocking(move || work(&token)).await;
     let outcome = outcome.unwrap_or_else(|error| Err(Failure::new(Code::Internal, error.to_string())));
-    abandoned.disarm();
+    cancel_on_drop.disarm();
     match outcome {
         Err(_) if cancel.is_cancelled() => Err(cancelled()),
         outcome => outcome,
     }
 }
 
-/// Nothing but reading was done: it had no effect.
+/// The failure of cancelled work. Reading has no side effect.
 pub(super) fn cancelled() -> Failure {
-    Failure::new(Code::Cancelled, "it was cancelled while it read")
+    Failure::new(Code::Cancelled, "cancelled while reading")
 }
 
-/// A reader that fails once the token has fired.
+/// A reader that fails after the token has fired.
 pub(super) struct Interruptible<'a, R> {
     pub(super) inner: R,
     pub(super) cancel: &'a CancellationToken,

@@ -1,4 +1,4 @@
-//! Lists what is in a folder.
+//! Lists the entries of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -26,10 +26,11 @@ pub struct ListFiles {
     /// The folder. Absent: the caller's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
-    /// Only what matches; with a `/` in it or `**`, also below the folder (there without hidden and git-ignored files).
+    /// A glob that the entries match. With a `/` or as `**` it also matches below the folder, except hidden and
+    /// git-ignored files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<Value>,
-    /// How many entries; at most 200. Absent: 200.
+    /// The most entries to return, up to 200. Absent: 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
 }
@@ -57,7 +58,7 @@ fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToke
     let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
     let shown = roots.shown(&start.path());
     if !start.metadata.is_dir() {
-        return Err(Failure::new(Code::Rejected, format!("`{shown}` is a file, no folder")));
+        return Err(Failure::new(Code::Rejected, format!("`{shown}` is not a folder")));
     }
     let limit =
         arguments.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
@@ -80,7 +81,7 @@ fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToke
     Ok(json!({ "path": shown, "entries": entries, "more": more }))
 }
 
-/// From the folder: all that is directly in it, sorted, or what a walk finds below it.
+/// Returns the paths relative to the folder: its direct entries, sorted, or all that a walk finds below it.
 fn paths<'a>(
     start: &'a FoundPath<'_>,
     pattern: Option<&Pattern>,
@@ -89,7 +90,7 @@ fn paths<'a>(
     if pattern.is_none_or(Pattern::by_name) {
         let mut names = start
             .names()
-            .map_err(|error| Failure::new(Code::NotFound, format!("`{shown}` may not be listed: {error}")))?;
+            .map_err(|error| Failure::new(Code::NotFound, format!("failed to list `{shown}`: {error}")))?;
         names.sort_unstable();
         return Ok(Box::new(names.into_iter().map(PathBuf::from)));
     }

@@ -1,7 +1,7 @@
-//! The sections of our own agent's system prompt: shown, and one at a time edited.
+//! Shows and edits the sections of the agent's system prompt.
 //!
-//! What a section is, and that only a file can be edited, is `agent/prompt.rs`; that a human agrees first is
-//! the definition's.
+//! `model/prompt.rs` defines what a section is and which of them can be edited. The definition of the subtool
+//! requires the confirmation.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::task::failure::Failure;
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadPrompt {
-    /// Its name, or its place like `2.1`. Absent: all of them, without their texts.
+    /// The name of a section, or its position like `2.1`. Absent: all sections, without their texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<Value>,
 }
@@ -30,9 +30,9 @@ pub struct ReadPrompt {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditPrompt {
-    /// Its name, or its place like `2.1`.
+    /// The name of the section, or its position like `2.1`.
     pub section: Value,
-    /// Its whole new text.
+    /// The complete new text.
     pub text: Value,
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn change(
 }
 
 fn folder(context: &RunnerContext) -> Result<PathBuf, Failure> {
-    context.delegation.as_ref().map(|delegation| delegation.prompts.clone()).ok_or_else(Delegation::is_missing)
+    context.delegation.as_ref().map(|delegation| delegation.prompts.clone()).ok_or_else(Delegation::unavailable)
 }
 
 /// A section without its text.
@@ -102,15 +102,15 @@ impl From<PromptError> for Failure {
         let message = protocol::error::chain(&error);
         match error {
             PromptError::Unknown { .. } => Self::new(Code::NotFound, message),
-            PromptError::NotALeaf { .. } => Self::new(Code::Rejected, message)
-                .hint("name one of the sections in it, as `read_prompt_sections` lists them"),
+            PromptError::NotAFile { .. } => Self::new(Code::Rejected, message)
+                .hint("name one of the sections that it contains, as listed by `read_prompt_sections`"),
             PromptError::TooLarge { .. } => Self::new(Code::Rejected, message),
-            PromptError::Read { .. } => Self::new(Code::Io, message),
+            PromptError::Io { .. } => Self::new(Code::Io, message),
             PromptError::Untrusted { .. }
-            | PromptError::Twice { .. }
-            | PromptError::Loop { .. }
-            | PromptError::NoSection { .. } => Self::new(Code::BadConfig, message)
-                .hint("tell the user: the folder `prompt/` beside config.toml needs mending"),
+            | PromptError::Duplicate { .. }
+            | PromptError::Cycle { .. }
+            | PromptError::NotASection { .. } => Self::new(Code::BadConfig, message)
+                .hint("tell the user to repair the folder `prompt/` beside config.toml"),
         }
     }
 }

@@ -18,25 +18,25 @@ use crate::task::failure::Failure;
 /// The most lines that are returned at once.
 const MAX_LINES: u64 = 500;
 
-/// The most text that is returned at once: about 25,000 tokens.
-const MAX_TEXT: usize = 100_000;
+/// The most bytes of text that are returned at once: about 25,000 tokens.
+const MAX_TEXT_BYTES: usize = 100_000;
 
-/// The most that is returned of one line; longer ones are data, or minified.
-const MAX_LINE: usize = 2_000;
+/// The most bytes of one line that are returned; longer lines are data or minified code.
+const MAX_LINE_BYTES: usize = 2_000;
 
-/// How much of the beginning tells a binary file by a NUL byte; git looks at as much.
-const SNIFFED: usize = 8_000;
+/// A NUL byte in this many bytes at the beginning marks a binary file; git uses the same limit.
+const SNIFFED_BYTES: usize = 8_000;
 
 /// Reads lines of a text file. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {
-    /// The file: from the caller's folder, or absolute.
+    /// The path of the file: absolute, or relative to the caller's folder.
     pub path: Value,
-    /// The first line; 1 is the file's first. Absent: 1.
+    /// The number of the first line, starting at 1. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Value>,
-    /// How many lines; at most 500. Absent: 500.
+    /// The most lines to return, up to 500. Absent: 500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Value>,
 }
@@ -67,12 +67,12 @@ fn read(arguments: &ReadFileArguments, roots: &Roots, cancel: &CancellationToken
     let shown = roots.shown(&found.path());
     let excerpt = match excerpt(found.file()?, start, count, cancel) {
         Ok(excerpt) => excerpt,
-        Err(error) => return Err(Failure::new(Code::Io, format!("`{shown}` could not be read: {error}"))),
+        Err(error) => return Err(Failure::new(Code::Io, format!("failed to read `{shown}`: {error}"))),
     };
     if excerpt.binary {
-        return Err(Failure::new(Code::Rejected, format!("`{shown}` is no text file"))
+        return Err(Failure::new(Code::Rejected, format!("`{shown}` is not a text file"))
             .detail("bytes", found.metadata.len())
-            .hint("only text can be read this way"));
+            .hint("only text files can be read"));
     }
     Ok(excerpt.describe(&shown, start))
 }
@@ -102,12 +102,12 @@ impl Excerpt {
     }
 }
 
-/// Lines `start` to `start + count - 1`; reads on to the end to count the rest, keeping nothing of it.
+/// Reads lines `start` to `start + count - 1`, and counts the remaining lines without keeping them.
 fn excerpt(file: File, start: u64, count: u64, cancel: &CancellationToken) -> io::Result<Excerpt> {
     let mut reader = BufReader::with_capacity(64 * 1024, Interruptible { inner: file, cancel });
     let beginning = reader.fill_buf()?;
     let mut excerpt = Excerpt::default();
-    if beginning[..beginning.len().min(SNIFFED)].contains(&0) {
+    if beginning[..beginning.len().min(SNIFFED_BYTES)].contains(&0) {
         excerpt.binary = true;
         return Ok(excerpt);
     }
@@ -122,19 +122,19 @@ fn excerpt(file: File, start: u64, count: u64, cancel: &CancellationToken) -> io
             }
         } else {
             line.clear();
-            // One byte more than is shown, for the line's end.
-            (&mut reader).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)?;
+            // One more byte for the line break.
+            (&mut reader).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
             if line.is_empty() {
                 return Ok(excerpt);
             }
-            let is_whole = line.ends_with(b"\n") || line.len() <= MAX_LINE;
+            let is_whole = line.ends_with(b"\n") || line.len() <= MAX_LINE_BYTES;
             let text = if is_whole {
                 String::from_utf8_lossy(&line).into_owned()
             } else {
                 reader.skip_until(b'\n')?;
-                beginning_of(&line[..MAX_LINE])
+                beginning_of(&line[..MAX_LINE_BYTES])
             };
-            if excerpt.text.len() + text.len() > MAX_TEXT {
+            if excerpt.text.len() + text.len() > MAX_TEXT_BYTES {
                 wanted = false;
             } else {
                 excerpt.text.push_str(&text);
@@ -145,11 +145,11 @@ fn excerpt(file: File, start: u64, count: u64, cancel: &CancellationToken) -> io
     }
 }
 
-/// What is shown of a long line; a character that was cut in half is left out as a whole.
+/// The beginning of a long line, without an incomplete character at its end.
 fn beginning_of(line: &[u8]) -> String {
     let valid = match str::from_utf8(line) {
         Err(error) if error.error_len().is_none() => &line[..error.valid_up_to()],
         _ => line,
     };
-    format!("{} [… the line goes on]\n", String::from_utf8_lossy(valid))
+    format!("{} [… line truncated]\n", String::from_utf8_lossy(valid))
 }

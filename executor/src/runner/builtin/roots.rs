@@ -1,9 +1,9 @@
-//! Confinement: the folders that may be read, and nothing beside them.
+//! Confines the builtins to the folders that may be read, the roots.
 //!
-//! The kernel keeps the promise (`openat2` with `RESOLVE_BENEATH`, by cap-std), not a comparison of
-//! texts: whatever a path contains, and whatever is renamed meanwhile, what is opened lies in a root.
-//! A link to an absolute path counts as leading out even if it comes back. A path that leads out
-//! fails the same way whether or not something is there.
+//! The kernel enforces the confinement (`openat2` with `RESOLVE_BENEATH`, through cap-std), not a comparison of
+//! texts: an opened file always lies in a root, whatever the path contains and whatever is renamed meanwhile. A
+//! link to an absolute path counts as leading out of the root, even if its target lies inside. A path that leads
+//! out fails in the same way whether or not it exists.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,11 +23,11 @@ use crate::config::Config;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
-/// The folders that an order may read.
+/// The folders that an invocation may read.
 #[derive(Debug)]
 pub(crate) struct Roots {
     roots: Vec<Root>,
-    /// The caller's folder, as it is called and as it is.
+    /// The caller's folder, as the caller names it and without links.
     caller: Option<(PathBuf, PathBuf)>,
 }
 
@@ -39,16 +39,16 @@ struct Root {
     folder: Dir,
 }
 
-/// Something that is there, in a root.
+/// An existing path in a root.
 #[derive(Debug)]
 pub(crate) struct FoundPath<'a> {
     root: &'a Root,
-    /// From the root, without links.
+    /// Relative to the root, without links.
     relative: PathBuf,
     pub(crate) metadata: Metadata,
 }
 
-/// Does `work` in the folders that the order may read, where it may block.
+/// Runs `work` with the roots of the invocation, on a thread that may block.
 pub(super) async fn within_roots(
     invocation: &Invocation,
     context: &RunnerContext,
@@ -60,7 +60,7 @@ pub(super) async fn within_roots(
 }
 
 impl Roots {
-    /// Those of the configuration that are there; `.` is the caller's folder.
+    /// Opens the configured roots that exist; a relative root starts at the caller's folder.
     pub(crate) fn open(invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
         let caller = invocation.caller.folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
         let configured = config.files.roots.iter().filter_map(|root| match &invocation.caller.folder {
@@ -70,19 +70,19 @@ impl Roots {
         let roots: Vec<Root> = configured
             .filter_map(|path| {
                 let folder = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
-                // `join` leaves the `.` in; without it the path reads as the caller wrote it.
+                // `components` removes the `.` that `join` leaves in the path.
                 Some(Root { real: canonical(&path), path: path.components().collect(), folder })
             })
             .collect();
         if roots.is_empty() {
-            return Err(Failure::new(Code::OutsideRoots, "no folder may be read")
-                .hint("a human names the folders as `files.roots` in the configuration"));
+            return Err(Failure::new(Code::OutsideRoots, "there is no folder that may be read")
+                .hint("a human can add folders to `roots` under [files] in config.toml"));
         }
         Ok(Self { roots, caller })
     }
 
-    /// What lies at `path`: an absolute one inside a root, or one from the caller's folder; where that
-    /// lies in no root, one from any root.
+    /// Finds `path`, which is absolute or starts at the caller's folder. If that folder lies in no root, a relative
+    /// path starts at each root in turn.
     pub(crate) fn find(&self, path: &str) -> Result<FoundPath<'_>, Failure> {
         let mut first_error = None;
         for (root, relative) in self.candidates(Path::new(path)) {
@@ -98,7 +98,7 @@ impl Roots {
         })
     }
 
-    /// How a caller would write the absolute path `path`.
+    /// Returns the absolute path `path` relative to the caller's folder, if it lies in it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let from_caller = self.caller.as_ref().and_then(|(folder, real)| inside(path, folder, real));
         match from_caller {
@@ -128,35 +128,35 @@ impl Roots {
 
     fn outside(&self, path: &str) -> Failure {
         let allowed: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
-        Failure::new(Code::OutsideRoots, format!("`{path}` leads out of the folders that may be read"))
-            .hint(format!("readable is what lies in: `{}`", allowed.join("`, `")))
+        Failure::new(Code::OutsideRoots, format!("`{path}` is outside the folders that may be read"))
+            .hint(format!("use a path in one of: `{}`", allowed.join("`, `")))
     }
 
     fn unreadable(&self, path: &str, error: &io::Error) -> Failure {
         match error.kind() {
             _ if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
-                Failure::new(Code::NotFound, format!("`{path}` is a link to itself"))
+                Failure::new(Code::NotFound, format!("`{path}` is a loop of symbolic links"))
             }
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                let failure = Failure::new(Code::NotFound, format!("there is no `{path}`"));
+                let failure = Failure::new(Code::NotFound, format!("`{path}` does not exist"));
                 match &self.caller {
                     Some((folder, _)) => failure.hint(format!("a relative path starts at `{}`", folder.display())),
                     None => failure,
                 }
             }
             io::ErrorKind::PermissionDenied => {
-                Failure::new(Code::NotFound, format!("`{path}` may not be read: the system denies it"))
+                Failure::new(Code::NotFound, format!("failed to read `{path}`: permission denied"))
             }
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => {
-                Failure::new(Code::Rejected, format!("`{path}` is no path"))
+                Failure::new(Code::Rejected, format!("`{path}` is not a valid path"))
             }
-            _ => Failure::new(Code::Io, format!("`{path}` could not be read: {error}")),
+            _ => Failure::new(Code::Io, format!("failed to read `{path}`: {error}")),
         }
     }
 }
 
 impl Root {
-    /// `path` as seen from this root, if it is written as lying in it.
+    /// Returns `path` relative to this root, if it begins with the path of the root.
     fn relative(&self, path: &Path) -> Option<PathBuf> {
         inside(path, &self.path, &self.real)
     }
@@ -170,44 +170,45 @@ impl Root {
 }
 
 impl FoundPath<'_> {
-    /// Its absolute path, without links: to be shown or walked, not to be opened.
+    /// Returns the absolute path without links, for showing or walking. Opening it would bypass the confinement.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.real.join(self.relative.strip_prefix(".").unwrap_or(&self.relative))
     }
 
-    /// Opens it for reading; refuses what is no regular file, without ever waiting for one.
+    /// Opens the file for reading. Fails for anything but a regular file, without waiting for a pipe or a device.
     pub(crate) fn file(&self) -> Result<File, Failure> {
-        let failure = |what| Failure::new(Code::Rejected, format!("`{}` is {what}, no file", self.path().display()));
+        let failure = |what| Failure::new(Code::Rejected, format!("`{}` is {what}, not a file", self.path().display()));
         if self.metadata.is_dir() {
             return Err(failure("a folder"));
         }
         match self.regular(&self.relative) {
             Ok(Some(file)) => Ok(file),
-            Ok(None) => Err(failure("a pipe, a device or the like")),
-            Err(error) if is_escape(&error) => Err(failure("a link that leads out")),
+            Ok(None) => Err(failure("a pipe, a device or another special file")),
+            Err(error) if is_escape(&error) => Err(failure("a link out of its root")),
             Err(error) => {
                 let code = if error.kind() == io::ErrorKind::PermissionDenied { Code::NotFound } else { Code::Io };
-                Err(Failure::new(code, format!("`{}` may not be read: {error}", self.path().display())))
+                Err(Failure::new(code, format!("failed to read `{}`: {error}", self.path().display())))
             }
         }
     }
 
-    /// The names of what is directly in this folder.
+    /// Returns the names of the direct entries of this folder.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
         self.root.folder.read_dir(&self.relative)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
-    /// The regular file at the absolute path `path`, which was found walking from here.
+    /// Opens the regular file at the absolute path `path`, which a walk from here found.
     pub(crate) fn file_at(&self, path: &Path) -> Option<File> {
         self.regular(path.strip_prefix(&self.root.real).ok()?).ok().flatten()
     }
 
-    /// What is at the absolute path `path`, which was found walking from here; of a link, the link.
+    /// Returns the metadata of the absolute path `path`, which a walk from here found. Does not follow a link.
     pub(crate) fn metadata_at(&self, path: &Path) -> Option<Metadata> {
         self.root.folder.symlink_metadata(path.strip_prefix(&self.root.real).ok()?).ok()
     }
 
-    /// Looks before it opens, since opening a device can do something; and after, since it may be another by then.
+    /// Opens a regular file; `None` if it is something else. Checks before opening, since opening a device can have
+    /// side effects, and again after, since the path may have been replaced.
     fn regular(&self, relative: &Path) -> io::Result<Option<File>> {
         if !self.root.folder.metadata(relative)?.is_file() {
             return Ok(None);
@@ -227,7 +228,7 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// cap-std's own refusal; a refusal of the system has a number.
+/// Whether cap-std refused the path; an error of the system has an error number.
 fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }

@@ -1,7 +1,7 @@
 //! Finds the lines of files that match a regular expression.
 //!
-//! The engine's time is linear in what it reads, whatever the expression; a search ends at the
-//! fifty-first hit, or when it is cancelled.
+//! The time of a search is linear in the size of the files, whatever the expression. A search ends at the first hit
+//! beyond the limit, or when it is cancelled.
 
 use std::fs::File;
 use std::io;
@@ -25,15 +25,16 @@ use crate::task::failure::Failure;
 /// The most hits that are returned.
 const MAX_HITS: usize = 50;
 
-/// The most that is returned of one line, beginning a little before the hit.
-const MAX_TEXT: usize = 300;
-const BEFORE_HIT: usize = 80;
+/// The most bytes of one line that are returned.
+const MAX_TEXT_BYTES: usize = 300;
+/// How many bytes before the hit are returned of a longer line.
+const BYTES_BEFORE_HIT: usize = 80;
 
-/// A file with a longer line than this is passed over: it is no text that a person wrote.
-const MAX_LINE: usize = 8 << 20;
+/// Files with a longer line are skipped: they are not text that a person wrote.
+const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// How large a compiled expression may be.
-const MAX_REGEX: usize = 1 << 20;
+/// The largest compiled expression.
+const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// Finds lines that match a regular expression. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -44,13 +45,13 @@ pub struct SearchFiles {
     /// The folder or the file to search. Absent: the caller's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
-    /// Only files whose name matches, or whose path from `path` if it has a `/`.
+    /// A glob for the names of the files or, if it contains a `/`, for their paths relative to `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<Value>,
-    /// Whether upper and lower case are the same. Absent: false.
+    /// Whether to ignore the difference between upper and lower case. Absent: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_case: Option<Value>,
-    /// How many hits; at most 50. Absent: 50.
+    /// The most hits to return, up to 50. Absent: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
 }
@@ -85,7 +86,7 @@ fn search(arguments: &SearchFilesArguments, roots: &Roots, cancel: &Cancellation
     let mut searcher = SearcherBuilder::new()
         .line_number(true)
         .memory_map(MmapChoice::never())
-        .heap_limit(Some(MAX_LINE))
+        .heap_limit(Some(MAX_LINE_BYTES))
         .binary_detection(BinaryDetection::quit(0))
         .build();
     let mut hits = Hits { matcher: &matcher, path: String::new(), found: Vec::new(), limit, more: false };
@@ -120,11 +121,12 @@ fn matcher(arguments: &SearchFilesArguments) -> Result<RegexMatcher, Failure> {
     RegexMatcherBuilder::new()
         .case_insensitive(arguments.ignore_case)
         .line_terminator(Some(b'\n'))
-        .size_limit(MAX_REGEX)
+        .size_limit(MAX_REGEX_BYTES)
         .build(&arguments.pattern)
         .map_err(|error| {
-            Failure::new(Code::Rejected, format!("`{}` is no regular expression: {error}", arguments.pattern)).hint(
-                "the syntax is that of RE2 and Rust: no look-around, no back-references; lines are matched singly",
+            let message = format!("`{}` is not a valid regular expression: {error}", arguments.pattern);
+            Failure::new(Code::Rejected, message).hint(
+                "use the syntax of RE2 and Rust: no look-around and no back-references; each line is matched alone",
             )
         })
 }
@@ -136,7 +138,7 @@ struct Hits<'a> {
     path: String,
     found: Vec<Value>,
     limit: usize,
-    /// There was one beyond the limit.
+    /// Whether there are more hits than the limit.
     more: bool,
 }
 
@@ -161,16 +163,16 @@ impl Sink for &mut Hits<'_> {
     }
 }
 
-/// The line, or the part of a long one that has the hit.
+/// Returns the line or, if it is long, the part with the hit.
 fn excerpt(matcher: &RegexMatcher, line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.len() <= MAX_TEXT {
+    if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
     }
     let hit = matcher.find(text.as_bytes()).ok().flatten().map_or(0, |hit| hit.start());
-    let from = text.floor_char_boundary(hit.saturating_sub(BEFORE_HIT));
-    let to = text.floor_char_boundary(from + MAX_TEXT);
+    let from = text.floor_char_boundary(hit.saturating_sub(BYTES_BEFORE_HIT));
+    let to = text.floor_char_boundary(from + MAX_TEXT_BYTES);
     let (before, after) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
     format!("{before}{}{after}", &text[from..to])
 }

@@ -1,4 +1,4 @@
-//! Walking a folder: in order, with a glob, without following links.
+//! Walks a folder in order, with a glob, without following links.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use protocol::code::Code;
 use super::roots::FoundPath;
 use crate::task::failure::Failure;
 
-/// A pattern for paths. One without `/` is for names, wherever they are.
+/// A glob for paths. Without a `/` it matches names in any folder.
 #[derive(Debug)]
 pub(super) struct Pattern {
     matcher: GlobMatcher,
@@ -23,16 +23,16 @@ impl Pattern {
             .literal_separator(true)
             .empty_alternates(true)
             .build()
-            .map_err(|error| Failure::new(Code::Rejected, format!("`{glob}` is no glob: {}", error.kind())))?;
+            .map_err(|error| Failure::new(Code::Rejected, format!("`{glob}` is not a valid glob: {}", error.kind())))?;
         Ok(Self { matcher: glob.compile_matcher(), by_name })
     }
 
-    /// Whether it is for names alone.
+    /// Whether the pattern matches names only, so that a listing does not need to walk.
     pub(super) fn by_name(&self) -> bool {
         self.by_name && self.matcher.glob().glob() != "**"
     }
 
-    /// Whether `path`, from the folder where the walk began, matches.
+    /// Whether `path`, relative to the start of the walk, matches.
     pub(super) fn matches(&self, path: &Path) -> bool {
         match path.file_name() {
             Some(name) if self.by_name => self.matcher.is_match(name),
@@ -41,15 +41,15 @@ impl Pattern {
     }
 }
 
-/// All that lies below `start` (or `start` itself, if it is a file), sorted by path: without what is
-/// hidden or what a `.gitignore` names, and without what cannot be read.
+/// Returns everything below `start` (or `start` itself, if it is a file), sorted by path, except hidden, git-ignored
+/// and unreadable entries.
 ///
-/// It goes by names, so what it yields must still be looked at through [`FoundPath`]: a folder that
-/// became a link meanwhile could lead it out.
+/// The walk follows names, so a folder that is replaced with a link meanwhile could lead it out of the root. Access
+/// the entries only through [`FoundPath`].
 pub(super) fn below(start: &FoundPath<'_>) -> impl Iterator<Item = DirEntry> {
     WalkBuilder::new(start.path())
         .follow_links(false)
-        // A `.gitignore` means what it says where there is no repository too.
+        // A `.gitignore` counts outside a repository too.
         .require_git(false)
         .git_global(false)
         .sort_by_file_name(Ord::cmp)

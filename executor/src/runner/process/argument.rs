@@ -1,10 +1,9 @@
-//! One element of `argv`: a template, or several of them under a condition.
+//! One element of `argv`: a template, or several templates under a condition.
 //!
-//! Each rendered value is one argument, whatever it contains; only a list spreads. And a value never
-//! becomes an option: an argument that *begins* with what a template gives must not begin with `-`,
-//! unless the constant `--` stands before it. Where an option takes a value, the definition writes
-//! both as one argument, `--author={{ author }}`. (`--end-of-options` is no such guard: not every
-//! command of git that takes it also honours it.)
+//! Each rendered value is one argument, whatever it contains; only a list becomes several. A value never becomes
+//! an option: an argument whose template *begins* with a reference must not begin with `-`, unless the constant
+//! `--` precedes it. For an option with a value, the definition writes both as one argument,
+//! `--author={{ author }}`. (`--end-of-options` is not enough: some git commands accept it but ignore it.)
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,17 +20,18 @@ use crate::task::failure::Failure;
 /// An element of `argv`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Argument {
-    /// One argument. If it is exactly one reference: a list becomes several, an absent or null value none.
+    /// One argument. If the template is exactly one reference, a list becomes several arguments, and an absent or
+    /// null value becomes none.
     Template(String),
-    /// Arguments that are there only under a condition, like a flag or an option with its value.
+    /// Arguments under a condition, like a flag or an option with its value.
     When(ConditionalArguments),
 }
 
-/// Arguments that are there only if the condition holds.
+/// Arguments that are passed only if the condition holds.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConditionalArguments {
-    /// An expression over the input, like `author` or `limit > 0`; an absent field does not hold.
+    /// An expression over the input, like `author` or `limit > 0`; an absent field counts as false.
     #[serde(rename = "if")]
     pub condition: String,
     /// Templates, as in `argv`.
@@ -50,27 +50,27 @@ impl Argument {
     }
 }
 
-/// The arguments that `argv` becomes.
+/// Renders the arguments of `argv`.
 pub(super) fn render(
     argv: &[Argument],
     scope: &TemplateValues,
     options: ArgumentOptions,
 ) -> Result<Vec<String>, Failure> {
-    let mut arguments = Arguments { placed: Vec::with_capacity(argv.len()), options };
+    let mut arguments = Arguments { rendered: Vec::with_capacity(argv.len()), options };
     for argument in argv {
         match argument {
-            Argument::Template(text) => arguments.place(text, scope)?,
+            Argument::Template(text) => arguments.add(text, scope)?,
             Argument::When(ConditionalArguments { condition, args }) => {
                 if scope.holds(condition)? {
-                    args.iter().try_for_each(|text| arguments.place(text, scope))?;
+                    args.iter().try_for_each(|text| arguments.add(text, scope))?;
                 }
             }
         }
     }
-    Ok(arguments.placed)
+    Ok(arguments.rendered)
 }
 
-/// Whether a value may be an option to the program.
+/// Whether a value may become an option of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArgumentOptions {
     Refused,
@@ -78,12 +78,12 @@ pub(super) enum ArgumentOptions {
 }
 
 struct Arguments {
-    placed: Vec<String>,
+    rendered: Vec<String>,
     options: ArgumentOptions,
 }
 
 impl Arguments {
-    fn place(&mut self, template: &str, scope: &TemplateValues) -> Result<(), Failure> {
+    fn add(&mut self, template: &str, scope: &TemplateValues) -> Result<(), Failure> {
         let guarded =
             self.options == ArgumentOptions::Refused && (template.starts_with("{{") || template.starts_with("{%"));
         match scope.value(&Value::String(template.to_owned()))? {
@@ -101,19 +101,19 @@ impl Arguments {
 
     fn push(&mut self, argument: String, guarded: bool) -> Result<(), Failure> {
         if argument.contains('\0') {
-            let message = format!("argument {} contains a NUL byte", self.placed.len());
-            return Err(Failure::new(Code::Rejected, message).hint("no program can be given one; leave it out"));
+            let message = format!("argument {} contains a NUL byte", self.rendered.len());
+            return Err(Failure::new(Code::Rejected, message).hint("remove it: arguments cannot contain NUL bytes"));
         }
         if guarded && argument.starts_with('-') {
-            return Err(Failure::new(Code::Rejected, format!("`{argument}` would be an option to the program"))
+            return Err(Failure::new(Code::Rejected, format!("`{argument}` would be an option of the program"))
                 .hint("give a value that does not begin with `-`"));
         }
-        self.placed.push(argument);
+        self.rendered.push(argument);
         Ok(())
     }
 }
 
-/// A value as one argument; null is none, an object or a list within a list is its JSON text.
+/// A value as one argument: `None` for null; JSON for an object, or for a list within a list.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -162,7 +162,7 @@ impl JsonSchema for Argument {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "One argument, a template; or arguments that are there only under a condition.",
+            "description": "One argument: a template; or arguments that are passed only under a condition.",
             "anyOf": [{ "type": "string" }, generator.subschema_for::<ConditionalArguments>()]
         })
     }
@@ -176,12 +176,12 @@ mod tests {
 
     fn rendered(argv: Value, input: Value) -> Vec<String> {
         let argv: Vec<Argument> = serde_json::from_value(argv).expect("arguments");
-        let Value::Object(input) = input else { panic!("an input is an object") };
-        render(&argv, &TemplateValues::of_input(&input), ArgumentOptions::Refused).expect("it renders")
+        let Value::Object(input) = input else { panic!("the input is not an object") };
+        render(&argv, &TemplateValues::of_input(&input), ArgumentOptions::Refused).expect("valid templates")
     }
 
     #[test]
-    fn a_list_spreads_and_what_is_absent_leaves_no_trace() {
+    fn a_list_becomes_several_arguments_and_an_absent_value_none() {
         let argv = json!(["git", {"if": "limit", "args": ["-n", "{{ limit }}"]}, {"if": "stat", "args": ["--stat"]},
             "--since={{ since }}", "{{ absent }}", "--", "{{ paths }}"]);
         let input = json!({"limit": 5, "since": "a b", "paths": ["x y", "$(id)", 7, true, null, {"a": 1}]});
@@ -193,7 +193,7 @@ mod tests {
 
     fn refused(argv: &[&str], input: Value, options: ArgumentOptions) -> Option<Code> {
         let argv: Vec<_> = argv.iter().map(|text| Argument::Template((*text).to_owned())).collect();
-        let Value::Object(input) = input else { panic!("an input is an object") };
+        let Value::Object(input) = input else { panic!("the input is not an object") };
         render(&argv, &TemplateValues::of_input(&input), options).err().map(|failure| failure.error.code)
     }
 

@@ -1,11 +1,10 @@
-//! The life of one program and of all that it starts.
+//! Runs one program and its process group.
 //!
-//! It leads a process group of its own, and the group never outlives [`run`], whichever way that
-//! ends. What a program put into another session by itself is out of reach, but cannot hold us up.
+//! The program leads its own process group, and the group never outlives [`run`], whichever way that ends. A
+//! process that the program moved to another session is not killed, but [`run`] does not wait for it.
 //!
-//! When the program has exited, its streams are read until their end, but for at most [`DRAIN`]: all
-//! that it wrote itself is in the pipes by then, so longer waiting could only be for a descendant
-//! that keeps them open.
+//! After the program has exited, its streams are read to their end, but for at most [`DRAIN_TIMEOUT`]: everything
+//! that the program itself wrote is in the pipes by then, and only a descendant can keep them open longer.
 
 use std::future;
 use std::io;
@@ -19,88 +18,89 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long a program may take to end after SIGTERM, before SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a program may take to exit after SIGTERM, before it gets SIGKILL.
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long after SIGKILL we wait for a program that the kernel does not let go.
-const DEATH: Duration = Duration::from_secs(2);
+/// How long to wait for the exit after SIGKILL: a program may hang in the kernel.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the streams are read after the program's exit.
-const DRAIN: Duration = Duration::from_millis(200);
+/// How long to read the streams after the program has exited.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a program left.
+/// How a program ended, and its output.
 #[derive(Debug)]
-pub(in crate::runner) struct Ended {
-    /// `None`: it did not even die of SIGKILL, or nobody can say how it ended.
+pub(in crate::runner) struct ProgramExit {
+    /// `None` if the program did not exit after SIGKILL, or if its status could not be read.
     pub(in crate::runner) status: Option<ExitStatus>,
     pub(in crate::runner) stdout: Vec<u8>,
     pub(in crate::runner) stderr: Vec<u8>,
-    /// Why we ended it, if we did.
-    pub(in crate::runner) stopped: Option<Stopped>,
+    /// Why the runner stopped the program, if it did.
+    pub(in crate::runner) stopped: Option<StopCause>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::runner) enum Stopped {
+pub(in crate::runner) enum StopCause {
     Cancelled,
     /// It printed more than the limit to the stream of this name.
-    TooMuch(&'static str),
+    TooMuchOutput(&'static str),
 }
 
-/// Starts `command` and stays with it until it and its group are gone. An error: it did not start.
+/// Starts `command` and waits until it and its group have ended. Fails only if the program cannot be started.
 pub(in crate::runner) async fn run(
     mut command: Command,
     stdin: Option<String>,
     max_bytes: u64,
     cancel: &CancellationToken,
-) -> io::Result<Ended> {
+) -> io::Result<ProgramExit> {
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let group = ProcessGroup::led_by(&child)?;
     let mut stdout = StreamCapture::new(child.stdout.take(), max_bytes);
     let mut stderr = StreamCapture::new(child.stderr.take(), max_bytes);
-    let feeding = feed(child.stdin.take(), stdin);
-    tokio::pin!(feeding);
-    let mut fed = false;
+    let writing = write_stdin(child.stdin.take(), stdin);
+    tokio::pin!(writing);
+    let mut written = false;
     let mut watch = GroupWatch { phase: GroupPhase::Running, status: None, stopped: None };
 
     while !watch.is_over(stdout.is_open() || stderr.is_open()) {
-        // In this order: an exit or a cancellation is not kept waiting by a flood, and what lies in
-        // the pipes is read even if the deadline has passed in the meantime.
+        // The order matters: a flood of output must not delay an exit or a cancellation, and output that is
+        // already in the pipes is read even if the deadline has passed.
         let event = tokio::select! {
             biased;
             () = cancel.cancelled(), if watch.stopped.is_none() && watch.status.is_none() => GroupEvent::Cancelled,
-            status = child.wait(), if watch.status.is_none() => status.map_or(GroupEvent::Lost, GroupEvent::Exited),
+            status = child.wait(), if watch.status.is_none() => status.map_or(GroupEvent::StatusLost, GroupEvent::Exited),
             full = stdout.read(), if stdout.is_open() => if full { GroupEvent::Full("stdout") } else { GroupEvent::Read },
             full = stderr.read(), if stderr.is_open() => if full { GroupEvent::Full("stderr") } else { GroupEvent::Read },
-            () = &mut feeding, if !fed => GroupEvent::Fed,
+            () = &mut writing, if !written => GroupEvent::StdinWritten,
             () = until(watch.deadline()) => GroupEvent::Deadline,
         };
-        fed |= event == GroupEvent::Fed;
+        written |= event == GroupEvent::StdinWritten;
         if let Some(signal) = watch.handle(&event, Instant::now()) {
             group.send(signal);
         }
     }
-    Ok(Ended { status: watch.status, stdout: stdout.bytes, stderr: stderr.bytes, stopped: watch.stopped })
+    Ok(ProgramExit { status: watch.status, stdout: stdout.bytes, stderr: stderr.bytes, stopped: watch.stopped })
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum GroupEvent {
     Exited(ExitStatus),
-    /// The kernel does not say how it ended: somebody else waited for it.
-    Lost,
+    /// Waiting failed, because something else already reaped the process.
+    StatusLost,
     Read,
+    /// The stream of this name exceeded the limit.
     Full(&'static str),
-    Fed,
+    StdinWritten,
     Cancelled,
     Deadline,
 }
 
 enum GroupPhase {
     Running,
-    /// SIGTERM was sent.
-    Ending(Instant),
+    /// SIGTERM was sent; SIGKILL follows at the deadline.
+    Terminating(Instant),
     /// SIGKILL was sent.
-    Dying(Instant),
-    /// It has exited; its streams are read to their end.
+    Killed(Instant),
+    /// The program has exited, and its streams are read to their end.
     Draining(Instant),
     Over,
 }
@@ -108,31 +108,31 @@ enum GroupPhase {
 struct GroupWatch {
     phase: GroupPhase,
     status: Option<ExitStatus>,
-    stopped: Option<Stopped>,
+    stopped: Option<StopCause>,
 }
 
 impl GroupWatch {
-    /// The signal that is now to be sent to the group, if any.
+    /// Handles one event and returns the signal to send to the group, if any.
     fn handle(&mut self, event: &GroupEvent, now: Instant) -> Option<Signal> {
         match *event {
-            GroupEvent::Read | GroupEvent::Fed => None,
-            GroupEvent::Lost => {
+            GroupEvent::Read | GroupEvent::StdinWritten => None,
+            GroupEvent::StatusLost => {
                 self.phase = GroupPhase::Over;
                 None
             }
             GroupEvent::Exited(status) => {
                 self.status = Some(status);
-                self.phase = GroupPhase::Draining(now + DRAIN);
+                self.phase = GroupPhase::Draining(now + DRAIN_TIMEOUT);
                 None
             }
-            GroupEvent::Full(stream) => self.stop(Stopped::TooMuch(stream), now),
-            GroupEvent::Cancelled => self.stop(Stopped::Cancelled, now),
+            GroupEvent::Full(stream) => self.stop(StopCause::TooMuchOutput(stream), now),
+            GroupEvent::Cancelled => self.stop(StopCause::Cancelled, now),
             GroupEvent::Deadline => match self.phase {
-                GroupPhase::Ending(_) => {
-                    self.phase = GroupPhase::Dying(now + DEATH);
+                GroupPhase::Terminating(_) => {
+                    self.phase = GroupPhase::Killed(now + KILL_TIMEOUT);
                     Some(Signal::SIGKILL)
                 }
-                GroupPhase::Running | GroupPhase::Dying(_) | GroupPhase::Draining(_) | GroupPhase::Over => {
+                GroupPhase::Running | GroupPhase::Killed(_) | GroupPhase::Draining(_) | GroupPhase::Over => {
                     self.phase = GroupPhase::Over;
                     None
                 }
@@ -140,19 +140,19 @@ impl GroupWatch {
         }
     }
 
-    fn stop(&mut self, why: Stopped, now: Instant) -> Option<Signal> {
-        self.stopped = self.stopped.or(Some(why));
+    fn stop(&mut self, cause: StopCause, now: Instant) -> Option<Signal> {
+        self.stopped = self.stopped.or(Some(cause));
         if !matches!(self.phase, GroupPhase::Running) {
             return None;
         }
-        self.phase = GroupPhase::Ending(now + GRACE);
+        self.phase = GroupPhase::Terminating(now + TERM_TIMEOUT);
         Some(Signal::SIGTERM)
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
             GroupPhase::Running | GroupPhase::Over => None,
-            GroupPhase::Ending(at) | GroupPhase::Dying(at) | GroupPhase::Draining(at) => Some(at),
+            GroupPhase::Terminating(at) | GroupPhase::Killed(at) | GroupPhase::Draining(at) => Some(at),
         }
     }
 
@@ -160,7 +160,7 @@ impl GroupWatch {
         match self.phase {
             GroupPhase::Over => true,
             GroupPhase::Draining(_) => !streams_open,
-            GroupPhase::Running | GroupPhase::Ending(_) | GroupPhase::Dying(_) => false,
+            GroupPhase::Running | GroupPhase::Terminating(_) | GroupPhase::Killed(_) => false,
         }
     }
 }
@@ -172,8 +172,8 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Writes all of `text`, then closes. A program that does not read to the end has its reasons.
-async fn feed(stdin: Option<ChildStdin>, text: Option<String>) {
+/// Writes `text` and closes the stream. A program that does not read all of it is not an error.
+async fn write_stdin(stdin: Option<ChildStdin>, text: Option<String>) {
     if let (Some(mut stdin), Some(text)) = (stdin, text)
         && let Err(error) = stdin.write_all(text.as_bytes()).await
     {
@@ -181,34 +181,34 @@ async fn feed(stdin: Option<ChildStdin>, text: Option<String>) {
     }
 }
 
-/// A process group, killed when dropped.
+/// A process group that is killed on drop.
 struct ProcessGroup(Pid);
 
 impl ProcessGroup {
     fn led_by(child: &Child) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        id.map(|id| Self(Pid::from_raw(id))).ok_or_else(|| io::Error::other("it has no process id"))
+        id.map(|id| Self(Pid::from_raw(id))).ok_or_else(|| io::Error::other("the program has no process id"))
     }
 
     fn send(&self, signal: Signal) {
-        // ESRCH: nobody is left.
+        // ESRCH: the group has no members left.
         if let Err(error) = killpg(self.0, signal)
             && error != nix::Error::ESRCH
         {
-            tracing::warn!(%error, group = self.0.as_raw(), %signal, "a process group could not be signalled");
+            tracing::warn!(%error, group = self.0.as_raw(), %signal, "failed to signal a process group");
         }
     }
 }
 
 impl Drop for ProcessGroup {
-    /// The kernel gives the number to nobody else while a member lives; without one there is a gap of
-    /// at most [`DRAIN`] between the leader's end and this, in which process ids do not come round.
+    /// The kernel does not reuse the group's id while a member lives. Without a member, this runs at most
+    /// [`DRAIN_TIMEOUT`] after the leader's exit, which is too short for process ids to wrap around.
     fn drop(&mut self) {
         self.send(Signal::SIGKILL);
     }
 }
 
-/// One stream, kept up to a limit.
+/// Collects the bytes of one stream up to a limit.
 struct StreamCapture<R> {
     stream: Option<R>,
     bytes: Vec<u8>,
@@ -224,7 +224,7 @@ impl<R: AsyncRead + Unpin> StreamCapture<R> {
         self.stream.is_some()
     }
 
-    /// Reads what is there; true if that was more than the limit. Safe to drop while it waits.
+    /// Reads the available bytes; returns true once they exceed the limit. Cancel-safe.
     async fn read(&mut self) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let read = stream.read_buf(&mut self.bytes).await;

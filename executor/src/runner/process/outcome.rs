@@ -1,4 +1,4 @@
-//! What a program's end means: its status, and what it printed.
+//! Turns a program's exit status and output into the outcome of the invocation.
 
 use std::borrow::Cow;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,63 +10,64 @@ use protocol::code::Code;
 use protocol::excerpt;
 use serde_json::{Map, Value};
 
-use super::group::{Ended, Stopped};
+use super::group::{ProgramExit, StopCause};
 use super::{Process, ProcessOutput};
 use crate::config::secret::{Secret, Secrets};
 use crate::runner::RunnerOutput;
 use crate::task::failure::{Failure, Retry};
 
-/// How much of each stream a failure shows: enough for a compiler's first and last words.
-const SHOWN_BYTES: usize = 16 * 1024;
+/// The most of each stream in a failure: enough for the first and the last errors of a compiler.
+const MAX_FAILURE_BYTES: usize = 16 * 1024;
 
-/// How much of stderr goes into `_meta` of a success.
-const NOTED_BYTES: usize = 4 * 1024;
+/// The most of stderr in `_meta` of a success.
+const MAX_META_BYTES: usize = 4 * 1024;
 
-/// How long the part of a message may be that a program wrote.
-const MESSAGE_BYTES: usize = 500;
+/// The most of a program's output in an error message.
+const MAX_MESSAGE_BYTES: usize = 500;
 
-/// Reads what one program left.
+/// Reads the exit status and the output of one program.
 pub(super) struct OutputReader<'a> {
     pub(super) process: &'a Process,
     pub(super) program: &'a Path,
-    pub(super) known: &'a Secrets,
-    /// The secrets that the program had.
-    pub(super) given: &'a [Secret],
+    pub(super) all_secrets: &'a Secrets,
+    /// The secrets in the program's environment.
+    pub(super) passed_secrets: &'a [Secret],
 }
 
 impl OutputReader<'_> {
-    pub(super) fn outcome(&self, ended: &Ended) -> Result<RunnerOutput, Failure> {
-        let cut = ended.stopped.is_some();
-        let (stdout, stderr) = (self.clean(&ended.stdout, cut), self.clean(&ended.stderr, cut));
-        let end = ended.status.map_or_else(Map::new, end_of);
+    pub(super) fn outcome(&self, exit: &ProgramExit) -> Result<RunnerOutput, Failure> {
+        let truncated = exit.stopped.is_some();
+        let (stdout, stderr) = (self.clean(&exit.stdout, truncated), self.clean(&exit.stderr, truncated));
+        let status_fields = exit.status.map_or_else(Map::new, status_fields);
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
-        let failure = match (ended.stopped, ended.status) {
-            (Some(Stopped::Cancelled), _) => {
-                Failure::new(Code::Cancelled, format!("`{name}` was cancelled while it ran"))
+        let failure = match (exit.stopped, exit.status) {
+            (Some(StopCause::Cancelled), _) => {
+                Failure::new(Code::Cancelled, format!("cancelled while `{name}` was running"))
             }
-            (Some(Stopped::TooMuch(stream)), _) => {
+            (Some(StopCause::TooMuchOutput(stream)), _) => {
                 let limit = self.process.max_bytes;
                 Failure::new(Code::ResponseTooLarge, format!("`{name}` printed more than {limit} bytes to {stream}"))
-                    .hint("it was stopped; ask for less")
+                    .hint("the program was stopped; ask for less output")
             }
             (None, Some(status)) if self.is_ok(status) => match self.data(&stdout) {
-                Ok(data) => return Ok(self.success(data, end, &stderr)),
-                Err(reason) => Failure::new(Code::BadResponse, format!("`{name}` printed no JSON: {reason}")),
+                Ok(data) => return Ok(self.success(data, status_fields, &stderr)),
+                Err(reason) => Failure::new(Code::BadResponse, format!("the output of `{name}` is not JSON: {reason}")),
             },
             (None, Some(status)) => {
-                let said = telling_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
-                let separator = if said.is_empty() { "" } else { ": " };
-                // The definition knows whether a repetition can help: it names `retries`, or none.
-                Failure::new(Code::ProcessFailed, format!("`{name}` ended with {}{separator}{said}", words(status)))
+                let lines = significant_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
+                let separator = if lines.is_empty() { "" } else { ": " };
+                let status = describe_status(status);
+                // Whether a retry can help is up to the definition: it sets `retries` if so.
+                Failure::new(Code::ProcessFailed, format!("`{name}` ended with {status}{separator}{lines}"))
                     .retry(Retry::Later)
             }
-            (None, None) => Failure::new(Code::ProcessFailed, format!("`{name}` ended in a way that cannot be told")),
+            (None, None) => Failure::new(Code::ProcessFailed, format!("the exit status of `{name}` is unknown")),
         };
         let mut failure = failure.effect_possible();
-        failure.error.details.extend(end);
+        failure.error.details.extend(status_fields);
         Err(failure
-            .detail("stdout", shortened(&stdout, SHOWN_BYTES).into_owned())
-            .detail("stderr", shortened(&stderr, SHOWN_BYTES).into_owned()))
+            .detail("stdout", shortened(&stdout, MAX_FAILURE_BYTES).into_owned())
+            .detail("stderr", shortened(&stderr, MAX_FAILURE_BYTES).into_owned()))
     }
 
     fn is_ok(&self, status: ExitStatus) -> bool {
@@ -84,41 +85,41 @@ impl OutputReader<'_> {
         })
     }
 
-    fn success(&self, data: Value, end: Map<String, Value>, stderr: &str) -> RunnerOutput {
-        let mut success = RunnerOutput::json(data).with_meta("program", self.program.to_string_lossy());
-        success.meta.extend(end);
+    fn success(&self, data: Value, status_fields: Map<String, Value>, stderr: &str) -> RunnerOutput {
+        let mut output = RunnerOutput::json(data).with_meta("program", self.program.to_string_lossy());
+        output.meta.extend(status_fields);
         if stderr.trim().is_empty() {
-            return success;
+            return output;
         }
-        success.with_meta("stderr", shortened(stderr, NOTED_BYTES))
+        output.with_meta("stderr", shortened(stderr, MAX_META_BYTES))
     }
 
-    /// Text without escape sequences and without secrets.
-    fn clean(&self, printed: &[u8], cut: bool) -> String {
-        let plain = plain(printed);
-        let mut text = self.known.redact(&plain).into_owned();
-        if cut {
-            for secret in self.given {
-                let kept = text.len() - cut_secret(&text, secret.expose());
-                text.truncate(kept);
+    /// Removes escape sequences and secrets, and the beginning of a secret where the output was truncated.
+    fn clean(&self, bytes: &[u8], truncated: bool) -> String {
+        let plain = plain(bytes);
+        let mut text = self.all_secrets.redact(&plain).into_owned();
+        if truncated {
+            for secret in self.passed_secrets {
+                let length = text.len() - truncated_secret_length(&text, secret.expose());
+                text.truncate(length);
             }
         }
         text
     }
 }
 
-/// `exit_code` or `signal`.
-fn end_of(status: ExitStatus) -> Map<String, Value> {
-    let mut end = Map::new();
+/// The field `exit_code` or `signal`.
+fn status_fields(status: ExitStatus) -> Map<String, Value> {
+    let mut fields = Map::new();
     match (status.code(), status.signal()) {
-        (Some(code), _) => end.insert("exit_code".to_owned(), code.into()),
-        (None, Some(signal)) => end.insert("signal".to_owned(), signal_name(signal).into()),
+        (Some(code), _) => fields.insert("exit_code".to_owned(), code.into()),
+        (None, Some(signal)) => fields.insert("signal".to_owned(), signal_name(signal).into()),
         (None, None) => None,
     };
-    end
+    fields
 }
 
-fn words(status: ExitStatus) -> String {
+fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("status {code}"),
         (None, Some(signal)) => format!("signal {}", signal_name(signal)),
@@ -130,14 +131,14 @@ fn signal_name(signal: i32) -> Cow<'static, str> {
     Signal::try_from(signal).map_or_else(|_| Cow::Owned(signal.to_string()), |signal| Cow::Borrowed(signal.as_str()))
 }
 
-/// UTF-8 without ANSI escape sequences.
+/// Decodes UTF-8 and removes ANSI escape sequences.
 ///
-/// The stripping is done from one control character to the next, because the stripper takes all of
-/// them away but line feeds, and a tab or a separator is data.
-fn plain(printed: &[u8]) -> String {
+/// The stripper removes every control character except line feeds, but tabs and separators are data. So it only
+/// gets the text between control characters.
+fn plain(bytes: &[u8]) -> String {
     let is_separator = |byte: &u8| byte.is_ascii_control() && !matches!(byte, 0x1b | 0x07 | 0x7f);
-    let mut kept = Vec::with_capacity(printed.len());
-    for piece in printed.split_inclusive(is_separator) {
+    let mut kept = Vec::with_capacity(bytes.len());
+    for piece in bytes.split_inclusive(is_separator) {
         let (text, separator) = match piece.split_last() {
             Some((last, text)) if is_separator(last) => (text, Some(*last)),
             _ => (piece, None),
@@ -152,8 +153,8 @@ fn plain(printed: &[u8]) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// How many bytes at the end of `text` are the beginning of `secret`, where the output was cut off.
-fn cut_secret(text: &str, secret: &str) -> usize {
+/// How many bytes at the end of a truncated `text` are the beginning of `secret`.
+fn truncated_secret_length(text: &str, secret: &str) -> usize {
     (1..secret.len())
         .rev()
         .find(|&length| secret.is_char_boundary(length) && text.ends_with(&secret[..length]))
@@ -167,18 +168,18 @@ fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     }
     let head = text.floor_char_boundary(limit / 2);
     let tail = text.ceil_char_boundary(text.len() - limit / 2);
-    Cow::Owned(format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..]))
+    Cow::Owned(format!("{}\n[… {} bytes omitted …]\n{}", &text[..head], tail - head, &text[tail..]))
 }
 
-/// The lines that say most: the last ones of a trace, the first of an explanation of the usage.
-fn telling_lines(text: &str) -> String {
+/// The most informative lines: the first, as in a usage message, and the last, as in a stack trace.
+fn significant_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said = match lines.as_slice() {
+    let message = match lines.as_slice() {
         [first, _, _, .., before, last] => [first, "…", before, last].join("; "),
         few => few.join("; "),
     };
-    match excerpt::bytes(&said, MESSAGE_BYTES) {
-        (_, 0) => said,
+    match excerpt::bytes(&message, MAX_MESSAGE_BYTES) {
+        (_, 0) => message,
         (shown, _) => format!("{shown}…"),
     }
 }
@@ -188,24 +189,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_go_and_tabs_stay() {
+    fn colors_are_removed_and_tabs_are_kept() {
         assert_eq!(plain(b"\x1b[1;31mred\x1b[0m\tx\x1fy\r\n\x1b]0;title\x07z\xff"), "red\tx\x1fy\r\nz\u{fffd}");
     }
 
     #[test]
-    fn a_secret_that_the_limit_cut_in_half_is_taken_away() {
-        assert_eq!(cut_secret("token=abcd", "abcdefgh"), 4);
-        assert_eq!(cut_secret("token=abcdefg", "hunter2"), 0);
+    fn a_truncated_secret_is_removed() {
+        assert_eq!(truncated_secret_length("token=abcd", "abcdefgh"), 4);
+        assert_eq!(truncated_secret_length("token=abcdefg", "hunter2"), 0);
     }
 
     #[test]
     fn a_message_has_the_first_and_the_last_lines() {
-        assert_eq!(telling_lines("a\n\n b\nc\nd\n"), "a; b; c; d");
-        assert_eq!(telling_lines("usage: x\na\nb\nc\nd"), "usage: x; …; c; d");
+        assert_eq!(significant_lines("a\n\n b\nc\nd\n"), "a; b; c; d");
+        assert_eq!(significant_lines("usage: x\na\nb\nc\nd"), "usage: x; …; c; d");
     }
 
     #[test]
     fn a_long_text_keeps_its_ends() {
-        assert_eq!(shortened("äääääääääää", 8), "ää\n[… 14 bytes left out …]\nää");
+        assert_eq!(shortened("äääääääääää", 8), "ää\n[… 14 bytes omitted …]\nää");
     }
 }

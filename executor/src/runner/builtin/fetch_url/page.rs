@@ -1,4 +1,4 @@
-//! What the bytes of a page say: text, or JSON; anything else is refused.
+//! Decodes the bytes of a page as text or JSON; anything else is refused.
 
 use encoding_rs::{Encoding, UTF_8};
 use html2text::config;
@@ -9,19 +9,19 @@ use url::Url;
 
 use crate::task::failure::Failure;
 
-/// Wider than any paragraph: lines are broken where the page breaks them.
+/// The width for the renderer: wider than any paragraph, so that lines break only where the page breaks them.
 const WIDTH: usize = 100_000;
 
-/// How far into a page its own word about its charset is looked for, as browsers do.
-const SNIFFED: usize = 1024;
+/// How much of a page is searched for its charset declaration; browsers use the same limit.
+const SNIFFED_BYTES: usize = 1024;
 
-/// What a server sent.
+/// The response of a server.
 #[derive(Debug)]
 pub(super) struct WebPage {
-    /// Where it came from in the end.
+    /// The URL after all redirects.
     pub(super) url: Url,
     pub(super) status: u16,
-    /// The header, or nothing.
+    /// The value of the header, or empty.
     pub(super) content_type: String,
     pub(super) body: Vec<u8>,
 }
@@ -62,21 +62,21 @@ impl WebPage {
             }
             essence if essence.ends_with("+json") => Ok(ContentKind::Json),
             essence if essence.ends_with("+xml") || essence.starts_with("text/") => Ok(ContentKind::Text),
-            // A server that says nothing, or that it does not know: the bytes themselves must say.
+            // No content type, or an unspecific one: the bytes decide.
             "" | "application/octet-stream" if !self.body.contains(&0) && str::from_utf8(&self.body).is_ok() => {
                 let start = self.body.trim_ascii_start();
                 Ok(if start.first() == Some(&b'<') { ContentKind::Html } else { ContentKind::Text })
             }
-            _ => Err(Failure::new(Code::BadResponse, format!("`{}` is no text", self.url))
+            _ => Err(Failure::new(Code::BadResponse, format!("`{}` is not a text", self.url))
                 .detail("content_type", self.content_type.as_str())
                 .detail("bytes", self.body.len())
-                .hint("only web pages, text and JSON can be read this way")),
+                .hint("only web pages, text and JSON can be fetched")),
         }
     }
 
-    /// By its byte order mark, the header, the page's own `<meta charset>`, or as UTF-8.
+    /// Decodes the body by its byte order mark, the header, the page's `<meta charset>`, or else as UTF-8.
     fn decoded(&self) -> String {
-        let beginning = String::from_utf8_lossy(&self.body[..self.body.len().min(SNIFFED)]);
+        let beginning = String::from_utf8_lossy(&self.body[..self.body.len().min(SNIFFED_BYTES)]);
         let encoding = charset(&self.content_type).or_else(|| charset(&beginning)).unwrap_or(UTF_8);
         encoding.decode(&self.body).0.into_owned()
     }
@@ -88,14 +88,14 @@ impl WebPage {
             .unicode_strikeout(false)
             .no_link_wrapping()
             .string_from_read(html.as_bytes(), WIDTH)
-            .map_err(|error| Failure::new(Code::BadResponse, format!("`{}` could not be read: {error}", self.url)))?;
+            .map_err(|error| Failure::new(Code::BadResponse, format!("failed to read `{}`: {error}", self.url)))?;
         let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
         Ok(lines.join("\n").trim_matches('\n').to_owned())
     }
 }
 
-/// The encoding named by the first `charset=` in `text`.
+/// Returns the encoding that the first `charset=` in `text` names.
 fn charset(text: &str) -> Option<&'static Encoding> {
     let at = text.to_ascii_lowercase().find("charset=")? + "charset=".len();
     let label = text[at..].trim_start_matches(['"', '\'', ' ']);
@@ -108,17 +108,17 @@ fn title(html: &str) -> Option<String> {
     let open = lower.find("<title")?;
     let start = open + lower[open..].find('>')? + 1;
     let end = start + lower[start..].find("</title")?;
-    // Rendered as a text of its own, for the sake of its entities.
+    // Rendering decodes the entities.
     let title = config::plain_no_decorate().string_from_read(&html.as_bytes()[start..end], WIDTH).ok()?;
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     (!title.is_empty()).then_some(title)
 }
 
-/// Links as `[text](address)`, with the address made absolute; otherwise the text alone.
+/// Renders links as `[text](url)` with an absolute URL, and everything else as plain text.
 #[derive(Debug, Clone)]
 struct LinkDecorator {
     base: Url,
-    /// The addresses of the links that have begun; `None` for one that leads nowhere else.
+    /// The URLs of the open links; `None` for a link that is rendered as its text.
     open: Vec<Option<String>>,
 }
 
@@ -230,20 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn the_charset_is_the_headers_or_the_pages_own() {
+    fn the_charset_comes_from_the_header_or_the_page() {
         let gbk = [0xc4, 0xea, 0xb6, 0xc8];
-        let mut own = b"<meta charset='gbk'><p>".to_vec();
-        own.extend(gbk);
-        for (content_type, body) in [("text/plain; charset=GBK", gbk.as_slice()), ("text/html", &own)] {
+        let mut html = b"<meta charset='gbk'><p>".to_vec();
+        html.extend(gbk);
+        for (content_type, body) in [("text/plain; charset=GBK", gbk.as_slice()), ("text/html", &html)] {
             let content = page(content_type, body).content().expect("it is text");
             assert!(matches!(&content, PageContent::Text { text, .. } if text == "年度"), "{content:?}");
         }
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn content_that_is_not_text_is_refused() {
         for (content_type, body) in [("image/png", b"\x89PNG".as_slice()), ("", b"\x00\x01")] {
-            let failure = page(content_type, body).content().expect_err("no text");
+            let failure = page(content_type, body).content().expect_err("it is not text");
             assert_eq!(failure.error.code, Code::BadResponse);
         }
         assert!(page("", b"plain words").content().is_ok());
