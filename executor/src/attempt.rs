@@ -1,4 +1,4 @@
-//! One attempt of a task: the runner, its timeout, what becomes of its data, and no secret in any of it.
+//! One attempt of a task: calls the runner, enforces the timeout, shapes the data and redacts secrets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use protocol::clock;
 use protocol::code::Code;
 use protocol::duration::PositiveDuration;
 use protocol::layout::compact_bytes;
-use protocol::mailbox::result::LARGE;
+use protocol::mailbox::result::LARGE_BYTES;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -26,10 +26,10 @@ use crate::task::{End, Outcome, Task};
 mod lookup;
 pub mod report;
 
-/// Says why a running attempt was told to stop.
+/// Why a running attempt is being stopped; set at most once.
 pub type StopCause = Arc<std::sync::OnceLock<FailureKind>>;
 
-/// Performs one attempt to its end. Always returns, at the latest a little after the timeout.
+/// Performs one attempt and reports how it ended. Always returns, shortly after the timeout at the latest.
 pub async fn perform(
     task: Task,
     definition: Arc<Definition>,
@@ -37,9 +37,9 @@ pub async fn perform(
     context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
-    reason: StopCause,
+    cause: StopCause,
 ) -> AttemptReport {
-    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, reason };
+    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
     let result = match purpose {
         AttemptPurpose::Work => attempt.work(&definition).await,
         AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
@@ -47,7 +47,8 @@ pub async fn perform(
     AttemptReport { id: task.id, attempt: task.attempt, result }
 }
 
-/// Looks what is there that `task` would replace. Always returns, a little after the timeout of whoever looks.
+/// Looks up the current values that `task` would replace. Always returns, shortly after the lookup's timeout at
+/// the latest.
 pub async fn preview(
     task: Task,
     definition: Arc<Definition>,
@@ -55,18 +56,18 @@ pub async fn preview(
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
-    let reason = StopCause::default();
-    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, reason };
+    let cause = StopCause::default();
+    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
     lookup::preview(&attempt, &definition).await.unwrap_or_else(|| ReplacedValues::Fields(Map::new()))
 }
 
-/// One attempt, and what it is made with.
+/// One attempt and its inputs.
 struct Attempt<'a> {
     task: &'a Task,
     context: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
-    reason: StopCause,
+    cause: StopCause,
 }
 
 impl Attempt<'_> {
@@ -74,13 +75,13 @@ impl Attempt<'_> {
         let (started, started_at) = (Instant::now(), clock::now());
         let invocation = invocation(self.task, self.task.input.clone());
         let timeout = definition.timeout.unwrap_or(self.context.config.executor.timeout);
-        let outcome = match self.is_as_shown(definition, &invocation).await {
-            Ok(()) => self.bounded(&definition.run, &invocation, timeout).await,
+        let outcome = match self.check_unchanged(definition, &invocation).await {
+            Ok(()) => self.run_with_timeout(&definition.run, &invocation, timeout).await,
             Err(failure) => Err(failure),
         };
-        let most = self.context.config.executor.output_bytes;
+        let max_bytes = self.context.config.executor.output_bytes;
         let shaped = match outcome {
-            Ok(success) => shape(success, self.task, definition, self.data_folder, most).await,
+            Ok(success) => shape(success, self.task, definition, self.data_folder, max_bytes).await,
             Err(failure) => Err(failure),
         };
         let duration = milliseconds(started);
@@ -91,33 +92,33 @@ impl Attempt<'_> {
                     failure.error.details.extend(sent(definition, &invocation, &self.context.config));
                     failure = failure.detail("started_at", started_at.to_string());
                 }
-                Err(failed(failure, self.task, timeout, &self.reason, duration, self.context))
+                Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
             }
         }
     }
 
-    /// Whether what would be executed is what a human was shown, if one was.
-    async fn is_as_shown(&self, definition: &Definition, invocation: &Invocation) -> Result<(), Failure> {
+    /// Fails if the program or the values to be replaced changed since a human was shown them.
+    async fn check_unchanged(&self, definition: &Definition, invocation: &Invocation) -> Result<(), Failure> {
         let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
         let (shown, files) = (confirmation.files.clone(), definition.run.files(invocation));
-        let look = move || {
-            let is_same = shown.iter().map(|file| &file.path).eq(&files);
-            is_same && shown.iter().all(Fingerprint::holds)
+        let check_files = move || {
+            let has_same_paths = shown.iter().map(|file| &file.path).eq(&files);
+            has_same_paths && shown.iter().all(Fingerprint::holds)
         };
-        // A large program takes its time to be read.
-        if !matches!(tokio::task::spawn_blocking(look).await, Ok(true)) {
-            return Err(drifted("the program is no longer the one that a human was shown"));
+        // Hashing a large program would block the runtime.
+        if !matches!(tokio::task::spawn_blocking(check_files).await, Ok(true)) {
+            return Err(drifted("the program changed after the human was asked"));
         }
         match (&confirmation.preview, lookup::preview(self, definition).await) {
             (Some(ReplacedValues::Fields(shown)), Some(now)) if ReplacedValues::Fields(shown.clone()) != now => {
-                Err(drifted("what it would replace is no longer what a human was shown"))
+                Err(drifted("the values that it would replace changed after the human was asked"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Runs `invocation`; when its time is up it is told to stop, and still reports.
-    async fn bounded(
+    /// Performs `invocation`. After `timeout` it cancels the runner and waits for its report.
+    async fn run_with_timeout(
         &self,
         run: &Run,
         invocation: &Invocation,
@@ -128,8 +129,8 @@ impl Attempt<'_> {
         tokio::select! {
             outcome = &mut work => outcome,
             () = tokio::time::sleep(timeout.get()) => {
-                if self.reason.set(FailureKind::Timeout).is_err() {
-                    tracing::debug!(id = %self.task.id, "it was being stopped when its time ran out");
+                if self.cause.set(FailureKind::Timeout).is_err() {
+                    tracing::debug!(id = %self.task.id, "the timeout passed while the attempt was being stopped");
                 }
                 self.cancel.cancel();
                 work.await
@@ -137,7 +138,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether nobody knows what became of something that was sent.
+    /// Whether the request was sent but its outcome is unknown.
     fn is_in_doubt(&self, failure: &Failure) -> bool {
         let was_cut_off = matches!(failure.error.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
         failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
@@ -145,12 +146,12 @@ impl Attempt<'_> {
 }
 
 fn drifted(what: &str) -> Failure {
-    Failure::new(Code::Drifted, format!("{what}: nothing was done"))
-        .hint("run it again if it is still wanted: the human will be asked about it as it is now")
+    Failure::new(Code::Drifted, format!("{what}; nothing was done"))
+        .hint("if it is still wanted, run it again: the human will be asked about the current state")
 }
 
-/// What an order sends, as its runner plans it: with secrets as `secret:NAME`, and the beginning only
-/// if it is long. Empty if it cannot be told.
+/// Returns what `invocation` sends, as its runner plans it, under the key `sent`: secrets appear as `secret:NAME`
+/// and a long plan is cut. Empty if the runner cannot plan it.
 pub fn sent(definition: &Definition, invocation: &Invocation, config: &Config) -> Map<String, Value> {
     let plan = definition.run.plan(invocation, config).ok();
     let plan = plan.map(|plan| ("sent".to_owned(), json!({ definition.run.name(): excerpt(&plan) })));
@@ -171,7 +172,7 @@ async fn shape(
     let outcome = match success.data {
         OutputData::Json(data) => {
             let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
-            // The effect has happened by now, whatever becomes of its data.
+            // The side effect has already happened, even if the data cannot be used.
             let select_failed = |error: select::SelectError| {
                 after_effect(Failure::new(Code::SelectFailed, error.to_string()).detail("data", excerpt(&data)), task)
             };
@@ -188,35 +189,35 @@ async fn shape(
         OutputData::File { path, content_type, bytes } => {
             if bytes > output_bytes {
                 if let Err(error) = tokio::fs::remove_file(&path).await {
-                    tracing::warn!(%error, "data that is too large was left behind");
+                    tracing::warn!(%error, "failed to remove data that is too large");
                 }
                 return Err(too_large(bytes, output_bytes, task));
             }
-            let kept = data_folder.join(task.id.to_string());
-            tokio::fs::rename(&path, &kept).await.map_err(|error| {
-                Failure::new(Code::Io, format!("the data could not be kept: {error}")).effect_possible()
+            let stored = data_folder.join(task.id.to_string());
+            tokio::fs::rename(&path, &stored).await.map_err(|error| {
+                Failure::new(Code::Io, format!("failed to store the data: {error}")).effect_possible()
             })?;
-            Outcome::File { path: kept, content_type, bytes }
+            Outcome::File { path: stored, content_type, bytes }
         }
     };
     Ok((outcome, success.meta))
 }
 
-fn too_large(bytes: u64, most: u64, task: &Task) -> Failure {
-    let failure = Failure::new(Code::ResponseTooLarge, format!("the data has {bytes} bytes; the most is {most}"))
+fn too_large(bytes: u64, max_bytes: u64, task: &Task) -> Failure {
+    let failure = Failure::new(Code::ResponseTooLarge, format!("the data has {bytes} bytes; the limit is {max_bytes}"))
         .hint("ask for less: narrow the input; a human can raise `output_bytes` under [executor] in config.toml");
     after_effect(failure, task)
 }
 
-/// A failure that came when the runner had already done its work.
+/// Marks a failure that occurred after the runner had succeeded.
 fn after_effect(failure: Failure, task: &Task) -> Failure {
     if task.effect == EffectClass::Read { failure } else { failure.effect_possible() }
 }
 
-/// `value`, or its beginning as text where it is large: what explains an error must not be its bulk.
+/// Returns `value`, or the beginning of its text if it is large, so that details do not dominate an error.
 fn excerpt(value: &Value) -> Value {
     const MAX_CHARS: usize = 2_000;
-    if compact_bytes(value) < LARGE as u64 {
+    if compact_bytes(value) < LARGE_BYTES as u64 {
         return value.clone();
     }
     protocol::excerpt::chars(&value.to_string(), MAX_CHARS).into_owned().into()
@@ -226,12 +227,12 @@ fn failed(
     failure: Failure,
     task: &Task,
     timeout: PositiveDuration,
-    reason: &StopCause,
+    cause: &StopCause,
     duration: u64,
     context: &RunnerContext,
 ) -> FailedAttempt {
     let side_effect = failure.side_effect;
-    let kind = if failure.error.code == Code::Cancelled { reason.get().copied() } else { None }
+    let kind = if failure.error.code == Code::Cancelled { cause.get().copied() } else { None }
         .unwrap_or(FailureKind::Failure);
     let mut error = failure.error;
     if kind == FailureKind::Timeout {
@@ -239,8 +240,8 @@ fn failed(
         error.message = format!("it took longer than {timeout}");
     }
     if side_effect == SideEffect::Possible && !task.effect.repeatable() {
-        let known = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
-        error.hint = Some(format!("{known}it may have taken effect all the same: look before you run it again"));
+        let hint = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
+        error.hint = Some(format!("{hint}it may have taken effect anyway: check before you run it again"));
     }
     let retry = if kind == FailureKind::Timeout { Retry::Later } else { failure.retry };
     FailedAttempt { end: end(Outcome::Error(error), Map::new(), duration, context), kind, retry, side_effect }
@@ -258,9 +259,9 @@ fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, context: &
     end
 }
 
-/// What a runner gets to do for `task`, with this input.
+/// Returns the invocation of `task` with `input`.
 pub fn invocation(task: &Task, input: Map<String, Value>) -> Invocation {
-    let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
+    let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
     Invocation {
         id: task.id.to_string(),
         attempt: task.attempt,

@@ -292,7 +292,7 @@ impl Daemon {
             }
             self.stop(woken, grace)?;
             if self.is_idle() && !self.hook_dispatcher.is_busy(self.clock.now(), idle) && ended != ExitReason::Evicted {
-                self.mailbox.release_executor_lock()?;
+                self.mailbox.remove_identity()?;
             }
             Ok(ended)
         });
@@ -419,7 +419,7 @@ impl Daemon {
     }
 
     fn holds_executor_lock(&self) -> bool {
-        self.presence.is_current() && self.mailbox.is_whole()
+        self.presence.is_current() && self.mailbox.has_all_folders()
     }
 
     fn watch(&self) -> InboxWatch {
@@ -502,7 +502,7 @@ impl Daemon {
                 telemetry.answered(written_at);
             }
             fault::point("request", "answered");
-            self.mailbox.done(id)?;
+            self.mailbox.remove_taken(id)?;
             fault::point("request", "done");
         }
         Ok(())

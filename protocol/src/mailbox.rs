@@ -1,17 +1,17 @@
-//! The mailbox: the agent's side of the hand-over, made of files only.
+//! The mailbox: the folder through which callers and the executor exchange requests and results.
 //!
 //! ```text
 //! inbox/     requests, written by callers: a temporary name, then a rename
-//! taken/     requests that the executor is about to answer
-//! answers/   what is no result file: refusals, plans, the state of the executor
+//! taken/     requests that the executor took and has not answered yet
+//! answers/   answers that are not result files: refusals, plans, the status of the executor
 //! results/   one file for each task, replaced atomically until it is final
-//! wakeups/   the sessions that are woken, and for what: `mailbox/wakeups.rs`
-//! executor.lock, executor.json, start.lock: who is there, `mailbox/presence.rs`
+//! wakeups/   the sessions to wake, and for which tasks: `mailbox/wakeups.rs`
+//! executor.lock, executor.json, start.lock: whether an executor is running, `mailbox/presence.rs`
 //! ```
 //!
-//! Whoever renames a request first has it: the executor into `taken/`, or the caller who withdraws
-//! it. Decides nothing; what a request says is `mailbox/request.rs`, what a result says `mailbox/result.rs`;
-//! what is swept is `mailbox/sweep.rs`.
+//! The first rename of a request wins: the executor moves it into `taken/`, or the caller withdraws it.
+//! This module only moves files. The format of a request is in `mailbox/request.rs`, that of a result in
+//! `mailbox/result.rs`; `mailbox/sweep.rs` removes old files.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -33,10 +33,10 @@ pub mod sweep;
 pub mod wakeups;
 pub mod watch;
 
-/// The largest request.
+/// The largest request that the executor accepts.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A mailbox whose folders are there and ours alone.
+/// A mailbox whose folders exist and that only this user can write to.
 #[derive(Debug, Clone)]
 pub struct Mailbox {
     root: PathBuf,
@@ -44,27 +44,28 @@ pub struct Mailbox {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError {
-    #[error("the mailbox `{path}` could not be used")]
+    #[error("failed to open the mailbox folder `{path}`")]
     Io { path: PathBuf, source: io::Error },
-    #[error("the mailbox `{path}` cannot be trusted: {reason}")]
+    #[error("the mailbox folder `{path}` is not safe to use: {reason}")]
     Untrusted { path: PathBuf, reason: &'static str },
 }
 
-/// A request file that was taken out of the inbox.
+/// A request that the executor moved out of the inbox.
 #[derive(Debug)]
 pub struct TakenRequest {
     pub id: TaskId,
-    /// The owner of the file: the kernel's word on who asked.
+    /// The owner of the file, which the kernel vouches for.
     pub uid: u32,
+    /// The content of the file, or why it could not be read.
     pub bytes: io::Result<Vec<u8>>,
-    /// When the file was written; `None` if it could not be looked at.
+    /// When the file was written; `None` if the file could not be opened.
     pub written_at: Option<SystemTime>,
 }
 
 impl Mailbox {
-    /// Opens the mailbox at `root`, making what is missing, whatever the umask.
+    /// Opens the mailbox at `root` and creates its missing folders with mode 0700, whatever the umask.
     ///
-    /// Refused if any folder is a link, belongs to somebody else or can be written by others.
+    /// Fails if any folder is a symbolic link, belongs to another user or is writable for other users.
     pub fn open(root: &Path) -> Result<Self, MailboxError> {
         let mailbox = Self { root: root.to_owned() };
         for folder in [root.to_owned(), mailbox.inbox(), mailbox.taken(), mailbox.answers(), mailbox.results()] {
@@ -89,7 +90,7 @@ impl Mailbox {
         self.results().join(format!("result-{id}.json"))
     }
 
-    /// Where data lies that a result file only refers to.
+    /// The path of the data that a task's result file refers to instead of containing it.
     pub fn data_file(&self, id: TaskId, extension: &str) -> PathBuf {
         self.results().join(format!("result-{id}.data.{extension}"))
     }
@@ -102,22 +103,22 @@ impl Mailbox {
         self.root.join("answers")
     }
 
-    /// Puts a request into the inbox, whole or not at all.
+    /// Puts a request into the inbox, as a whole or not at all.
     pub fn post(&self, id: TaskId, request: &impl Serialize) -> io::Result<()> {
         replace(&self.inbox().join(format!("{id}.json")), &serde_json::to_vec(request)?, "request")
     }
 
-    /// Takes a request back; false if the executor has it already.
+    /// Takes a request out of the inbox; returns false if the executor has taken it already.
     pub fn withdraw(&self, id: TaskId) -> bool {
         let withdrawn = self.inbox().join(format!(".withdrawn-{id}"));
-        let ours = fs::rename(self.inbox().join(format!("{id}.json")), &withdrawn).is_ok();
-        if ours && let Err(error) = fs::remove_file(&withdrawn) {
-            tracing::debug!(%id, %error, "a withdrawn request was left behind");
+        let is_withdrawn = fs::rename(self.inbox().join(format!("{id}.json")), &withdrawn).is_ok();
+        if is_withdrawn && let Err(error) = fs::remove_file(&withdrawn) {
+            tracing::debug!(%id, %error, "failed to remove a withdrawn request");
         }
-        ours
+        is_withdrawn
     }
 
-    /// The answer to a request, once; `None` while there is none.
+    /// Returns the answer to a request and removes it; `None` while there is no answer.
     pub fn collect_answer(&self, id: TaskId) -> io::Result<Option<Vec<u8>>> {
         let path = self.answers().join(format!("{id}.json"));
         match fs::read(&path) {
@@ -130,15 +131,17 @@ impl Mailbox {
         }
     }
 
-    /// Takes every well-formed request out of the inbox; foreign files are left where they are, and
-    /// so is what cannot be read for want of descriptors or memory.
+    /// Moves every request from the inbox into `taken/` and returns them, oldest first.
+    ///
+    /// Foreign files stay where they are. So do requests that cannot be read because file descriptors or
+    /// memory are exhausted; a later call takes them.
     pub fn take_all(&self) -> io::Result<Vec<TakenRequest>> {
         let mut taken = Vec::new();
         for entry in fs::read_dir(self.inbox())? {
             let entry = entry?;
             let Some(id) = request_id(&entry.file_name()) else { continue };
             let claimed = self.taken().join(entry.file_name());
-            if !entry.metadata().is_ok_and(|found| is_proper(&found)) {
+            if !entry.metadata().is_ok_and(|found| is_trusted(&found)) {
                 continue;
             }
             let request = read_request(id, &entry.path());
@@ -156,38 +159,38 @@ impl Mailbox {
         Ok(taken)
     }
 
-    /// The requests that an executor before us took and did not answer. What it did answer, and did
-    /// not bring to its caller, is delivered.
-    pub fn left_behind(&self) -> io::Result<Vec<TakenRequest>> {
-        let mut left = Vec::new();
+    /// Returns the requests that an earlier executor took and did not answer. Delivers the answers that it
+    /// wrote and did not deliver.
+    pub fn unanswered(&self) -> io::Result<Vec<TakenRequest>> {
+        let mut unanswered = Vec::new();
         for entry in fs::read_dir(self.taken())? {
             let entry = entry?;
             let Some(id) = request_id(&entry.file_name()) else { continue };
             let request = read_request(id, &entry.path());
             match &request.bytes {
                 Ok(bytes) if serde_json::from_slice::<request::Answer>(bytes).is_ok() => self.deliver(id)?,
-                _ => left.push(request),
+                _ => unanswered.push(request),
             }
         }
-        left.sort_by_key(|request| request.id);
-        Ok(left)
+        unanswered.sort_by_key(|request| request.id);
+        Ok(unanswered)
     }
 
-    /// Drops a taken request that was answered.
-    pub fn done(&self, id: TaskId) -> io::Result<()> {
-        gone(fs::remove_file(self.taken().join(format!("{id}.json"))))
+    /// Removes a taken request that became a task.
+    pub fn remove_taken(&self, id: TaskId) -> io::Result<()> {
+        ignore_not_found(fs::remove_file(self.taken().join(format!("{id}.json"))))
     }
 
-    /// Answers a request with something that is no result file.
+    /// Answers a taken request with something other than a result file.
     ///
-    /// The answer takes the place of the request before anybody can read it: whoever is killed in
-    /// between, what was refused is never taken up again.
+    /// The answer replaces the request before the caller can see it, so a refused request is never taken up
+    /// again even if the executor is killed in between.
     pub fn answer(&self, id: TaskId, answer: &impl Serialize) -> io::Result<()> {
         replace(&self.taken().join(format!("{id}.json")), &serde_json::to_vec(answer)?, "answer")?;
         self.deliver(id)
     }
 
-    /// Lets the caller have the answer that stands in the place of its request.
+    /// Moves the answer that replaced a taken request to where the caller looks for it.
     fn deliver(&self, id: TaskId) -> io::Result<()> {
         let name = format!("{id}.json");
         fs::rename(self.taken().join(&name), self.answers().join(&name))?;
@@ -195,37 +198,37 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Writes or replaces a task's result file; a reader sees the old one or the new one, whole.
+    /// Writes or replaces a task's result file; a reader sees either the old or the new content.
     pub fn publish(&self, id: TaskId, text: &str) -> io::Result<()> {
         replace(&self.result_file(id), text.as_bytes(), "result")
     }
 
-    /// Writes the data that a task's result file refers to; whole or not at all.
+    /// Writes the data that a task's result file refers to, as a whole or not at all.
     pub fn put_data(&self, id: TaskId, extension: &str, data: &mut impl io::Read) -> io::Result<()> {
         replace_with(&self.data_file(id, extension), "data", |file| io::copy(data, file).map(drop))
     }
 
-    /// Whether a task's result file is there, whole and final.
+    /// Whether a task's result file exists and is final.
     pub fn is_final(&self, id: TaskId) -> bool {
         fs::read(self.result_file(id)).is_ok_and(|text| result::is_final(&text))
     }
 
-    /// Whether all its folders are still there.
-    pub fn is_whole(&self) -> bool {
+    /// Whether all folders of the mailbox still exist.
+    pub fn has_all_folders(&self) -> bool {
         [self.inbox(), self.taken(), self.answers(), self.results()].iter().all(|folder| folder.is_dir())
     }
 
-    /// Removes everything that belongs to a task.
+    /// Removes a task's result file and its data.
     pub fn forget(&self, id: TaskId) -> io::Result<()> {
-        gone(fs::remove_file(self.result_file(id)))?;
-        for extension in sweep::EXTENSIONS {
-            gone(fs::remove_file(self.data_file(id, extension)))?;
+        ignore_not_found(fs::remove_file(self.result_file(id)))?;
+        for extension in sweep::DATA_EXTENSIONS {
+            ignore_not_found(fs::remove_file(self.data_file(id, extension)))?;
         }
         Ok(())
     }
 }
 
-/// Whether an error comes from the want of descriptors or memory, and so passes.
+/// Whether an error means that file descriptors or memory are exhausted, which is temporary.
 pub fn is_resource_exhaustion(error: &io::Error) -> bool {
     use nix::libc::{EMFILE, ENFILE, ENOMEM};
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
@@ -238,25 +241,29 @@ pub fn is_older(found: &fs::Metadata, now: SystemTime, age: Duration) -> bool {
     found.modified().is_ok_and(|at| now.duration_since(at).is_ok_and(|passed| passed >= age))
 }
 
-fn gone(outcome: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-/// The id in the name of a request: 32 hexadecimal digits and `.json`, nothing else.
+/// The id in the name of a request file: 32 hexadecimal digits, followed by `.json`.
 fn request_id(name: &std::ffi::OsStr) -> Option<TaskId> {
     name.to_str()?.strip_suffix(".json")?.parse().ok()
 }
 
-/// A plain file with one name, of our user, that others cannot write.
-fn is_proper(found: &fs::Metadata) -> bool {
+/// Whether this is a regular file with a single name that belongs to our user and that only our user can
+/// write to.
+fn is_trusted(found: &fs::Metadata) -> bool {
     found.is_file()
         && found.nlink() == 1
         && found.uid() == nix::unistd::geteuid().as_raw()
         && found.permissions().mode() & 0o022 == 0
 }
+
+/// The error message for a file that is not trusted.
+const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
 
 fn read_request(id: TaskId, path: &Path) -> TakenRequest {
     let mut uid = nix::unistd::geteuid().as_raw();
@@ -265,8 +272,8 @@ fn read_request(id: TaskId, path: &Path) -> TakenRequest {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
         let found = file.metadata()?;
-        if !is_proper(&found) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file of this user alone"));
+        if !is_trusted(&found) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, UNTRUSTED_FILE));
         }
         uid = found.uid();
         written_at = found.modified().ok();
@@ -280,7 +287,7 @@ fn read_request(id: TaskId, path: &Path) -> TakenRequest {
     TakenRequest { id, uid, bytes, written_at }
 }
 
-/// Replaces `path` in one step: a temporary file of mode 0600 in the same folder, then a rename.
+/// Replaces `path` atomically: writes a temporary file of mode 0600 in the same folder, then renames it.
 fn replace(path: &Path, bytes: &[u8], what: &str) -> io::Result<()> {
     replace_with(path, what, |file| file.write_all(bytes))
 }
@@ -297,7 +304,7 @@ fn replace_with(path: &Path, what: &str, write: impl FnOnce(&mut fs::File) -> io
         Ok(())
     })();
     if written.is_err() {
-        gone(fs::remove_file(&temporary))?;
+        ignore_not_found(fs::remove_file(&temporary))?;
     }
     written
 }
@@ -306,20 +313,20 @@ fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
     let io = |source| MailboxError::Io { path: folder.to_owned(), source };
     let untrusted = |reason| MailboxError::Untrusted { path: folder.to_owned(), reason };
     match fs::DirBuilder::new().mode(0o700).create(folder) {
-        // A hostile umask takes bits away; we say exactly which we want.
+        // The umask may have cleared bits of the mode.
         Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(io(error)),
     }
     let found = fs::symlink_metadata(folder).map_err(io)?;
     if !found.is_dir() {
-        return Err(untrusted("it is no folder"));
+        return Err(untrusted("it is not a folder"));
     }
     if found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(untrusted("it belongs to somebody else"));
+        return Err(untrusted("it belongs to another user"));
     }
     if found.permissions().mode() & 0o022 != 0 {
-        return Err(untrusted("others can write to it"));
+        return Err(untrusted("other users can write to it"));
     }
     Ok(())
 }
@@ -331,8 +338,8 @@ mod tests {
     use super::*;
 
     fn mailbox() -> (tempfile::TempDir, Mailbox) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
         (folder, mailbox)
     }
 
@@ -348,9 +355,9 @@ mod tests {
         assert_eq!(found[0].bytes.as_ref().expect("readable"), b"\"x\"");
         assert!(!mailbox.withdraw(taken));
         assert!(mailbox.take_all().expect("read").is_empty());
-        assert_eq!(mailbox.left_behind().expect("read").len(), 1);
-        mailbox.done(taken).expect("done");
-        assert!(mailbox.left_behind().expect("read").is_empty());
+        assert_eq!(mailbox.unanswered().expect("read").len(), 1);
+        mailbox.remove_taken(taken).expect("removed");
+        assert!(mailbox.unanswered().expect("read").is_empty());
     }
 
     #[test]
@@ -361,15 +368,15 @@ mod tests {
         mailbox.post(open, &"x").expect("posted");
         mailbox.post(answered, &"y").expect("posted");
         assert_eq!(mailbox.take_all().expect("read").len(), 2);
-        // Killed between the two halves of an answer.
+        // As if the executor was killed between writing and delivering the answer.
         let place = mailbox.taken().join(format!("{answered}.json"));
         replace(&place, &serde_json::to_vec(&answer).expect("JSON"), "answer").expect("written");
-        let left: Vec<_> = mailbox.left_behind().expect("read").iter().map(|request| request.id).collect();
-        assert_eq!(left, [open]);
+        let unanswered: Vec<_> = mailbox.unanswered().expect("read").iter().map(|request| request.id).collect();
+        assert_eq!(unanswered, [open]);
         let collected = mailbox.collect_answer(answered).expect("readable").expect("delivered");
         assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("an answer"), answer);
         mailbox.answer(open, &answer).expect("answered");
-        assert!(mailbox.left_behind().expect("read").is_empty());
+        assert!(mailbox.unanswered().expect("read").is_empty());
     }
 
     #[test]
@@ -380,21 +387,21 @@ mod tests {
         fs::write(&victim, "secret").expect("written");
         symlink(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
         fs::hard_link(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
-        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("made");
+        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("created");
         let open = inbox.join(format!("{}.json", TaskId::new()));
         fs::write(&open, "x").expect("written");
         fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("set");
         fs::write(inbox.join("notes.txt"), "x").expect("written");
         nix::unistd::mkfifo(&inbox.join(format!("{}.json", TaskId::new())), nix::sys::stat::Mode::S_IRWXU)
-            .expect("made");
+            .expect("created");
         assert!(mailbox.take_all().expect("read").is_empty());
     }
 
     #[test]
-    fn a_mailbox_that_others_can_reach_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn a_mailbox_that_other_users_can_access_is_refused() {
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
         let real = folder.path().join("real");
-        Mailbox::open(&real).expect("it opens");
+        Mailbox::open(&real).expect("failed to open the mailbox");
         let link = folder.path().join("link");
         symlink(&real, &link).expect("linked");
         assert!(matches!(Mailbox::open(&link), Err(MailboxError::Untrusted { .. })));
@@ -403,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_a_request_is_told_so() {
+    fn a_request_that_is_too_large_is_taken_with_an_error() {
         let (_folder, mailbox) = mailbox();
         mailbox.post(TaskId::new(), &"x".repeat(1 << 20)).expect("posted");
         let taken = mailbox.take_all().expect("read");

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 /// Foreign files in the mailbox. The executor ignores them.
 fn leftovers(mailbox: &Mailbox) -> Check {
     const NAME: &str = "leftovers";
-    match mailbox.leftovers() {
+    match mailbox.foreign_files() {
         Ok(found) if found.is_empty() => Check::good(NAME, "no foreign files"),
         Ok(found) => Check {
             found: found.iter().map(|left| format!("`{}`: {}", left.path.display(), left.reason)).collect(),

@@ -7,7 +7,7 @@ use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
-use protocol::mailbox::result::WOKEN;
+use protocol::mailbox::result::WILL_BE_WOKEN;
 use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
 use protocol::task::{State, TaskId};
 use protocol::{json, schedule};
@@ -151,7 +151,7 @@ fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
         }
     }
     if wakes {
-        receipt.entry("message").or_insert_with(|| WOKEN.into());
+        receipt.entry("message").or_insert_with(|| WILL_BE_WOKEN.into());
     } else {
         receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
     }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     launch::revive(&context.paths, &mailbox);
-    let ids = mailbox.results_of().map_err(|error| Error::io("failed to list the results", &error))?;
+    let ids = mailbox.tasks_with_results().map_err(|error| Error::io("failed to list the results", &error))?;
     let mut shown = Vec::new();
     let mut more = 0;
     // Ids sort by time.

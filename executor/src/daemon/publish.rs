@@ -107,7 +107,7 @@ impl Publisher {
                 DelayedWrite::Result(id) => store
                     .task(*id)?
                     .map_or(Ok(()), |task| self.write(&task, None))
-                    .and_then(|()| self.mailbox.done(*id)),
+                    .and_then(|()| self.mailbox.remove_taken(*id)),
                 DelayedWrite::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
             if let Err(error) = written {

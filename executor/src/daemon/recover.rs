@@ -47,7 +47,7 @@ impl Daemon {
         self.dispatcher.handle(ahead, now, &mut Effects::default());
         let effects = self.dispatcher.recover(open, now, |task| intake.recovery_info(task, store));
         self.carry_out(effects)?;
-        let left = self.mailbox.left_behind()?;
+        let left = self.mailbox.unanswered()?;
         self.answer_all(left, Vec::new())
     }
 }

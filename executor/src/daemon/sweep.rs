@@ -152,7 +152,7 @@ impl Daemon {
                 self.publisher.publish(&task, None);
             }
         }
-        for id in self.mailbox.results_of()? {
+        for id in self.mailbox.tasks_with_results()? {
             if !self.mailbox.is_final(id)
                 && let Some(task) = self.store.task(id)?.filter(|task| task.state.is_final())
             {

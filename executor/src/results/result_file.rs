@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use protocol::layout::{compact_bytes, to_lines};
-use protocol::mailbox::result::{LARGE, WOKEN};
+use protocol::mailbox::result::{LARGE_BYTES, WILL_BE_WOKEN};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -90,7 +90,7 @@ pub fn render(
         }
         Outcome::Data(data) => {
             let compact = compact_bytes(data);
-            if compact >= LARGE as u64 {
+            if compact >= LARGE_BYTES as u64 {
                 meta.insert("bytes".into(), compact.into());
                 meta.insert("shape".into(), shape(data));
             }
@@ -145,7 +145,7 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
         _ => "The tool execution has been delegated to the agent.",
     };
     if task.caller.wakes {
-        return format!("{what} {WOKEN}");
+        return format!("{what} {WILL_BE_WOKEN}");
     }
     match task.state {
         State::AwaitingConfirmation => what.to_owned(),
@@ -155,7 +155,7 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
 
 fn scheduled_message(task: &Task, at: &str) -> String {
     let what = format!("The tool execution is scheduled: it does not start before {at}.");
-    if task.caller.wakes { format!("{what} {WOKEN}") } else { what }
+    if task.caller.wakes { format!("{what} {WILL_BE_WOKEN}") } else { what }
 }
 
 fn waiting(asked: &Confirmation, approver: ApproverStatus) -> Value {
@@ -303,7 +303,7 @@ mod tests {
                 task.caller.wakes = wakes;
                 let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
                 let message = text["message"].as_str().expect("words");
-                assert_eq!((message.ends_with(WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
+                assert_eq!((message.ends_with(WILL_BE_WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
             }
         }
         let old: protocol::caller::Caller = serde_json::from_str("{\"uid\": 1}").expect("a record of before");

@@ -1,8 +1,8 @@
-//! Who is there: the executor's lock on the mailbox, kept by the kernel.
+//! Whether an executor is running: its lock on the mailbox, and the identity that it publishes.
 //!
-//! A POSIX record lock: it goes with its process, however that ends, and anybody may ask for its
-//! holder without taking it for a moment. It must never be opened a second time in the executor:
-//! closing any descriptor of the file would release it.
+//! The lock is a POSIX record lock. The kernel releases it when the process ends, however it ends, and
+//! anyone can query its holder without acquiring it. The executor must never open the lock file a second
+//! time: closing any descriptor of the file releases the lock.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Mailbox;
 
-/// Held by the one executor of a mailbox, for as long as it lives.
+/// The lock that the one executor of a mailbox holds while it runs.
 #[derive(Debug)]
 pub struct ExecutorLock {
     lock: File,
@@ -24,10 +24,10 @@ pub struct ExecutorLock {
 }
 
 impl ExecutorLock {
-    /// Whether the lock is still the one at its path.
+    /// Whether the locked file is still the one at its path.
     ///
-    /// Not so when the mailbox was removed, by a cleaner of `/tmp` or by hand: another executor can
-    /// take office there, so this one must go. Looks at the path without opening it.
+    /// It is not if the mailbox was removed, for example by a cleaner of `/tmp`. Another executor can then
+    /// lock the new file, so this one must stop. Checks the path without opening the file.
     pub fn is_current(&self) -> bool {
         let identity = |found: fs::Metadata| (found.dev(), found.ino());
         match (self.lock.metadata(), fs::symlink_metadata(&self.path)) {
@@ -36,8 +36,8 @@ impl ExecutorLock {
         }
     }
 
-    /// Whether an executor brought this mailbox up to date before; a new one lacks the results that
-    /// an earlier mailbox at this path held.
+    /// Whether an executor has restored the results into this mailbox before. A new mailbox lacks the results
+    /// that an earlier mailbox at this path had.
     pub fn is_restored(&self) -> bool {
         self.lock.metadata().is_ok_and(|held| held.len() > 0)
     }
@@ -48,12 +48,12 @@ impl ExecutorLock {
     }
 }
 
-/// Who the executor is, as it says itself; for people, never for decisions.
+/// How the executor describes itself. For display only, never for decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorIdentity {
     pub pid: u32,
     pub version: String,
-    /// Where it reads definitions.
+    /// The folders from which it loads definitions.
     pub subtools: Vec<PathBuf>,
     pub started_at: jiff::Timestamp,
 }
@@ -67,7 +67,7 @@ impl Mailbox {
         self.root().join("executor.json")
     }
 
-    /// Becomes the executor of this mailbox; `None` if there is one.
+    /// Makes this process the executor of this mailbox; `None` if there already is one.
     pub fn acquire_executor_lock(&self, identity: &ExecutorIdentity) -> io::Result<Option<ExecutorLock>> {
         let lock = open(&self.lock_file())?;
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
@@ -81,7 +81,8 @@ impl Mailbox {
         }
     }
 
-    /// The process id of the executor, 0 if it is in another namespace; `None` if there is none.
+    /// Returns the process id of the executor, 0 if it runs in another PID namespace; `None` if no executor
+    /// is running.
     pub fn executor(&self) -> io::Result<Option<u32>> {
         let lock = match fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(self.lock_file())
         {
@@ -89,24 +90,25 @@ impl Mailbox {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut asked = whole_file();
-        fcntl(lock.as_fd(), FcntlArg::F_GETLK(&mut asked))?;
-        let is_free = libc::c_int::from(asked.l_type) == libc::F_UNLCK;
-        Ok((!is_free).then(|| u32::try_from(asked.l_pid).unwrap_or(0)))
+        let mut holder = whole_file();
+        fcntl(lock.as_fd(), FcntlArg::F_GETLK(&mut holder))?;
+        let is_free = libc::c_int::from(holder.l_type) == libc::F_UNLCK;
+        Ok((!is_free).then(|| u32::try_from(holder.l_pid).unwrap_or(0)))
     }
 
-    /// Takes the executor's word on itself away: it leaves with nothing open.
-    pub fn release_executor_lock(&self) -> io::Result<()> {
-        super::gone(fs::remove_file(self.identity_file()))
+    /// Removes the executor's identity file, which records that it ended without open tasks. The kernel
+    /// releases the lock itself when the process ends.
+    pub fn remove_identity(&self) -> io::Result<()> {
+        super::ignore_not_found(fs::remove_file(self.identity_file()))
     }
 
-    /// What the executor last said of itself.
+    /// Returns the identity that the running or last executor published.
     pub fn identity(&self) -> Option<ExecutorIdentity> {
         serde_json::from_slice(&fs::read(self.identity_file()).ok()?).ok()
     }
 
-    /// Lets one caller at a time start an executor; `None` while another does.
-    pub fn start_guard(&self) -> io::Result<Option<nix::fcntl::Flock<File>>> {
+    /// Acquires the lock that lets one caller at a time start an executor; `None` while another caller holds it.
+    pub fn acquire_start_lock(&self) -> io::Result<Option<nix::fcntl::Flock<File>>> {
         let file = open(&self.root().join("start.lock"))?;
         match nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock) {
             Ok(guard) => Ok(Some(guard)),
@@ -129,8 +131,8 @@ fn open(path: &std::path::Path) -> io::Result<File> {
 
 fn whole_file() -> libc::flock {
     libc::flock {
-        l_type: libc::F_WRLCK.try_into().expect("the constant fits the field that it is for"),
-        l_whence: libc::SEEK_SET.try_into().expect("the constant fits the field that it is for"),
+        l_type: libc::F_WRLCK.try_into().expect("the constant fits its field"),
+        l_whence: libc::SEEK_SET.try_into().expect("the constant fits its field"),
         l_start: 0,
         l_len: 0,
         l_pid: 0,
@@ -150,34 +152,37 @@ mod tests {
         }
     }
 
-    fn office(mailbox: &Mailbox) -> ExecutorLock {
-        mailbox.acquire_executor_lock(&identity()).expect("it works").expect("nobody has it")
+    fn open(root: &std::path::Path) -> Mailbox {
+        Mailbox::open(root).expect("failed to open the mailbox")
+    }
+
+    fn acquire(mailbox: &Mailbox) -> ExecutorLock {
+        mailbox.acquire_executor_lock(&identity()).expect("failed to acquire the lock").expect("the lock is free")
     }
 
     #[test]
-    fn a_lock_is_current_until_the_mailbox_is_removed_or_another_is_in_its_place() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn a_lock_is_current_until_the_mailbox_is_removed_or_replaced() {
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
         let root = folder.path().join("mailbox");
-        let first = office(&Mailbox::open(&root).expect("it opens"));
+        let first = acquire(&open(&root));
         assert!(first.is_current());
         fs::remove_dir_all(&root).expect("removed");
         assert!(!first.is_current());
-        let second = office(&Mailbox::open(&root).expect("it opens"));
+        let second = acquire(&open(&root));
         assert!(!first.is_current() && second.is_current());
     }
 
     #[test]
-    fn only_a_new_mailbox_lacks_what_an_earlier_one_held() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let root = folder.path().join("mailbox");
-        let mailbox = Mailbox::open(&root).expect("it opens");
-        let mut first = office(&mailbox);
+    fn a_mailbox_stays_restored_after_its_executor_ended() {
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let mailbox = open(&folder.path().join("mailbox"));
+        let mut first = acquire(&mailbox);
         assert!(!first.is_restored());
         for _ in 0..2 {
             first.mark_restored().expect("written");
             assert!(first.is_restored());
         }
         drop(first);
-        assert!(office(&mailbox).is_restored(), "it outlives its executor");
+        assert!(acquire(&mailbox).is_restored());
     }
 }

@@ -1,4 +1,4 @@
-//! The mailbox as a caller reads it: result files that can be trusted, and whether work was left.
+//! Reading from the mailbox as a caller: trusted result files, and whether an executor left work unfinished.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,29 +8,28 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use super::{Mailbox, is_proper};
+use super::{Mailbox, UNTRUSTED_FILE, is_trusted};
 use crate::task::TaskId;
 
 impl Mailbox {
-    /// The text of a task's result file. One that is a link, or that somebody else could have
-    /// written, is refused.
+    /// Reads a task's result file. Fails if it is a symbolic link or if another user could have written it.
     pub fn read_result(&self, id: TaskId) -> io::Result<Vec<u8>> {
         read_trusted(&self.result_file(id))
     }
 
-    /// The data beside a task's result file; refused like [`Mailbox::read_result`]. It may be larger
-    /// than memory.
+    /// Opens the data that a task's result file refers to, with the checks of [`Mailbox::read_result`]. The
+    /// data may be larger than memory.
     pub fn open_data(&self, id: TaskId, extension: &str) -> io::Result<fs::File> {
         open_trusted(&self.data_file(id, extension))
     }
 
-    /// A file among the results, by its bare name; refused like [`Mailbox::read_result`].
+    /// Opens a file in the results folder by its name, with the checks of [`Mailbox::read_result`].
     pub fn open_result(&self, name: &OsStr) -> io::Result<fs::File> {
         open_trusted(&self.results().join(name))
     }
 
-    /// Whether an executor went away and left something to do: only one that has nothing open
-    /// takes its identity with it.
+    /// Whether the last executor ended with open tasks: an executor without open tasks removes its identity
+    /// file when it ends.
     pub fn has_unfinished_tasks(&self) -> bool {
         self.identity_file().exists() && matches!(self.executor(), Ok(None))
     }
@@ -46,9 +45,9 @@ fn open_trusted(path: &Path) -> io::Result<fs::File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
     let found = file.metadata()?;
-    // Replaced since it was opened, a file has no name left; it is whole all the same.
-    if !is_proper(&found) && found.nlink() != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no plain file of this user alone"));
+    // A file that was replaced after we opened it has no links left, but is complete.
+    if !is_trusted(&found) && found.nlink() != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, UNTRUSTED_FILE));
     }
     Ok(file)
 }

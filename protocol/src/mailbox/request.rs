@@ -1,4 +1,4 @@
-//! What callers ask for, and the answers that are no result file.
+//! The format of requests, and of answers that are not result files.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ impl Request {
         Self { v: VERSION, operation, caller }
     }
 
-    /// Reads a request file, of this version or of the one before.
+    /// Parses a request file of this version or of version 1.
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidRequest> {
         let mut file: Value = json::parse(bytes).map_err(|error| InvalidRequest::Malformed(error.to_string()))?;
         match file.get("v").and_then(Value::as_u64) {
@@ -48,7 +48,7 @@ pub enum InvalidRequest {
     Malformed(String),
 }
 
-/// Converts a request of version 1, in which the caller's fields stood beside the operation.
+/// Converts a request of version 1, which has the caller's fields beside the operation.
 fn upgrade(file: &mut Value) {
     let Some(fields) = file.as_object_mut() else { return };
     let mut caller = Map::new();
@@ -74,18 +74,18 @@ pub enum Operation {
     Cancel {
         id: TaskId,
     },
-    /// Says whether a task that ended as unknown took effect.
+    /// Records whether a task that ended as `unknown` took effect.
     Resolve {
         id: TaskId,
         happened: bool,
         #[serde(default)]
         note: Option<String>,
     },
-    /// Stops every open task of a session of the caller's.
+    /// Stops every open task of one of the caller's sessions.
     Abandon {
         session: String,
     },
-    /// Forgets the ended tasks of a session of the caller's, with their results.
+    /// Forgets the ended tasks of one of the caller's sessions, with their results.
     Forget {
         session: String,
     },
@@ -104,20 +104,20 @@ pub struct RunRequest {
     pub tool: String,
     #[serde(default)]
     pub input: Map<String, Value>,
-    /// `key=value` words, which take the type that the schema names.
+    /// Values of `key=value` arguments, which are converted to the types in the schema.
     #[serde(default)]
     pub words: Map<String, Value>,
     #[serde(default)]
     pub idempotency_key: Option<String>,
     #[serde(default)]
     pub dry_run: bool,
-    /// What the agent says to the human who is asked, in its own favour.
+    /// The agent's reason, shown to the human who confirms the task.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What happens if a human must be asked and none is there.
+    /// What to do if the task needs confirmation and no human has the page open.
     #[serde(default)]
     pub if_no_approver: IfNoApprover,
-    /// It is not to start before this.
+    /// The earliest time at which the task may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
@@ -127,33 +127,33 @@ pub struct RunRequest {
 pub enum IfNoApprover {
     #[default]
     Wait,
-    /// Nothing is accepted.
+    /// Refuse the request.
     Fail,
 }
 
-/// An answer. An accepted `run` has none: its result file is the answer.
+/// The answer to a request. An accepted `run` has no answer; its result file takes that role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Nothing was accepted and nothing is left behind.
+    /// The request was refused and left nothing behind.
     Refused(ErrorBody),
-    /// The same was asked for before, under the same idempotency key.
+    /// An earlier request with the same idempotency key became this task.
     SameAs(TaskId),
     /// What a `--dry-run` would send.
     Plan(Value),
-    /// To a cancel: the task's state now.
+    /// Answers a cancel with the task's current state.
     Cancelling {
         id: TaskId,
         state: State,
     },
-    /// To a resolve: what holds now.
+    /// Answers a resolve with the task's resolution.
     Resolved {
         id: TaskId,
         resolution: Resolution,
     },
-    /// To an abandon: the tasks that were open.
+    /// Answers an abandon with the tasks that were open.
     Abandoned(Vec<TaskId>),
-    /// To a forget: how many tasks are gone, and which are still open.
+    /// Answers a forget with the number of forgotten tasks and the tasks that are still open.
     Forgotten {
         forgotten: usize,
         open: Vec<TaskId>,
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_the_last_release_still_loads() {
+    fn a_request_of_version_1_still_loads() {
         let old = br#"{"v": 1, "ask": {"run": {"tool": "t", "input": {"a": 1}, "read_only": true}}, "session": "s",
                        "folder": "/work", "depth": 1, "wakes": true, "reach": [["git_*"]]}"#;
         let run = RunRequest {
@@ -192,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_other_versions_are_refused() {
+    fn a_request_round_trips_and_unknown_versions_are_refused() {
         let request = Request::new(Operation::Status, Caller { unattended: true, ..Caller::default() });
-        let text = serde_json::to_vec(&request).expect("JSON");
+        let text = serde_json::to_vec(&request).expect("a request serializes");
         assert_eq!(Request::parse(&text), Ok(request));
         assert_eq!(Request::parse(br#"{"v": 3, "operation": "status"}"#), Err(InvalidRequest::Version(3)));
         for malformed in ["", "[]", "1", "{}", r#"{"v": 2}"#, r#"{"v": 1, "ask": "status", "more": 1}"#] {

@@ -1,14 +1,14 @@
-//! What callers may rely on in a result file.
+//! The parts of the result file format that callers rely on.
 
-/// From this many bytes on `_meta` tells the size and shape of the data.
-pub const LARGE: usize = 20_000;
-/// What a caller is told that is woken; never said where nobody would.
-pub const WOKEN: &str = "You will be woken when it is final: end your turn or go on with other work.";
+/// From this size on, in bytes, `_meta` has the size and shape of the data.
+pub const LARGE_BYTES: usize = 20_000;
+/// The message for callers that are woken when their task is final.
+pub const WILL_BE_WOKEN: &str = "You will be woken when it is final: end your turn or go on with other work.";
 
-/// Whether `text` is a whole result file that says how its task ended.
+/// Whether `text` is a complete result file of a task that has ended.
 ///
-/// No other place has this line: a text inside the file has its quotes escaped, and what is nested
-/// is indented further.
+/// A pending file has a certain line that occurs nowhere else: inside strings the quotes are escaped, and
+/// nested fields are indented further.
 pub fn is_final(text: &[u8]) -> bool {
     let pending = b"\n  \"status\": \"pending\"";
     text.ends_with(b"\n}\n") && !text.windows(pending.len()).any(|part| part == pending)

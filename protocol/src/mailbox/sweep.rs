@@ -1,4 +1,4 @@
-//! Sweeping: what nobody needs any more goes, what is not ours is named and left alone.
+//! Removes files that are not needed any longer, and lists foreign files without touching them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use super::{Mailbox, gone, is_older, is_proper, request_id};
+use super::{Mailbox, ignore_not_found, is_older, is_trusted, request_id};
 use crate::task::TaskId;
 
-/// Older than this, an answer is not collected any more and a temporary file is not renamed any
-/// more: no command waits nearly as long for either.
-const STALE: Duration = Duration::from_mins(10);
+/// Age at which an answer or a temporary file is removed. No command waits nearly this long before it
+/// collects an answer or renames a temporary file.
+const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// The extensions of data files.
-pub(super) const EXTENSIONS: [&str; 3] = ["json", "txt", "bin"];
+pub(super) const DATA_EXTENSIONS: [&str; 3] = ["json", "txt", "bin"];
 
-/// Something in the mailbox that no part of us wrote, or that cannot be trusted; it is never touched.
+/// A file in the mailbox that we did not write, or that is not trusted. It is never touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignFile {
     pub path: PathBuf,
@@ -25,18 +25,18 @@ pub struct ForeignFile {
 }
 
 impl Mailbox {
-    /// Removes answers that nobody collected and temporary files whose writer is gone, such as
-    /// `.withdrawn-*`; returns how many.
+    /// Removes old answers that were not collected, old temporary files and wake-up folders of sessions that
+    /// have ended; returns how many.
     pub fn sweep(&self, now: SystemTime) -> io::Result<usize> {
         let mut swept = 0;
         for folder in [self.root.clone(), self.inbox(), self.answers(), self.results()] {
-            let answers = folder == self.answers();
+            let has_answers = folder == self.answers();
             for entry in fs::read_dir(&folder)? {
                 let entry = entry?;
-                let is_ours = is_hidden(&entry.file_name()) || answers && request_id(&entry.file_name()).is_some();
+                let is_ours = is_hidden(&entry.file_name()) || has_answers && request_id(&entry.file_name()).is_some();
                 let Ok(found) = entry.metadata() else { continue };
-                if is_ours && found.is_file() && is_older(&found, now, STALE) {
-                    gone(fs::remove_file(entry.path()))?;
+                if is_ours && found.is_file() && is_older(&found, now, MAX_AGE) {
+                    ignore_not_found(fs::remove_file(entry.path()))?;
                     swept += 1;
                 }
             }
@@ -44,8 +44,8 @@ impl Mailbox {
         Ok(swept + self.sweep_wakeups(now)?)
     }
 
-    /// The tasks that have a result file or data here.
-    pub fn results_of(&self) -> io::Result<Vec<TaskId>> {
+    /// The tasks that have a result file or data in the mailbox.
+    pub fn tasks_with_results(&self) -> io::Result<Vec<TaskId>> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(self.results())? {
             ids.extend(result_id(&entry?.file_name()));
@@ -55,13 +55,13 @@ impl Mailbox {
         Ok(ids)
     }
 
-    /// How many bytes lie here about each task, and when the last of them was written.
+    /// For each task, the size of its files in bytes and the time of the last write to them.
     pub fn sizes(&self) -> io::Result<HashMap<TaskId, (u64, SystemTime)>> {
         let mut sizes = HashMap::new();
         for entry in fs::read_dir(self.results())? {
             let entry = entry?;
             let Some(id) = result_id(&entry.file_name()) else { continue };
-            // One that was replaced or removed just now is met again the next time.
+            // A file that was just replaced or removed is counted the next time.
             let Ok(found) = entry.metadata() else { continue };
             let (bytes, at) = sizes.entry(id).or_insert((0, SystemTime::UNIX_EPOCH));
             *bytes += found.len();
@@ -70,49 +70,49 @@ impl Mailbox {
         Ok(sizes)
     }
 
-    /// What lies in the inbox or among the results and is not ours, with what is wrong with it.
-    pub fn leftovers(&self) -> io::Result<Vec<ForeignFile>> {
-        let mut leftovers = foreign(&self.inbox(), |name| request_id(name).is_some())?;
-        leftovers.extend(foreign(&self.results(), |name| result_id(name).is_some())?);
-        leftovers.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(leftovers)
+    /// The files among the requests and results that we did not write, and the reason for each.
+    pub fn foreign_files(&self) -> io::Result<Vec<ForeignFile>> {
+        let mut found = foreign_in(&self.inbox(), |name| request_id(name).is_some())?;
+        found.extend(foreign_in(&self.results(), |name| result_id(name).is_some())?);
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
     }
 }
 
-fn foreign(folder: &Path, is_our_name: impl Fn(&OsStr) -> bool) -> io::Result<Vec<ForeignFile>> {
-    let mut leftovers = Vec::new();
+fn foreign_in(folder: &Path, is_our_name: impl Fn(&OsStr) -> bool) -> io::Result<Vec<ForeignFile>> {
+    let mut foreign = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // What was renamed or collected meanwhile is no leftover.
+        // A file that was renamed or collected in the meantime is ours.
         let Ok(found) = entry.metadata() else { continue };
         let name = entry.file_name();
-        let reason = match fault(&found) {
-            Some(fault) => Some(fault),
-            // A temporary file is being written, or will be swept.
+        let reason = match distrust(&found) {
+            Some(reason) => Some(reason),
+            // A temporary file is being written, or will be removed when it is old.
             None if is_hidden(&name) || is_our_name(&name) => None,
-            None => Some("its name is none of ours"),
+            None => Some("its name is not one that we use"),
         };
-        leftovers.extend(reason.map(|reason| ForeignFile { path: entry.path(), reason }));
+        foreign.extend(reason.map(|reason| ForeignFile { path: entry.path(), reason }));
     }
-    Ok(leftovers)
+    Ok(foreign)
 }
 
-/// What [`is_proper`] has against a file.
-fn fault(found: &fs::Metadata) -> Option<&'static str> {
-    if is_proper(found) {
+/// Why [`is_trusted`] rejects a file.
+fn distrust(found: &fs::Metadata) -> Option<&'static str> {
+    if is_trusted(found) {
         None
     } else if found.is_symlink() {
-        Some("it is a link")
+        Some("it is a symbolic link")
     } else if found.is_dir() {
         Some("it is a folder")
     } else if !found.is_file() {
-        Some("it is a pipe, a device or the like")
+        Some("it is a pipe, a device or another special file")
     } else if found.uid() != nix::unistd::geteuid().as_raw() {
-        Some("it belongs to somebody else")
+        Some("it belongs to another user")
     } else if found.permissions().mode() & 0o022 != 0 {
-        Some("others can write to it")
+        Some("other users can write to it")
     } else {
-        Some("it has more than one name")
+        Some("it has more than one hard link")
     }
 }
 
@@ -124,7 +124,7 @@ fn is_hidden(name: &OsStr) -> bool {
 fn result_id(name: &OsStr) -> Option<TaskId> {
     let (id, rest) = name.to_str()?.strip_prefix("result-")?.split_once('.')?;
     let extension = rest.strip_prefix("data.");
-    (rest == "json" || extension.is_some_and(|extension| EXTENSIONS.contains(&extension)))
+    (rest == "json" || extension.is_some_and(|extension| DATA_EXTENSIONS.contains(&extension)))
         .then(|| id.parse().ok())
         .flatten()
 }
@@ -136,21 +136,22 @@ mod tests {
     use super::*;
 
     fn mailbox() -> (tempfile::TempDir, Mailbox) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
         (folder, mailbox)
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).expect("a folder");
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        let entries = fs::read_dir(folder).expect("failed to read the folder");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("failed to read an entry").file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
 
     #[test]
-    fn only_what_nobody_needs_any_more_is_swept() {
+    fn only_old_answers_and_temporary_files_are_swept() {
         let (_folder, mailbox) = mailbox();
         let id = TaskId::new();
         mailbox.answer(id, &"x").expect("answered");
@@ -161,18 +162,18 @@ mod tests {
             fs::write(folder.join("foreign.txt"), "x").expect("written");
         }
         fs::write(mailbox.inbox().join(format!(".withdrawn-{id}")), "x").expect("written");
-        fs::create_dir(mailbox.inbox().join(".folder")).expect("made");
+        fs::create_dir(mailbox.inbox().join(".folder")).expect("created");
 
         let now = SystemTime::now();
-        assert_eq!(mailbox.sweep(now + STALE / 2).expect("swept"), 0, "it may be needed yet");
-        assert_eq!(mailbox.sweep(now + STALE * 2).expect("swept"), 5);
+        assert_eq!(mailbox.sweep(now + MAX_AGE / 2).expect("swept"), 0, "the files may still be needed");
+        assert_eq!(mailbox.sweep(now + MAX_AGE * 2).expect("swept"), 5);
         assert_eq!(names(&mailbox.inbox()), [".folder".to_owned(), format!("{id}.json"), "foreign.txt".to_owned()]);
         assert_eq!(names(&mailbox.answers()), ["foreign.txt"]);
         assert_eq!(names(&mailbox.results()), ["foreign.txt".to_owned(), format!("result-{id}.json")]);
     }
 
     #[test]
-    fn foreign_files_are_named_with_what_is_wrong_with_them() {
+    fn foreign_files_are_listed_with_a_reason() {
         let (folder, mailbox) = mailbox();
         let (inbox, results) = (mailbox.inbox(), mailbox.results());
         let request = || inbox.join(format!("{}.json", TaskId::new()));
@@ -181,32 +182,32 @@ mod tests {
         mailbox.publish(proper, "{}").expect("published");
         mailbox.put_data(proper, "json", &mut &b"{}"[..]).expect("written");
         fs::write(inbox.join(".being-written"), "x").expect("written");
-        assert_eq!(mailbox.leftovers().expect("read"), []);
+        assert_eq!(mailbox.foreign_files().expect("read"), []);
 
         let victim = folder.path().join("victim");
         fs::write(&victim, "x").expect("written");
-        let (link, second, made, open, pipe) = (request(), request(), request(), request(), request());
+        let (link, hard_link, subfolder, writable, pipe) = (request(), request(), request(), request(), request());
         symlink(&victim, &link).expect("linked");
-        fs::hard_link(&victim, &second).expect("linked");
-        fs::create_dir(&made).expect("made");
-        fs::write(&open, "x").expect("written");
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("set");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("made");
-        let (notes, odd) = (inbox.join("notes.txt"), results.join(format!("result-{}.data.exe", TaskId::new())));
+        fs::hard_link(&victim, &hard_link).expect("linked");
+        fs::create_dir(&subfolder).expect("created");
+        fs::write(&writable, "x").expect("written");
+        fs::set_permissions(&writable, fs::Permissions::from_mode(0o666)).expect("set");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("created");
+        let (notes, unknown) = (inbox.join("notes.txt"), results.join(format!("result-{}.data.exe", TaskId::new())));
         fs::write(&notes, "x").expect("written");
-        fs::write(&odd, "x").expect("written");
+        fs::write(&unknown, "x").expect("written");
 
         let mut expected = [
-            (link, "it is a link"),
-            (second, "it has more than one name"),
-            (made, "it is a folder"),
-            (open, "others can write to it"),
-            (pipe, "it is a pipe, a device or the like"),
-            (notes, "its name is none of ours"),
-            (odd, "its name is none of ours"),
+            (link, "it is a symbolic link"),
+            (hard_link, "it has more than one hard link"),
+            (subfolder, "it is a folder"),
+            (writable, "other users can write to it"),
+            (pipe, "it is a pipe, a device or another special file"),
+            (notes, "its name is not one that we use"),
+            (unknown, "its name is not one that we use"),
         ]
         .map(|(path, reason)| ForeignFile { path, reason });
         expected.sort_by(|one, other| one.path.cmp(&other.path));
-        assert_eq!(mailbox.leftovers().expect("read"), expected);
+        assert_eq!(mailbox.foreign_files().expect("read"), expected);
     }
 }

@@ -1,15 +1,16 @@
-//! What agents are owed: the tasks of a session whose end it has not been told.
+//! Pending wake-ups: for each session, the tasks whose end it has not been notified of.
 //!
 //! ```text
-//! wakeups/<target>/         made by the client's hook: this session can be woken
-//! wakeups/<target>/<id>     made by `run`, before the request is posted
-//! wakeups/<target>/.waiter  the hook that waits for this session now
+//! wakeups/<target>/         created by the client's hook: this session can be woken
+//! wakeups/<target>/<id>     created by `run`, before the request is posted
+//! wakeups/<target>/.waiter  names the hook process that waits for this session
 //! ```
 //!
-//! `run` and `hook` meet here, because the mailbox is all that both can write: `run` may be called in
-//! a sandbox. A mark goes when the session was told: its hook woke it, or a command printed the final
-//! result to it. Somebody else who reads the same result takes no mark away. The marks live as long as
-//! the mailbox; one whose task never was, since `run` was killed, is dropped after a while.
+//! `run` and `hook` share this state through the mailbox because it is the only place that both can write
+//! to: `run` may be called in a sandbox. A wake-up is removed when the session knows the result: its hook
+//! woke it, or a command printed the final result to it. Another session that reads the same result does
+//! not remove it. A wake-up whose request never became a task, because `run` was killed, is removed after
+//! a while.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,32 +21,34 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
 
-use super::{Mailbox, ensure_private, gone, is_older, replace};
+use super::{Mailbox, ensure_private, ignore_not_found, is_older, replace};
 use crate::digest;
 use crate::task::TaskId;
 
-/// A mark without a result file is of a `run` that has not been answered yet; or never will be, after this.
+/// Age at which a wake-up without a result file is removed: its request will not become a task any longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// A session that was owed nothing for so long is over; if it is not, its hook makes its folder anew.
+/// Age at which an empty folder of a session is removed. If the session still exists, its hook creates the
+/// folder again.
 const MAX_IDLE: Duration = Duration::from_hours(24 * 7);
 
 const FOLDER: &str = "wakeups";
 const WAITER: &str = ".waiter";
-const TELLING: &str = ".telling";
+const DELIVERING: &str = ".telling";
 
-/// A session that can be woken, as the folder's name: what it is called may not fit one.
+/// A session that can be woken. Holds the name of its folder, since a session's own name may not be a valid
+/// file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WakeTarget(String);
 
 impl WakeTarget {
-    /// `what` names the session, or stands for it: `session:UUID`, `folder:/home/me/project`.
-    pub fn new(client: &str, what: &str) -> Self {
-        let digest = digest::hex(&Sha256::digest(what.as_bytes()));
+    /// `session` identifies the session within its client, like `session:UUID` or `folder:/home/me/project`.
+    pub fn new(client: &str, session: &str) -> Self {
+        let digest = digest::hex(&Sha256::digest(session.as_bytes()));
         Self(format!("{client}-{}", &digest[..16]))
     }
 }
 
-/// The right to tell a session something: one process at a time has it.
+/// The right to deliver wake-ups to a session; one process at a time holds it.
 #[derive(Debug)]
 pub struct WakeLock {
     folder: PathBuf,
@@ -53,34 +56,34 @@ pub struct WakeLock {
 }
 
 impl Mailbox {
-    /// Whether somebody will wake this session.
-    pub fn is_wake_target(&self, listener: &WakeTarget) -> bool {
-        self.wakeups_folder(listener).is_dir()
+    /// Whether a hook wakes this session.
+    pub fn is_wake_target(&self, target: &WakeTarget) -> bool {
+        self.wakeups_folder(target).is_dir()
     }
 
-    /// From now on somebody does.
-    pub fn add_wake_target(&self, listener: &WakeTarget) -> io::Result<()> {
-        for folder in [self.root.join(FOLDER), self.wakeups_folder(listener)] {
+    /// Records that a hook wakes this session from now on.
+    pub fn add_wake_target(&self, target: &WakeTarget) -> io::Result<()> {
+        for folder in [self.root.join(FOLDER), self.wakeups_folder(target)] {
             ensure_private(&folder).map_err(io::Error::other)?;
         }
         Ok(())
     }
 
-    /// Marks a task whose end this session is to be told.
-    pub fn add_wakeup(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
-        let folder = self.wakeups_folder(listener);
+    /// Records that this session is to be woken when the task is final.
+    pub fn add_wakeup(&self, target: &WakeTarget, id: TaskId) -> io::Result<()> {
+        let folder = self.wakeups_folder(target);
         fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder)?;
         File::create(folder.join(id.to_string())).map(drop)
     }
 
-    /// The session knows how the task ended, or there is no such task.
-    pub fn remove_wakeup(&self, listener: &WakeTarget, id: TaskId) -> io::Result<()> {
-        gone(fs::remove_file(self.wakeups_folder(listener).join(id.to_string())))
+    /// Removes a wake-up: the session knows how the task ended, or there is no such task.
+    pub fn remove_wakeup(&self, target: &WakeTarget, id: TaskId) -> io::Result<()> {
+        ignore_not_found(fs::remove_file(self.wakeups_folder(target).join(id.to_string())))
     }
 
-    /// What this session is owed, in the order in which it was asked for.
-    pub fn wakeups_for(&self, listener: &WakeTarget) -> io::Result<Vec<TaskId>> {
-        let entries = match fs::read_dir(self.wakeups_folder(listener)) {
+    /// Returns the tasks that this session is to be woken for, oldest first.
+    pub fn wakeups_for(&self, target: &WakeTarget) -> io::Result<Vec<TaskId>> {
+        let entries = match fs::read_dir(self.wakeups_folder(target)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -92,34 +95,36 @@ impl Mailbox {
             if self.result_file(id).exists() {
                 ids.push(id);
             } else if entry.metadata().is_ok_and(|found| is_older(&found, SystemTime::now(), ANSWER_TIMEOUT)) {
-                gone(fs::remove_file(entry.path()))?;
+                ignore_not_found(fs::remove_file(entry.path()))?;
             }
         }
         ids.sort();
         Ok(ids)
     }
 
-    /// Says that this process waits for the session from now on, and whoever did before need not.
-    pub fn set_waiter(&self, listener: &WakeTarget, waiter: &str) -> io::Result<()> {
-        replace(&self.wakeups_folder(listener).join(WAITER), waiter.as_bytes(), "waiter")
+    /// Makes `waiter` the one process that waits for this session, in place of any earlier one.
+    pub fn set_waiter(&self, target: &WakeTarget, waiter: &str) -> io::Result<()> {
+        replace(&self.wakeups_folder(target).join(WAITER), waiter.as_bytes(), "waiter")
     }
 
-    /// Whether it still does.
-    pub fn is_waiter(&self, listener: &WakeTarget, waiter: &str) -> bool {
-        fs::read(self.wakeups_folder(listener).join(WAITER)).is_ok_and(|found| found == waiter.as_bytes())
+    /// Whether `waiter` is still the process that waits for this session.
+    pub fn is_waiter(&self, target: &WakeTarget, waiter: &str) -> bool {
+        fs::read(self.wakeups_folder(target).join(WAITER)).is_ok_and(|found| found == waiter.as_bytes())
     }
 
-    /// The right to tell the session something; waits for whoever has it, which takes no time.
+    /// Acquires the right to deliver wake-ups to this session. Blocks while another process holds it, which
+    /// is brief.
     ///
-    /// An error if marks could not be taken away afterwards: who is told must not be told for ever.
-    pub fn lock_wakeups(&self, listener: &WakeTarget) -> io::Result<WakeLock> {
-        let folder = self.wakeups_folder(listener);
+    /// Fails if the folder is not writable: the wake-ups could then not be removed after their delivery, and
+    /// the session would be woken again and again.
+    pub fn lock_wakeups(&self, target: &WakeTarget) -> io::Result<WakeLock> {
+        let folder = self.wakeups_folder(target);
         let lock = Flock::lock(File::open(&folder)?, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
-        File::create(folder.join(TELLING))?;
+        File::create(folder.join(DELIVERING))?;
         Ok(WakeLock { folder, _lock: lock })
     }
 
-    /// Drops the folders of sessions that have been owed nothing for long.
+    /// Removes the folders of sessions that have had no wake-ups for a long time; returns how many.
     pub(super) fn sweep_wakeups(&self, now: SystemTime) -> io::Result<usize> {
         let Ok(sessions) = fs::read_dir(self.root.join(FOLDER)) else { return Ok(0) };
         let mut swept = 0;
@@ -128,33 +133,33 @@ impl Mailbox {
             if !session.metadata().is_ok_and(|found| is_older(&found, now, MAX_IDLE)) {
                 continue;
             }
-            for own in [WAITER, TELLING] {
-                gone(fs::remove_file(session.path().join(own)))?;
+            for own in [WAITER, DELIVERING] {
+                ignore_not_found(fs::remove_file(session.path().join(own)))?;
             }
-            // One that is still owed something is not empty, and stays.
+            // Fails for a session with pending wake-ups, since its folder is not empty.
             swept += usize::from(fs::remove_dir(session.path()).is_ok());
         }
         Ok(swept)
     }
 
-    /// Takes over the folder of an earlier release, which called it `owed`.
+    /// Renames the folder of an earlier release, which called it `owed`.
     pub(super) fn adopt_old_wakeups(&self) -> io::Result<()> {
         let (old, new) = (self.root.join("owed"), self.root.join(FOLDER));
-        if new.exists() { Ok(()) } else { gone(fs::rename(old, new)) }
+        if new.exists() { Ok(()) } else { ignore_not_found(fs::rename(old, new)) }
     }
 
-    fn wakeups_folder(&self, listener: &WakeTarget) -> PathBuf {
-        self.root.join(FOLDER).join(&listener.0)
+    fn wakeups_folder(&self, target: &WakeTarget) -> PathBuf {
+        self.root.join(FOLDER).join(&target.0)
     }
 }
 
 impl WakeLock {
-    /// The session was told of these.
+    /// Removes the wake-ups for `ids`, which were delivered to the session.
     pub fn remove_delivered(self, ids: &[TaskId]) -> io::Result<()> {
         for id in ids {
-            gone(fs::remove_file(self.folder.join(id.to_string())))?;
+            ignore_not_found(fs::remove_file(self.folder.join(id.to_string())))?;
         }
-        gone(fs::remove_file(self.folder.join(TELLING)))
+        ignore_not_found(fs::remove_file(self.folder.join(DELIVERING)))
     }
 }
 
@@ -163,31 +168,31 @@ mod tests {
     use super::*;
 
     fn mailbox() -> (tempfile::TempDir, Mailbox) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
         (folder, mailbox)
     }
 
     #[test]
-    fn a_session_is_owed_what_it_asked_for_until_it_was_told() {
+    fn a_wakeup_is_pending_until_it_is_delivered_or_removed() {
         let (_folder, mailbox) = mailbox();
         let (own, other) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
         assert!(!mailbox.is_wake_target(&own));
-        mailbox.add_wake_target(&own).expect("made");
+        mailbox.add_wake_target(&own).expect("created");
         assert!(mailbox.is_wake_target(&own) && !mailbox.is_wake_target(&other));
         let (first, second, unanswered) = (TaskId::new(), TaskId::new(), TaskId::new());
         for id in [second, first, unanswered] {
-            mailbox.add_wakeup(&own, id).expect("marked");
+            mailbox.add_wakeup(&own, id).expect("recorded");
         }
         for id in [first, second] {
             mailbox.publish(id, "{}").expect("published");
         }
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first, second]);
         assert_eq!(mailbox.wakeups_for(&other).expect("read"), []);
-        mailbox.remove_wakeup(&other, first).expect("nothing to do");
-        mailbox.lock_wakeups(&own).expect("mine").remove_delivered(&[second]).expect("told");
+        mailbox.remove_wakeup(&other, first).expect("nothing to remove is not an error");
+        mailbox.lock_wakeups(&own).expect("locked").remove_delivered(&[second]).expect("removed");
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first]);
-        mailbox.remove_wakeup(&own, first).expect("taken away");
+        mailbox.remove_wakeup(&own, first).expect("removed");
         assert_eq!(mailbox.wakeups_for(&own).expect("read"), []);
     }
 
@@ -195,36 +200,36 @@ mod tests {
     fn the_wakeups_of_an_earlier_release_are_kept() {
         let (_folder, mailbox) = mailbox();
         let target = WakeTarget::new("codex", "session:1");
-        mailbox.adopt_old_wakeups().expect("there are none");
-        mailbox.add_wake_target(&target).expect("made");
+        mailbox.adopt_old_wakeups().expect("no old folder is not an error");
+        mailbox.add_wake_target(&target).expect("created");
         fs::rename(mailbox.root.join(FOLDER), mailbox.root.join("owed")).expect("renamed");
         mailbox.adopt_old_wakeups().expect("renamed back");
         assert!(mailbox.is_wake_target(&target));
     }
 
     #[test]
-    fn only_the_last_waiter_waits() {
+    fn a_new_waiter_replaces_the_earlier_one() {
         let (_folder, mailbox) = mailbox();
-        let listener = WakeTarget::new("codex", "session:1");
-        mailbox.add_wake_target(&listener).expect("made");
+        let target = WakeTarget::new("codex", "session:1");
+        mailbox.add_wake_target(&target).expect("created");
         for waiter in ["one", "two"] {
-            mailbox.set_waiter(&listener, waiter).expect("written");
+            mailbox.set_waiter(&target, waiter).expect("written");
         }
-        assert!(!mailbox.is_waiter(&listener, "one") && mailbox.is_waiter(&listener, "two"));
+        assert!(!mailbox.is_waiter(&target, "one") && mailbox.is_waiter(&target, "two"));
     }
 
     #[test]
-    fn the_folder_of_a_session_that_is_over_goes_unless_it_is_owed_something() {
+    fn the_folder_of_an_idle_session_is_removed_unless_a_wakeup_is_pending() {
         let (_folder, mailbox) = mailbox();
-        let (over, wakeups_folder) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
-        for listener in [&over, &wakeups_folder] {
-            mailbox.add_wake_target(listener).expect("made");
-            mailbox.set_waiter(listener, "one").expect("written");
+        let (idle, waiting) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
+        for target in [&idle, &waiting] {
+            mailbox.add_wake_target(target).expect("created");
+            mailbox.set_waiter(target, "one").expect("written");
         }
-        mailbox.add_wakeup(&wakeups_folder, TaskId::new()).expect("marked");
+        mailbox.add_wakeup(&waiting, TaskId::new()).expect("recorded");
         let now = SystemTime::now();
         assert_eq!(mailbox.sweep_wakeups(now).expect("swept"), 0);
         assert_eq!(mailbox.sweep_wakeups(now + MAX_IDLE * 2).expect("swept"), 1);
-        assert!(!mailbox.is_wake_target(&over) && mailbox.is_wake_target(&wakeups_folder));
+        assert!(!mailbox.is_wake_target(&idle) && mailbox.is_wake_target(&waiting));
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Contex
 
 /// The tasks that wait for confirmation, oldest first, read from their result files.
 fn waiting_tasks(mailbox: &Mailbox) -> Vec<String> {
-    let ids = mailbox.results_of().unwrap_or_default();
+    let ids = mailbox.tasks_with_results().unwrap_or_default();
     let files = ids.into_iter().filter_map(|id| ResultFile::read(mailbox, id).ok());
     let line = |file: ResultFile| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
