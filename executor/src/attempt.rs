@@ -232,8 +232,8 @@ fn failed(
     context: &RunnerContext,
 ) -> FailedAttempt {
     let side_effect = failure.side_effect;
-    let kind = if failure.error.code == Code::Cancelled { cause.get().copied() } else { None }
-        .unwrap_or(FailureKind::Failure);
+    let kind =
+        if failure.error.code == Code::Cancelled { cause.get().copied() } else { None }.unwrap_or(FailureKind::Failure);
     let mut error = failure.error;
     if kind == FailureKind::Timeout {
         error.code = Code::TimedOut;

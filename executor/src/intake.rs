@@ -1,6 +1,6 @@
-//! The desk: from a request to a task, or to a refusal that repairs the caller.
+//! Intake: turns a request into a task, or into a refusal that says how to fix the request.
 //!
-//! Knows the catalog and keeps it fresh; what becomes of an admitted task is the dispatcher's.
+//! Holds the catalog and keeps it up to date. What happens to an admitted task is up to the dispatcher.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::attempt as perform;
+use crate::attempt;
 use crate::catalog::definition::{Definition, RateLimit};
 use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool};
 use crate::config::Config;
@@ -40,28 +40,46 @@ use crate::task::resolution::ResolutionClaim;
 pub mod approver;
 pub mod policy;
 
+/// Checks requests against the catalog and the policy.
 #[derive(Debug)]
 pub struct Intake {
     config: Config,
     sources: Sources,
     stamp: SourcesStamp,
-    /// The page looks into it too.
+    /// Shared with the page.
     catalog: watch::Sender<Arc<Catalog>>,
     policy: Arc<Policy>,
-    /// Of this record of tasks: a yes to another one's is none here.
+    /// Identifies this store: an approval given for another store is not valid here.
     instance: String,
     approver: Arc<ApproverPresence>,
 }
 
-/// What a request turned out to be.
+/// What the daemon has to do for a request.
 #[derive(Debug)]
 pub enum IntakeOutcome {
-    Run { task: Box<Task>, definition: Arc<Definition> },
-    Cancel { task: TaskId, uid: u32 },
-    Resolve { task: TaskId, uid: u32, verdict: ResolutionClaim },
-    Abandon { session: String, uid: u32 },
-    Forget { session: String, uid: u32 },
+    Run {
+        task: Box<Task>,
+        definition: Arc<Definition>,
+    },
+    Cancel {
+        task: TaskId,
+        uid: u32,
+    },
+    Resolve {
+        task: TaskId,
+        uid: u32,
+        verdict: ResolutionClaim,
+    },
+    Abandon {
+        session: String,
+        uid: u32,
+    },
+    Forget {
+        session: String,
+        uid: u32,
+    },
     Status,
+    /// The request is answered right away: a refusal or a plan.
     Answer(Answer),
 }
 
@@ -78,7 +96,7 @@ impl Intake {
         Ok(Self { config, sources, stamp, catalog, policy, instance, approver })
     }
 
-    /// Loads the catalog anew if any of its files changed; whether it did.
+    /// Reloads the catalog if any of its files changed. Returns whether it did.
     pub fn refresh(&mut self) -> bool {
         let stamp = self.sources.stamp();
         let is_changed = stamp != self.stamp;
@@ -93,27 +111,27 @@ impl Intake {
         Arc::clone(&self.policy)
     }
 
-    /// The catalog, whatever becomes of it.
+    /// Returns a receiver that always holds the current catalog.
     pub fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
         self.catalog.subscribe()
     }
 
-    /// The definition that `task` was accepted under, if it is still the same.
+    /// Returns the definition of `task`, unless it changed since the task was accepted.
     pub fn definition_of(&self, task: &Task) -> Option<Arc<Definition>> {
         let catalog = self.catalog.borrow();
         let subtool = catalog.get(task.tool.as_str())?;
         (subtool.hash == task.definition_hash).then(|| Arc::clone(&subtool.definition))
     }
 
-    /// What the dispatcher must know of a task that an executor before us left open; `store` tells when
-    /// it was started.
+    /// Returns what the dispatcher needs to recover a task that an earlier executor left open. `store` is read for
+    /// the time of its last start.
     pub fn recovery_info(&self, task: &Task, store: &dyn Store) -> RecoveryInfo {
         let definition = self.definition_of(task);
         let mut sent = Map::new();
         if task.state == State::Running {
             if let Some(definition) = &definition {
-                let invocation = perform::invocation(task, task.input.clone());
-                sent = perform::sent(definition, &invocation, &self.config);
+                let invocation = attempt::invocation(task, task.input.clone());
+                sent = attempt::sent(definition, &invocation, &self.config);
                 let catalog = self.catalog.borrow();
                 let is_read = |name: &&SubtoolName| {
                     catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
@@ -123,8 +141,8 @@ impl Intake {
                     sent.insert("check_with".to_owned(), checks.into());
                 }
             }
-            let started = store.steps(task.id).ok().and_then(|story| {
-                story.into_iter().rev().find(|recorded| recorded.step == Step::Start).map(|recorded| recorded.at)
+            let started = store.steps(task.id).ok().and_then(|steps| {
+                steps.into_iter().rev().find(|recorded| recorded.step == Step::Start).map(|recorded| recorded.at)
             });
             sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
         }
@@ -136,11 +154,13 @@ impl Intake {
         self.catalog.borrow().get(tool.as_str())?.definition.rate_limit
     }
 
-    /// The longest time over which any subtool's calls are counted.
+    /// The longest window of any subtool's rate limit.
     pub fn longest_window(&self) -> Option<Duration> {
         self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
     }
 
+    /// Parses and checks a request from the mailbox. The user id always comes from the mailbox, never from the
+    /// request itself.
     pub fn read(&self, taken: &TakenRequest, now: Timestamp) -> IntakeOutcome {
         let request = match &taken.bytes {
             Ok(bytes) => parse(bytes),
@@ -149,7 +169,7 @@ impl Intake {
                     .hint("put large data into a file and pass its path");
                 Err(error)
             }
-            Err(error) => Err(ErrorBody::new(Code::BadRequest, format!("the request cannot be read: {error}"))),
+            Err(error) => Err(ErrorBody::new(Code::BadRequest, format!("failed to read the request: {error}"))),
         };
         let request = match request {
             Ok(request) => request,
@@ -160,7 +180,7 @@ impl Intake {
             Operation::Run(run) => self.run(taken.id, caller, *run, now),
             Operation::Cancel { id } => IntakeOutcome::Cancel { task: id, uid: taken.uid },
             Operation::Resolve { id, happened, note } => {
-                // Whatever it says of itself: only the page knows that a human speaks.
+                // A mailbox request is never a human's decision: only the page can establish that.
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };
                 IntakeOutcome::Resolve { task: id, uid: taken.uid, verdict }
             }
@@ -194,7 +214,7 @@ impl Intake {
         let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
         let mut ruling = self.policy.decide(case);
         if caller.read_only {
-            ruling = ruling.where_only_read(&subtool.definition);
+            ruling = ruling.for_read_only_session(&subtool.definition);
         }
         let PolicyRuling { decision, why, .. } = ruling;
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
@@ -220,7 +240,7 @@ impl Intake {
                 Err(failure) => refused(failure.error),
             };
         }
-        if let Some(error) = self.unaskable(&run, &caller, decision, &why) {
+        if let Some(error) = self.refusal(&run, &caller, decision, &why) {
             return refused(error);
         }
         if let runner::Run::AskUser(ask) = &subtool.definition.run
@@ -235,42 +255,50 @@ impl Intake {
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
-            // What is to run later may be agreed to until then.
-            let ahead = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
-            let wait = self.config.confirm.wait.get() + ahead.unwrap_or_default();
+            // A scheduled task can be approved until its scheduled time, plus the usual wait.
+            let until_start = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
+            let wait = self.config.confirm.wait.get() + until_start.unwrap_or_default();
             let instance = self.instance.clone();
-            let files = subtool.definition.run.files(&perform::invocation(&task, task.input.clone()));
+            let files = subtool.definition.run.files(&attempt::invocation(&task, task.input.clone()));
             let files = files.iter().map(|path| Fingerprint::of(path)).collect();
             let has_preview = subtool.definition.preview.is_some();
-            let asking = ConfirmationRequest { why, reason: run.reason, instance, wait, files, has_preview };
-            let mut asked = Confirmation::ask(&task, asking, confirmation::nonce(), now);
-            asked.asked_moment = MonotonicTime::now();
-            task.confirmation = Some(Box::new(asked));
+            let request = ConfirmationRequest { why, reason: run.reason, instance, wait, files, has_preview };
+            let mut confirmation = Confirmation::ask(&task, request, confirmation::nonce(), now);
+            confirmation.asked_moment = MonotonicTime::now();
+            task.confirmation = Some(Box::new(confirmation));
         }
         IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
 
-    /// Why a run that policy does not simply let through is not even asked about.
-    fn unaskable(&self, run: &RunRequest, caller: &Caller, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
+    /// Returns the refusal of a run that policy forbids or that no human can confirm.
+    fn refusal(&self, run: &RunRequest, caller: &Caller, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
         let tool = &run.tool;
         match decision {
             PolicyDecision::Run => None,
             PolicyDecision::Refuse => Some(
                 ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
-                    .hint("do not look for a way around it: a human decided so; tell the user, who can change the rule"),
+                    .hint("do not work around it: a human decided this; tell the user, who can change the rule"),
             ),
             PolicyDecision::NeedsAssurance => Some(
-                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be confirmed here: {why}"))
-                    .hint("tell the user: it is theirs to do by hand, or to change `min_assurance` in its definition"),
+                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be approved here: {why}"))
+                    .hint("tell the user, who can do it by hand or change `min_assurance` in its definition"),
             ),
             PolicyDecision::Ask if !self.config.page.enabled => Some(
-                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and the page is switched off"))
-                    .hint("tell the user: `enabled = true` under [page] in config.toml lets them be asked"),
+                ErrorBody::new(
+                    Code::NoApprover,
+                    format!("`{tool}` needs a human's approval, and the page is disabled"),
+                )
+                .hint("tell the user to set `enabled = true` under [page] in config.toml"),
             ),
-            PolicyDecision::Ask if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.approver.is_there() => Some(
-                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human's yes, and nobody has the page open"))
-                    .hint("tell the user to open it (agent-magic-tool executor page), or run it without --if-no-approver=fail and let it wait"),
-            ),
+            PolicyDecision::Ask
+                if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.approver.is_present() =>
+            {
+                let message = format!("`{tool}` needs a human's approval, and no human has the page open");
+                Some(ErrorBody::new(Code::NoApprover, message).hint(
+                    "tell the user to open it (agent-magic-tool executor page), or run it without \
+                     --if-no-approver=fail and let it wait",
+                ))
+            }
             PolicyDecision::Ask => None,
         }
     }
@@ -290,24 +318,24 @@ fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
         let body = ErrorBody::new(Code::BadRequest, error.to_string());
         match error {
             InvalidRequest::Version(_) => {
-                body.hint("the command and the executor are of different versions: agent-magic-tool executor stop")
+                body.hint("the command and the executor have different versions: agent-magic-tool executor stop")
             }
             InvalidRequest::Malformed(_) => body,
         }
     })
 }
 
-/// What is wrong with an input, for whoever has to mend it.
+/// Returns the error for an input with these problems, of which there is at least one.
 pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> ErrorBody {
     let first = &problems[0];
-    let place = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
+    let location = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
     let more = match problems.len() {
         1 => String::new(),
         count => format!(" (and {} more)", count - 1),
     };
-    let message = format!("the input of `{}` is wrong at {place}: {}{more}", subtool.name, first.problem);
+    let message = format!("the input of `{}` is wrong at {location}: {}{more}", subtool.name, first.problem);
     ErrorBody::new(Code::InvalidInput, message)
-        .hint(format!("mend the fields below; the whole schema: agent-magic-tool inspect {}", subtool.name))
+        .hint(format!("fix the fields in `problems`; the schema: agent-magic-tool inspect {}", subtool.name))
         .detail("problems", serde_json::to_value(problems).expect("problems are plain JSON"))
 }
 
@@ -355,8 +383,8 @@ mod tests {
         Timestamp::from_second(1_700_000_000).expect("a time")
     }
 
-    fn refusal(wish: IntakeOutcome) -> ErrorBody {
-        match wish {
+    fn refusal(outcome: IntakeOutcome) -> ErrorBody {
+        match outcome {
             IntakeOutcome::Answer(Answer::Refused(error)) => error,
             other => panic!("not refused: {other:?}"),
         }
@@ -388,11 +416,11 @@ mod tests {
         else {
             panic!("a task")
         };
-        assert_eq!(task.input["times"], 2, "a word takes the type that the schema names");
+        assert_eq!(task.input["times"], 2, "a word is parsed as the type in the schema");
     }
 
     #[test]
-    fn a_request_that_does_not_fit_is_refused_with_what_repairs_it() {
+    fn an_invalid_request_is_refused_with_what_to_fix() {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let refused = |ask: Value| refusal(intake.read(&asked(&ask), now()));
@@ -404,35 +432,35 @@ mod tests {
         assert_eq!(invalid.details["problems"].as_array().map(Vec::len), Some(2), "all problems at once: {invalid:?}");
         let missing = refused(json!({"run": {"tool": "greet"}}));
         assert!(missing.message.contains("name"), "{missing:?}");
-        let in_vain = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
-        assert_eq!(in_vain.code, Code::NoApprover);
+        let unapprovable = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
+        assert_eq!(unapprovable.code, Code::NoApprover);
     }
 
     #[test]
-    fn where_nobody_can_be_asked_nothing_waits_for_a_yes() {
+    fn without_a_page_a_task_that_needs_confirmation_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut intake = intake(folder.path());
         intake.config.page.enabled = false;
         let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
         assert_eq!(refused.code, Code::NoApprover);
         let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
-        assert!(matches!(read, IntakeOutcome::Run { .. }), "what needs no yes goes on");
+        assert!(matches!(read, IntakeOutcome::Run { .. }), "a task without confirmation is accepted");
     }
 
     #[test]
-    fn what_needs_a_yes_becomes_a_task_with_its_question() {
+    fn a_task_that_needs_confirmation_carries_the_confirmation() {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
         let IntakeOutcome::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
-        let confirmation = task.confirmation.as_ref().expect("a question");
+        let confirmation = task.confirmation.as_ref().expect("a confirmation");
         assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::MAX_REASON_CHARS));
         assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
         assert!(confirmation.decision.is_none() && confirmation.expires_at > now());
     }
 
     #[test]
-    fn a_file_that_is_no_request_is_refused_and_says_why() {
+    fn a_malformed_request_is_refused_with_a_reason() {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let run = json!({"run": {"tool": "greet", "input": {"name": "x"}}});
@@ -472,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_only_reads_is_refused_what_is_not_declared_to() {
+    fn a_read_only_session_may_only_run_read_only_subtools() {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let run = |tool: &str| {
@@ -483,7 +511,7 @@ mod tests {
         assert!(matches!(run("greet"), IntakeOutcome::Run { .. }));
         let error = refusal(run("send"));
         assert_eq!(error.code, Code::RefusedByPolicy);
-        assert!(error.message.contains("this session only reads"), "{}", error.message);
+        assert!(error.message.contains("this session is read-only"), "{}", error.message);
     }
 
     #[test]
@@ -491,8 +519,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let id = TaskId::new();
-        let wish = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
-        assert!(matches!(wish, IntakeOutcome::Cancel { task, uid: 1000 } if task == id));
+        let cancel = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
+        assert!(matches!(cancel, IntakeOutcome::Cancel { task, uid: 1000 } if task == id));
         assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
     }
 
@@ -507,7 +535,7 @@ mod tests {
         };
         fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
         intake.refresh();
-        assert!(intake.definition_of(&task).is_some(), "a bad file hides no other");
+        assert!(intake.definition_of(&task).is_some(), "a bad file does not hide another one");
         fs::write(folder.path().join("subtools/test.json"), DEFINITIONS.replace("echo", "printf")).expect("written");
         intake.refresh();
         assert!(intake.definition_of(&task).is_none());

@@ -69,12 +69,12 @@ fn it_says_what_would_happen_and_which_rule_decides() {
         let least = own.then_some("page");
         json!({"decision": decision, "why": why, "rule": rule, "min_assurance": least, "grantable": !own})
     };
-    let unsaid = "it changes something, and nothing says that it may do so unasked";
-    assert_eq!(of(&["files_read"]), expected("runs", "it only reads", None, false));
-    assert_eq!(of(&["git_log"]), expected("asks", "rule 1 of `confirm.rules` says so", Some(1), false));
+    let unsaid = "it changes something, and no rule allows it without asking";
+    assert_eq!(of(&["files_read"]), expected("runs", "it is read-only", None, false));
+    assert_eq!(of(&["git_log"]), expected("asks", "rule 1 of `confirm.rules` applies", Some(1), false));
     assert_eq!(of(&["pay_it", "--input={\"amount\": 5}"]), expected("runs", "small change", Some(2), true));
     assert_eq!(of(&["pay_it", "--input={\"amount\": 50}"]), expected("asks", unsaid, None, true));
-    let refused = expected("refused", "rule 3 of `confirm.rules` says so", Some(3), true);
+    let refused = expected("refused", "rule 3 of `confirm.rules` applies", Some(3), true);
     assert_eq!(of(&["pay_it", "--input={\"amount\": 101}"]), refused);
     let unsure = of(&["touch_it"]);
     assert_eq!((&unsure["decision"], &unsure["min_assurance"]), (&json!("refused"), &json!("touch")), "{unsure}");
@@ -95,7 +95,7 @@ fn it_says_what_would_happen_and_which_rule_decides() {
 fn a_rule_that_does_not_do_what_its_samples_say_is_named() {
     let world = World::new();
     world.configure("[[confirm.rules]]\ntools = [\"git_*\"]\nthen = \"ask\"\nmatch = [{tool = \"files_read\"}]\n");
-    let told = "rule 1 of `confirm.rules`: it does not match `files_read` with {}, which stands under `match`";
+    let told = "rule 1 of `confirm.rules`: it does not match `files_read` with {}, which is listed under `match`";
     let ran = world.run(&["inspect", "git_log"]);
     assert_eq!(
         (ran.exit, &ran.error()["code"], &ran.error()["message"]),

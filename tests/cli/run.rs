@@ -138,7 +138,7 @@ fn all_mistakes_in_an_input_are_told_at_once() {
     assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"mend the fields below; the whole schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
+    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"fix the fields in `problems`; the schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
     "#);
     nothing_is_left(&world);
 }

@@ -67,7 +67,7 @@ fn a_lookup_that_does_not_tell_ends_as_unknown_with_all_that_helps_to_check() {
     assert_eq!(details["sent"]["process"]["argv"][4], "hello", "{result}");
     assert!(details["started_at"].is_string(), "{result}");
     assert_eq!(details["check"], json!({"subtool": "posted", "input": {"text": "hello"}}));
-    assert_eq!(details["lookup"], "what `posted` found leaves it open whether it happened", "{result}");
+    assert_eq!(details["lookup"], "the data of `posted` does not show whether it happened", "{result}");
     assert_eq!(sent(&world), "hello\n", "it was not repeated");
 }
 

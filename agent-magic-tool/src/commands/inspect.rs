@@ -78,7 +78,7 @@ fn confirmation(
     let definition = &*subtool.definition;
     let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller });
     let PolicyRuling { decision, why, rule } =
-        if caller.read_only { ruling.where_only_read(definition) } else { ruling };
+        if caller.read_only { ruling.for_read_only_session(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {
             PolicyDecision::Run => "runs",

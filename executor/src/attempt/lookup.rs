@@ -1,8 +1,7 @@
-//! Looking up whether a lost attempt took effect: another subtool, which changes nothing, and an
-//! expression over what it finds. And, before anything happens, what is there that it would replace.
+//! Lookups: whether a lost attempt took effect (`verify`), and which values a task would replace (`preview`).
 //!
-//! Only a plain `true` or `false` counts. Whatever stands in the way leaves it open, and never makes
-//! something happen twice.
+//! A lookup runs another, read-only subtool and evaluates a jq expression over its data. For `verify` only `true`
+//! and `false` count; any other result or error means that the outcome is unknown, so that no task runs twice.
 
 use std::time::Instant;
 
@@ -19,8 +18,9 @@ use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome};
 
-/// What the lookup found, or why it is open what happened.
+/// The result of a `verify` lookup.
 struct LookupResult {
+    /// Whether the attempt took effect, or why that is unknown.
     happened: Result<bool, Failure>,
     data: Value,
     meta: Map<String, Value>,
@@ -34,11 +34,11 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     let Some((verify, lookup)) = definition.verify.as_ref().and_then(|verify| Some((verify, verify.lookup.as_ref()?)))
     else {
         let failure =
-            Failure::new(Code::BadDefinition, "its `verify` names no subtool that is there").effect_possible();
-        return Err(failed(failure, attempt.task, timeout(None), &attempt.reason, 0, attempt.context));
+            Failure::new(Code::BadDefinition, "the subtool of its `verify` is not available").effect_possible();
+        return Err(failed(failure, attempt.task, timeout(None), &attempt.cause, 0, attempt.context));
     };
     let input = input(attempt, &verify.subtool, &verify.input, lookup);
-    let said = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
+    let check = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
     let found = match input {
         Ok(input) => find(attempt, verify, lookup, input).await,
         Err(failure) => Err(failure),
@@ -46,7 +46,7 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     let duration = milliseconds(started);
     let failure = match found {
         Ok(LookupResult { happened: Ok(true), data, mut meta }) => {
-            meta.insert("verified".to_owned(), said);
+            meta.insert("verified".to_owned(), check);
             return Ok(end(Outcome::Data(data), meta, duration, attempt.context));
         }
         Ok(LookupResult { happened: Ok(false), .. }) => Failure {
@@ -57,16 +57,16 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
             Failure { side_effect: SideEffect::Possible, ..failure }
         }
     };
-    let failure = failure.detail("check", said);
-    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.reason, duration, attempt.context);
+    let failure = failure.detail("check", check);
+    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.cause, duration, attempt.context);
     if failed.side_effect == SideEffect::None {
-        // It found what it was for: nothing is to be looked up again.
+        // The lookup gave its answer, even if it was stopped: do not repeat it.
         failed.retry = Retry::Never;
     }
     Err(failed)
 }
 
-/// The input of a lookup, made from that of the task.
+/// Renders the input of a lookup from the task's input.
 fn input(
     attempt: &Attempt<'_>,
     name: &SubtoolName,
@@ -78,7 +78,7 @@ fn input(
     match lookup.schema.problems(&Value::Object(input.clone())).first() {
         None => Ok(input),
         Some(problem) => {
-            let message = format!("`{name}` does not take its input at `{}`: {}", problem.pointer, problem.problem);
+            let message = format!("the input for `{name}` is wrong at `{}`: {}", problem.pointer, problem.problem);
             Err(Failure::new(Code::InvalidInput, message))
         }
     }
@@ -94,7 +94,7 @@ async fn find(
     let happened = match select::outputs(&verify.happened, &data).as_deref() {
         Ok([Value::Bool(happened)]) => Ok(*happened),
         Ok(_) => {
-            let message = format!("what `{}` found leaves it open whether it happened", verify.subtool);
+            let message = format!("the data of `{}` does not show whether it happened", verify.subtool);
             Err(Failure::new(Code::UnknownOutcome, message))
         }
         Err(error) => Err(Failure::new(Code::SelectFailed, error.to_string())),
@@ -102,7 +102,7 @@ async fn find(
     Ok(LookupResult { happened, data, meta })
 }
 
-/// What the subtool `name` finds.
+/// Runs the lookup's subtool `name` and returns its data and `_meta`.
 async fn data_of(
     attempt: &Attempt<'_>,
     name: &SubtoolName,
@@ -111,27 +111,27 @@ async fn data_of(
 ) -> Result<(Value, Map<String, Value>), Failure> {
     let (context, definition) = (attempt.context, &*lookup.definition);
     let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
-    let success = attempt.bounded(&definition.run, &invocation(attempt.task, input), timeout).await?;
-    let most = context.config.executor.output_bytes;
-    let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, most).await?;
+    let success = attempt.run_with_timeout(&definition.run, &invocation(attempt.task, input), timeout).await?;
+    let max_bytes = context.config.executor.output_bytes;
+    let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, max_bytes).await?;
     match outcome {
         Outcome::Data(data) => Ok((data, meta)),
         Outcome::File { path, .. } => {
             if let Err(error) = tokio::fs::remove_file(&path).await {
-                tracing::warn!(%error, "what a lookup found was left behind");
+                tracing::warn!(%error, "failed to remove the file that a lookup returned");
             }
-            Err(Failure::new(Code::BadResponse, format!("`{name}` found a file, which tells nothing")))
+            Err(Failure::new(Code::BadResponse, format!("`{name}` returned a file instead of JSON")))
         }
         Outcome::Error(error) => Err(Failure::new(error.code, error.message)),
     }
 }
 
-/// What is there now that the task would replace, by field of its input; or, in words, why that cannot be
-/// told. `None` where its definition has no preview.
+/// Looks up the current values that the task would replace, by field of its input, or why that failed. `None` if
+/// its definition has no preview.
 pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<ReplacedValues> {
     let preview = definition.preview.as_ref()?;
     let Some(lookup) = &preview.lookup else {
-        return Some(ReplacedValues::Unknown("its preview is not there".to_owned()));
+        return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));
     };
     let found = match input(attempt, &preview.subtool, &preview.input, lookup) {
         Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
@@ -142,13 +142,13 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
     });
     let mut shown = match shown {
         Ok(Value::Object(fields)) => Value::Object(fields),
-        Ok(_) => return Some(ReplacedValues::Unknown("its preview gave no fields".to_owned())),
+        Ok(_) => return Some(ReplacedValues::Unknown("its preview did not return an object".to_owned())),
         Err(failure) => {
             let message = attempt.context.secrets.redact(&failure.error.message).into_owned();
             return Some(ReplacedValues::Unknown(message));
         }
     };
     attempt.context.secrets.redact_value(&mut shown);
-    let Value::Object(fields) = shown else { unreachable!("an object stays one") };
+    let Value::Object(fields) = shown else { unreachable!("redaction keeps an object an object") };
     Some(ReplacedValues::Fields(fields))
 }

@@ -1,4 +1,4 @@
-//! How an attempt ended, as it is reported to the dispatcher.
+//! What an attempt is for, and how it ended, as reported to the dispatcher.
 
 use protocol::task::TaskId;
 
@@ -13,6 +13,7 @@ pub struct AttemptReport {
     pub result: Result<End, FailedAttempt>,
 }
 
+/// An attempt that did not succeed.
 #[derive(Debug)]
 pub struct FailedAttempt {
     pub end: End,
@@ -21,23 +22,24 @@ pub struct FailedAttempt {
     pub side_effect: SideEffect,
 }
 
-/// What kind of failure it was.
+/// Why an attempt ended without success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
+    /// The runner failed.
     Failure,
     Timeout,
-    /// Stopped because its caller asked for it.
+    /// Its caller cancelled it.
     Cancelled,
-    /// Stopped because the executor stops.
+    /// The executor is shutting down.
     Shutdown,
 }
 
 /// What an attempt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptPurpose {
-    /// What the task asks for.
+    /// Performs the task.
     Work,
-    /// Whether an attempt before it took effect. It ends well if that happened, with an error of
-    /// [`SideEffect::None`] if it surely did not, and with another error if that cannot be known.
+    /// Finds out whether an earlier attempt took effect. It succeeds if that is so, fails with
+    /// [`SideEffect::None`] if it certainly is not, and with [`SideEffect::Possible`] if that remains unknown.
     Lookup,
 }

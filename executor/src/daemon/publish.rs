@@ -122,9 +122,13 @@ impl Publisher {
 
     fn write(&self, task: &Task, place: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
-        let (is_there, last_seen) = (self.approver.is_there(), self.approver.last_seen());
-        let file = render(task, self.inline_bytes, ApproverStatus { place, is_there, last_seen }, name);
-        match file.beside {
+        let approver = ApproverStatus {
+            queue_position: place,
+            is_online: self.approver.is_present(),
+            last_seen: self.approver.last_seen(),
+        };
+        let file = render(task, self.inline_bytes, approver, name);
+        match file.data_file {
             Some(DataFile::Text { text, extension }) => {
                 self.mailbox.put_data(task.id, extension, &mut text.as_bytes())?;
             }

@@ -19,7 +19,7 @@ impl Daemon {
             "tasks": counts,
             "page": {
                 "origin": self.notifier.page(),
-                "online": self.approver.is_there(),
+                "online": self.approver.is_present(),
                 "waiting": self.dispatcher.confirmations_pending(),
             },
         }))

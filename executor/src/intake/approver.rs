@@ -1,4 +1,4 @@
-//! Who looks on: whether a human has the page open.
+//! Whether a human has the page open.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::Timestamp;
 use protocol::clock;
 
-/// The open pages, counted by their streams of events.
+/// Counts the open pages by their event streams.
 #[derive(Debug, Default)]
 pub struct ApproverPresence {
     open: AtomicUsize,
@@ -14,13 +14,13 @@ pub struct ApproverPresence {
 }
 
 impl ApproverPresence {
-    pub fn is_there(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// When somebody was last there, if anybody ever was and nobody is now.
+    /// Returns when the last page was closed; `None` if none ever was.
     pub fn last_seen(&self) -> Option<Timestamp> {
-        *self.last_seen.lock().expect("nobody panics with it")
+        *self.last_seen.lock().expect("no thread panics while it holds this lock")
     }
 
     pub(crate) fn enter(&self) {
@@ -28,7 +28,7 @@ impl ApproverPresence {
     }
 
     pub(crate) fn leave(&self) {
-        *self.last_seen.lock().expect("nobody panics with it") = Some(clock::now());
+        *self.last_seen.lock().expect("no thread panics while it holds this lock") = Some(clock::now());
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,9 @@
-//! Policy: whether a task runs by itself, asks a human, or is refused.
+//! Policy: whether a task runs without confirmation, asks a human, or is refused.
 //!
-//! Decides from the human's rules, the definition, the input and the caller. A rule that refuses is
-//! stronger than one that asks, and that than one that allows; where no rule speaks the definition does,
-//! and where that is silent what it is declared to do. A subtool is never let through because nobody
-//! thought of it: what changes something and says nothing needs a human.
+//! Decides from the configured rules, the definition, the input and the caller. Of all matching rules the strictest
+//! wins: refuse over ask over allow. If no rule matches, the definition's `confirm` decides; without `confirm`, the
+//! declared effects do. The default is safe: a subtool that can change something needs a human unless a rule, a
+//! setting or its definition allows it.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::caller::Caller;
@@ -17,40 +17,41 @@ use crate::task::confirmation::ASSURANCE;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
+/// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyDecision {
     Run,
-    /// A human must say yes.
+    /// A human must approve it.
     Ask,
     Refuse,
-    /// Nothing here gives a yes that is sure enough.
+    /// It needs an approval of a higher assurance than this executor provides.
     NeedsAssurance,
 }
 
-/// A decision, and what decided it, in words.
+/// A decision and what decided it, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyRuling {
     pub decision: PolicyDecision,
     pub why: String,
-    /// Which of the human's rules decided, as they count them; `None` if none did.
+    /// The number of the rule in `confirm.rules` that decided, counted from 1; `None` if none did.
     pub rule: Option<usize>,
 }
 
 impl PolicyRuling {
-    /// The same in a session that only reads: it can refuse what was not refused, and nothing else.
+    /// Refuses, in a read-only session, whatever is not declared read-only; any other ruling stays as it is.
     #[must_use]
-    pub fn where_only_read(self, definition: &Definition) -> Self {
-        // What is delegated on is not bound by the word of whoever delegates it.
-        let only_reads = definition.annotations.effect_class() == EffectClass::Read && !definition.run.delegates();
-        if only_reads || self.decision == PolicyDecision::Refuse {
+    pub fn for_read_only_session(self, definition: &Definition) -> Self {
+        // The annotations of a delegating subtool say nothing about the tasks that it delegates.
+        let is_read_only = definition.annotations.effect_class() == EffectClass::Read && !definition.run.delegates();
+        if is_read_only || self.decision == PolicyDecision::Refuse {
             return self;
         }
-        let why = "this session only reads (--read-only), and it is not declared to only read".to_owned();
+        let why = "this session is read-only (--read-only), and the subtool is not declared read-only".to_owned();
         Self { decision: PolicyDecision::Refuse, why, rule: None }
     }
 }
 
-/// What is decided about.
+/// The run that policy decides about.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyCase<'a> {
     pub name: &'a SubtoolName,
@@ -59,7 +60,7 @@ pub struct PolicyCase<'a> {
     pub caller: &'a Caller,
 }
 
-/// The human's rules, understood.
+/// The `[confirm]` settings, compiled.
 #[derive(Debug)]
 pub struct Policy {
     rules: Vec<CompiledRule>,
@@ -68,7 +69,7 @@ pub struct Policy {
 
 #[derive(Debug)]
 struct CompiledRule {
-    /// As the human counts them.
+    /// Its position in `confirm.rules`, counted from 1.
     number: usize,
     tools: GlobSet,
     tags: Vec<String>,
@@ -77,7 +78,7 @@ struct CompiledRule {
     because: Option<String>,
 }
 
-/// A rule that cannot be understood, or that does not do what its samples say.
+/// A rule that is not valid or that contradicts its own samples.
 #[derive(Debug, thiserror::Error)]
 #[error("rule {number} of `confirm.rules`: {problem}")]
 pub struct RuleError {
@@ -86,13 +87,13 @@ pub struct RuleError {
 }
 
 impl Policy {
-    /// Understands every rule, and tries it on its samples.
+    /// Compiles every rule and checks it against its samples.
     pub fn new(config: &config::ConfirmSettings) -> Result<Self, RuleError> {
         let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
         Ok(Self { rules: rules.collect::<Result<_, _>>()?, writes: config.writes })
     }
 
-    /// How many rules the human made.
+    /// The number of configured rules.
     pub fn rules(&self) -> usize {
         self.rules.len()
     }
@@ -103,17 +104,17 @@ impl Policy {
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
             return PolicyRuling {
                 decision: PolicyDecision::Ask,
-                why: "it is a question to you".to_owned(),
+                why: "it asks you a question".to_owned(),
                 rule: None,
             };
         }
         match case.definition.min_assurance {
-            Some(least) if ruling.decision == PolicyDecision::Ask && least > ASSURANCE => PolicyRuling {
+            Some(min) if ruling.decision == PolicyDecision::Ask && min > ASSURANCE => PolicyRuling {
                 decision: PolicyDecision::NeedsAssurance,
                 why: format!(
-                    "it demands a yes of the kind `{}`, and this executor gives `{}`",
-                    word(least),
-                    word(ASSURANCE)
+                    "it requires an approval with assurance `{}`, but this executor provides `{}`",
+                    wire_name(min),
+                    wire_name(ASSURANCE)
                 ),
                 rule: ruling.rule,
             },
@@ -122,29 +123,30 @@ impl Policy {
     }
 
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
-        let spoken = self.rules.iter().filter_map(|rule| rule.speaks(case));
-        if let Some((then, why, number)) = spoken.max_by_key(|(then, ..)| *then) {
+        let matching = self.rules.iter().filter_map(|rule| rule.apply(case));
+        if let Some((then, why, number)) = matching.max_by_key(|(then, ..)| *then) {
             return PolicyRuling { decision: then.into(), why, rule: Some(number) };
         }
         let (decision, why) = match &case.definition.confirm {
-            Some(Confirm::Never) => (PolicyDecision::Run, "its definition says that it never asks".to_owned()),
-            Some(Confirm::Always) => (PolicyDecision::Ask, "its definition always asks".to_owned()),
-            Some(Confirm::When(condition)) => match holds(condition, case.input, case.caller) {
-                Ok(false) => (PolicyDecision::Run, format!("`{condition}` does not hold")),
-                Ok(true) => (PolicyDecision::Ask, format!("`{condition}` holds")),
-                Err(error) => (PolicyDecision::Ask, format!("its condition could not be decided: {error}")),
+            Some(Confirm::Never) => (PolicyDecision::Run, "its definition never asks for confirmation".to_owned()),
+            Some(Confirm::Always) => (PolicyDecision::Ask, "its definition always asks for confirmation".to_owned()),
+            Some(Confirm::When(condition)) => match evaluate(condition, case.input, case.caller) {
+                Ok(false) => (PolicyDecision::Run, format!("`{condition}` is false")),
+                Ok(true) => (PolicyDecision::Ask, format!("`{condition}` is true")),
+                Err(error) => (PolicyDecision::Ask, format!("failed to evaluate its condition: {error}")),
             },
             None if case.definition.annotations.effect_class() == EffectClass::Read => {
-                (PolicyDecision::Run, "it only reads".to_owned())
+                (PolicyDecision::Run, "it is read-only".to_owned())
             }
             None => match self.writes {
                 RuleAction::Allow => (PolicyDecision::Run, "the setting `confirm.writes` allows it".to_owned()),
                 RuleAction::Ask => {
-                    (PolicyDecision::Ask, "it changes something, and nothing says that it may do so unasked".to_owned())
+                    (PolicyDecision::Ask, "it changes something, and no rule allows it without asking".to_owned())
                 }
-                RuleAction::Refuse => {
-                    (PolicyDecision::Refuse, "the setting `confirm.writes` refuses what changes something".to_owned())
-                }
+                RuleAction::Refuse => (
+                    PolicyDecision::Refuse,
+                    "it changes something, and the setting `confirm.writes` refuses that".to_owned(),
+                ),
             },
         };
         PolicyRuling { decision, why, rule: None }
@@ -163,17 +165,17 @@ impl From<RuleAction> for PolicyDecision {
 
 impl CompiledRule {
     fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
-        let wrong = |problem: String| RuleError { number, problem };
+        let invalid = |problem: String| RuleError { number, problem };
         let mut tools = GlobSetBuilder::new();
         for tool in &rule.tools {
-            tools.add(Glob::new(tool).map_err(|error| wrong(error.to_string()))?);
+            tools.add(Glob::new(tool).map_err(|error| invalid(error.to_string()))?);
         }
         if let Some(when) = &rule.when {
-            template::check_condition(when).map_err(|error| wrong(error.to_string()))?;
+            template::check_condition(when).map_err(|error| invalid(error.to_string()))?;
         }
-        let understood = Self {
+        let compiled = Self {
             number,
-            tools: tools.build().map_err(|error| wrong(error.to_string()))?,
+            tools: tools.build().map_err(|error| invalid(error.to_string()))?,
             tags: rule.tags.clone(),
             when: rule.when.clone(),
             then: rule.then,
@@ -181,64 +183,65 @@ impl CompiledRule {
         };
         for (samples, expected) in [(&rule.matches, true), (&rule.not_matches, false)] {
             for sample in samples {
-                if understood.matches_sample(sample).map_err(&wrong)? != expected {
-                    let (does, should) = if expected { ("does not match", "match") } else { ("matches", "not_match") };
+                if compiled.matches_sample(sample).map_err(&invalid)? != expected {
+                    let (actual, key) = if expected { ("does not match", "match") } else { ("matches", "not_match") };
                     let input = Value::Object(sample.input.clone());
-                    return Err(wrong(format!(
-                        "it {does} `{}` with {input}, which stands under `{should}`",
+                    return Err(invalid(format!(
+                        "it {actual} `{}` with {input}, which is listed under `{key}`",
                         sample.tool
                     )));
                 }
             }
         }
-        Ok(understood)
+        Ok(compiled)
     }
 
-    /// What it says about `case`, if anything. A condition that fails speaks as if it held, unless it
-    /// would allow: nothing is let through by a mistake.
-    fn speaks(&self, case: PolicyCase<'_>) -> Option<(RuleAction, String, usize)> {
-        if !self.is_about(case.name.as_str(), &case.definition.tags) {
+    /// Returns the action of this rule if it matches `case`. If evaluating its condition fails, an `ask` or `refuse`
+    /// rule matches and an `allow` rule does not, so that a mistake never allows anything.
+    fn apply(&self, case: PolicyCase<'_>) -> Option<(RuleAction, String, usize)> {
+        if !self.covers(case.name.as_str(), &case.definition.tags) {
             return None;
         }
-        let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` says so", self.number));
-        match self.when.as_ref().map(|when| holds(when, case.input, case.caller)) {
+        let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
+        match self.when.as_ref().map(|when| evaluate(when, case.input, case.caller)) {
             None | Some(Ok(true)) => Some((self.then, why, self.number)),
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == RuleAction::Allow => None,
             Some(Err(error)) => {
-                let why = format!("the condition of rule {} could not be decided: {error}", self.number);
+                let why = format!("failed to evaluate the condition of rule {}: {error}", self.number);
                 Some((self.then, why, self.number))
             }
         }
     }
 
-    fn is_about(&self, name: &str, tags: &[String]) -> bool {
-        let is_named = self.tools.is_empty() || self.tools.is_match(name);
-        is_named && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
+    fn covers(&self, name: &str, tags: &[String]) -> bool {
+        let covers_name = self.tools.is_empty() || self.tools.is_match(name);
+        covers_name && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
     }
 
     fn matches_sample(&self, sample: &RuleSample) -> Result<bool, String> {
-        if !self.is_about(&sample.tool, &sample.tags) {
+        if !self.covers(&sample.tool, &sample.tags) {
             return Ok(false);
         }
         let caller =
             Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), ..Caller::default() };
         self.when
             .as_ref()
-            .map_or(Ok(true), |when| holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
+            .map_or(Ok(true), |when| evaluate(when, &sample.input, &caller).map_err(|error| error.to_string()))
     }
 }
 
-fn holds(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
+fn evaluate(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
     let depth = caller.depth;
-    let mut caller = serde_json::to_value(caller).expect("a caller is plain JSON");
-    // A record leaves it out where it is nothing; a condition may always name it.
+    let mut caller = serde_json::to_value(caller).expect("a caller serializes to JSON");
+    // Serialization omits a depth of 0, but a condition may always use it.
     caller["depth"] = depth.into();
     TemplateValues::of_condition(input, &caller).holds(condition)
 }
 
-fn word(value: impl serde::Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+/// The serialized name of an enum value.
+fn wire_name(value: impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -272,9 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_asks_unless_a_human_said_otherwise() {
+    fn a_subtool_that_changes_something_asks_unless_configured_otherwise() {
         use PolicyDecision::{Ask, Refuse, Run};
-        let policies = ["ask", "allow", "refuse"].map(|writes| policy(&format!("writes = \"{writes}\"")).expect("it"));
+        let policies =
+            ["ask", "allow", "refuse"].map(|writes| policy(&format!("writes = \"{writes}\"")).expect("a policy"));
         for (fields, expected) in [
             (json!({"annotations": {"readOnlyHint": true}}), [Run, Run, Run]),
             (json!({}), [Ask, Run, Refuse]),
@@ -290,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_decides_over_input_and_caller_and_asks_when_it_cannot() {
+    fn a_condition_on_input_and_caller_decides_and_asks_if_it_fails() {
         let policy = policy("").expect("no rules");
         for (condition, input, expected) in [
-            ("input.amount > 100", json!({"amount": 101}), Some("`input.amount > 100` holds")),
+            ("input.amount > 100", json!({"amount": 101}), Some("`input.amount > 100` is true")),
             ("input.amount > 100", json!({"amount": 100}), None),
-            ("caller.uid == 1000", json!({}), Some("`caller.uid == 1000` holds")),
+            ("caller.uid == 1000", json!({}), Some("`caller.uid == 1000` is true")),
             ("caller.session == 'other'", json!({}), None),
-            ("input.to | no_such_filter", json!({"to": 1}), Some("its condition could not be decided")),
+            ("input.to | no_such_filter", json!({"to": 1}), Some("failed to evaluate its condition")),
         ] {
             let ruling = ruled(&policy, "tool", json!({"confirm": {"when": condition}}), input.clone());
             match expected {
@@ -310,24 +314,28 @@ mod tests {
     }
 
     #[test]
-    fn refusing_is_stronger_than_asking_and_asking_than_allowing_in_any_order() {
+    fn the_strictest_matching_rule_wins_in_any_order() {
         let allow = "[[confirm.rules]]\ntools = [\"mail_*\"]\nthen = \"allow\"\n";
         let ask = "[[confirm.rules]]\ntags = [\"money\"]\nthen = \"ask\"\n";
         let refuse = "[[confirm.rules]]\ntools = [\"mail_send\"]\nwhen = \"input.to == 'eve'\"\nthen = \"refuse\"\nbecause = \"never to eve\"\n";
         for order in [[allow, ask, refuse], [refuse, ask, allow], [ask, refuse, allow]] {
             let policy = policy(&order.concat()).expect("rules");
             let of = |name: &str, tags: Value, to: &str| ruled(&policy, name, json!({"tags": tags}), json!({"to": to}));
-            assert_eq!(of("mail_send", json!([]), "bob").decision, PolicyDecision::Run, "wider than the default");
+            assert_eq!(
+                of("mail_send", json!([]), "bob").decision,
+                PolicyDecision::Run,
+                "a rule can allow more than the default"
+            );
             assert_eq!(of("mail_send", json!(["money"]), "bob").decision, PolicyDecision::Ask);
             let refused = of("mail_send", json!(["money"]), "eve");
             assert_eq!((refused.decision, refused.why.as_str()), (PolicyDecision::Refuse, "never to eve"));
-            assert_eq!(refused.rule, order.iter().position(|rule| *rule == refuse).map(|place| place + 1));
-            assert_eq!(of("other", json!([]), "bob").decision, PolicyDecision::Ask, "no rule speaks");
+            assert_eq!(refused.rule, order.iter().position(|rule| *rule == refuse).map(|index| index + 1));
+            assert_eq!(of("other", json!([]), "bob").decision, PolicyDecision::Ask, "no rule matches");
         }
     }
 
     #[test]
-    fn a_rule_whose_condition_fails_lets_nothing_through() {
+    fn a_rule_whose_condition_fails_never_allows() {
         let failing = "when = \"input.to | no_such_filter\"\n";
         for (then, expected) in
             [("allow", PolicyDecision::Ask), ("ask", PolicyDecision::Ask), ("refuse", PolicyDecision::Refuse)]
@@ -338,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_does_not_do_what_its_samples_say_is_no_rule() {
+    fn a_rule_that_contradicts_its_samples_is_rejected() {
         let rule = "[[confirm.rules]]\ntools = [\"send\"]\nwhen = \"input.amount > 5\"\nthen = \"ask\"\n";
         let with = |samples: &str| policy(&format!("{rule}{samples}")).map(drop).map_err(|error| error.to_string());
         assert_eq!(with("match = [{tool = \"send\", input = {amount = 6}}]\n"), Ok(()));
@@ -346,24 +354,24 @@ mod tests {
             with("not_match = [{tool = \"send\", input = {amount = 5}}, {tool = \"other\", input = {amount = 6}}]\n"),
             Ok(())
         );
-        let told = with("match = [{tool = \"send\", input = {amount = 5}}]\n").expect_err("it does not match");
+        let message = with("match = [{tool = \"send\", input = {amount = 5}}]\n").expect_err("it does not match");
         assert_eq!(
-            told,
-            "rule 1 of `confirm.rules`: it does not match `send` with {\"amount\":5}, which stands under `match`"
+            message,
+            "rule 1 of `confirm.rules`: it does not match `send` with {\"amount\":5}, which is listed under `match`"
         );
-        let told = with("not_match = [{tool = \"send\", input = {amount = 6}}]\n").expect_err("it matches");
-        assert!(told.contains("it matches `send`"), "{told}");
+        let message = with("not_match = [{tool = \"send\", input = {amount = 6}}]\n").expect_err("it matches");
+        assert!(message.contains("it matches `send`"), "{message}");
         let broken = policy("[[confirm.rules]]\nwhen = \"input.\"\nthen = \"ask\"\n").expect_err("a broken condition");
         assert!(broken.to_string().starts_with("rule 1"), "{broken}");
     }
 
     #[test]
-    fn a_yes_that_is_not_sure_enough_here_is_none() {
+    fn a_min_assurance_above_that_of_the_page_cannot_be_approved() {
         let policy = policy("").expect("no rules");
         let ruling = ruled(&policy, "tool", json!({"min_assurance": "touch"}), json!({}));
         assert_eq!(ruling.decision, PolicyDecision::NeedsAssurance);
         assert_eq!(decided(&policy, json!({"min_assurance": "page"}), json!({})), PolicyDecision::Ask);
         let read = json!({"min_assurance": "touch", "annotations": {"readOnlyHint": true}});
-        assert_eq!(decided(&policy, read, json!({})), PolicyDecision::Run, "it needs no yes");
+        assert_eq!(decided(&policy, read, json!({})), PolicyDecision::Run, "it needs no approval");
     }
 }
