@@ -1,12 +1,12 @@
-//! `hook`: called by another maker's agent, at the start of a session and at the end of each turn.
+//! `hook`: called by a third-party agent at the start of a session and at the end of each turn.
 //!
-//! At the start it says in the mailbox that this session can be woken. At the end of a turn it waits for
-//! what the session left open, and wakes it once for each result that it has not seen: by name and file,
-//! never by content. With nothing open it answers at once and says nothing, so that the turn just ends.
+//! At the start of a session it records in the mailbox that the session can be woken. At the end of a
+//! turn it waits for the session's open tasks and wakes the session once for each result that it has not
+//! seen. The wake-up contains ids and file names, never the content of a result. Without open tasks it
+//! returns immediately and prints nothing, so the turn ends as usual.
 //!
-//! Whatever goes wrong, the client must go on as if there were no hook: the fault goes into `hook.log` in
-//! the state folder, nothing is printed, and the exit status is 0. What each client sends and wants to hear
-//! is said by the file of its name; decides nothing about tasks.
+//! An error must never disturb the client: it is appended to `hook.log` in the state folder, nothing is
+//! printed, and the exit status is 0. The file named after a client implements its hook protocol.
 
 use std::fs;
 use std::io::Write as _;
@@ -36,49 +36,49 @@ mod cursor;
 mod gemini_cli;
 mod opencode;
 
-/// A client sends its words at once; one that never ends them is not waited for.
+/// How long the client may take to send its input, which it normally sends at once.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
-/// More than any client says; the last message of a turn is in it.
+/// The largest input that is read. Some clients include the last message of the turn.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
-/// How soon a waiting hook sees that another one took its place.
-const LOOK_ROUND: Duration = Duration::from_secs(2);
-/// More names than this help nobody.
+/// How often a waiting hook checks whether another one has replaced it.
+const REPLACED_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// The most tasks that a wake-up lists.
 const MAX_NAMED: usize = 20;
-/// A log of more bytes begins anew.
+/// A larger log is deleted before the next entry.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The client that calls
+    /// The client that calls the hook
     #[arg(value_name = "CLIENT")]
     client: Client,
-    /// Wait for results this long at most, less than the client waits for its hook [default: by the settings]
+    /// Wait at most this long for results; must be less than the client's hook timeout [default: from the settings]
     #[arg(long, value_name = "DURATION")]
     wait: Option<PositiveDuration>,
-    /// The mailbox, where the client does not hand the environment on
+    /// The mailbox, for clients that do not pass on the environment
     #[arg(long, value_name = "DIR")]
     mailbox: Option<PathBuf>,
 }
 
-/// What a client says when it calls.
+/// A client's call of the hook.
 #[derive(Debug, PartialEq)]
 struct HookCall {
-    moment: HookMoment,
-    listener: WakeTarget,
+    event: HookEvent,
+    target: WakeTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HookMoment {
-    /// A session begins, or goes on after a pause.
-    Start,
-    TurnEnds,
+enum HookEvent {
+    /// A session starts or is resumed.
+    SessionStart,
+    TurnEnd,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Exit {
     match wake(args, context) {
         Ok(exit) => exit,
         Err(error) => {
-            // There is nobody to tell if not even the log can be written.
+            // Without a log there is no other place to report the error.
             drop(log(args.client, &error, &context.paths));
             Exit::Ok
         }
@@ -86,28 +86,28 @@ pub(crate) fn run(args: &Args, context: &Context) -> Exit {
 }
 
 fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let given = read_words()?;
+    let input = read_input()?;
     let call = match args.client {
-        Client::ClaudeCode => claude_code::call(&given),
-        Client::Codex => blocking::call("codex", &given),
-        Client::GeminiCli => gemini_cli::call(&given),
-        Client::Opencode => opencode::call(&given),
-        Client::Cursor => cursor::call(&given),
+        Client::ClaudeCode => claude_code::parse(&input),
+        Client::Codex => blocking::parse("codex", &input),
+        Client::GeminiCli => gemini_cli::parse(&input),
+        Client::Opencode => opencode::parse(&input),
+        Client::Cursor => cursor::parse(&input),
         Client::Goose | Client::Aider | Client::AgentsMd => None,
     };
-    let call = call.ok_or_else(|| Error::usage(format!("no call of {} that is known: {given}", args.client)))?;
+    let call = call.ok_or_else(|| Error::usage(format!("not a known hook call of {}: {input}", args.client)))?;
     let mut paths = context.paths.clone();
     if let Some(mailbox) = &args.mailbox {
         paths.mailbox.clone_from(mailbox);
     }
     let mailbox = Mailbox::open(&paths.mailbox)?;
-    let unwritten = |error| Error::io("the mailbox cannot be written", &error);
-    mailbox.add_wake_target(&call.listener).map_err(unwritten)?;
-    if call.moment == HookMoment::Start {
+    let failed = |error| Error::io("failed to update the wake-ups in the mailbox", &error);
+    mailbox.add_wake_target(&call.target).map_err(failed)?;
+    if call.event == HookEvent::SessionStart {
         return Ok(Exit::Ok);
     }
-    let owed = mailbox.wakeups_for(&call.listener).map_err(unwritten)?;
-    if owed.is_empty() {
+    let wakeups = mailbox.wakeups_for(&call.target).map_err(failed)?;
+    if wakeups.is_empty() {
         return Ok(Exit::Ok);
     }
     let wait = match args.wait {
@@ -116,28 +116,30 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     };
     let waiter =
         Waiter { call, mailbox, paths, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
-    waiter.mailbox.set_waiter(&waiter.call.listener, &waiter.name).map_err(unwritten)?;
+    waiter.mailbox.set_waiter(&waiter.call.target, &waiter.name).map_err(failed)?;
     waiter.wait(&context.output, args.client)
 }
 
-/// One document; whatever follows it, and whether anything does, is not waited for.
-fn read_words() -> Result<Value, Error> {
-    let (sender, words) = mpsc::sync_channel(1);
+/// Reads one JSON document from standard input, without waiting for the end of input after it.
+fn read_input() -> Result<Value, Error> {
+    let (sender, documents) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let stdin = std::io::Read::take(std::io::stdin().lock(), MAX_INPUT_BYTES);
         let first = serde_json::Deserializer::from_reader(stdin).into_iter::<Value>().next();
-        // Whoever waited has given up.
+        // Fails only if the receiver has timed out.
         drop(sender.send(first));
     });
-    match words.recv_timeout(INPUT_TIMEOUT) {
-        Ok(Some(Ok(given))) => Ok(given),
-        Ok(Some(Err(error))) => Err(Error::new(Code::InvalidJson, format!("the client's words are no JSON: {error}"))),
-        Ok(None) => Err(Error::usage("the client said nothing")),
-        Err(_) => Err(Error::usage(format!("the client said nothing whole within {INPUT_TIMEOUT:?}"))),
+    match documents.recv_timeout(INPUT_TIMEOUT) {
+        Ok(Some(Ok(input))) => Ok(input),
+        Ok(Some(Err(error))) => {
+            Err(Error::new(Code::InvalidJson, format!("the client's input is not valid JSON: {error}")))
+        }
+        Ok(None) => Err(Error::usage("the client sent no input")),
+        Err(_) => Err(Error::usage(format!("the client sent no complete input within {INPUT_TIMEOUT:?}"))),
     }
 }
 
-/// One hook that waits for one session.
+/// A hook that waits for the results of one session.
 #[derive(Debug)]
 struct Waiter {
     call: HookCall,
@@ -151,53 +153,55 @@ impl Waiter {
     fn wait(&self, output: &Output, client: Client) -> Result<Exit, Error> {
         let mut launch = Launch::new(&self.paths, &self.mailbox);
         loop {
-            let files = self.owed()?;
+            let files = self.awaited_files()?;
             if files.iter().any(ResultFile::is_final) {
-                return self.tell(output, client);
+                return self.deliver(output, client);
             }
-            let is_over = Instant::now() >= self.deadline;
-            // A later turn of the same session waits for the same tasks.
-            let is_relieved = !self.mailbox.is_waiter(&self.call.listener, &self.name);
-            if files.is_empty() || is_over || is_relieved {
+            let timed_out = Instant::now() >= self.deadline;
+            // The hook of a later turn of the same session waits for the same tasks.
+            let is_replaced = !self.mailbox.is_waiter(&self.call.target, &self.name);
+            if files.is_empty() || timed_out || is_replaced {
                 return Ok(Exit::Ok);
             }
             let ids: Vec<_> = files.iter().map(|file| file.id).collect();
-            let until = self.deadline.min(Instant::now() + LOOK_ROUND);
+            let until = self.deadline.min(Instant::now() + REPLACED_CHECK_INTERVAL);
             result::wait_for(&ids, &self.mailbox, WaitMode::Any, Some(until), || launch.ensure().map(drop))?;
         }
     }
 
-    fn owed(&self) -> Result<Vec<ResultFile>, Error> {
-        let ids = self.mailbox.wakeups_for(&self.call.listener);
-        let ids = ids.map_err(|error| Error::io("what the session is owed cannot be read", &error))?;
-        // What was forgotten since then is nobody's concern.
+    /// The result files of the tasks that the session is still to be woken for.
+    fn awaited_files(&self) -> Result<Vec<ResultFile>, Error> {
+        let ids = self.mailbox.wakeups_for(&self.call.target);
+        let ids = ids.map_err(|error| Error::io("failed to read the wake-ups of the session", &error))?;
+        // A task without a result file was deleted meanwhile.
         Ok(ids.into_iter().filter_map(|id| ResultFile::read(&self.mailbox, id).ok()).collect())
     }
 
-    /// Says it first and takes the marks away then: killed in between, it is said once more.
-    fn tell(&self, output: &Output, client: Client) -> Result<Exit, Error> {
-        let unwritten = |error| Error::io("the session cannot be told", &error);
-        let lock = self.mailbox.lock_wakeups(&self.call.listener).map_err(unwritten)?;
-        let (ready, open): (Vec<_>, Vec<_>) = self.owed()?.into_iter().partition(ResultFile::is_final);
+    /// Prints the wake-up and then removes its records. If the hook is killed in between, the session is woken twice
+    /// rather than never.
+    fn deliver(&self, output: &Output, client: Client) -> Result<Exit, Error> {
+        let failed = |error| Error::io("failed to record the delivery", &error);
+        let lock = self.mailbox.lock_wakeups(&self.call.target).map_err(failed)?;
+        let (ready, open): (Vec<_>, Vec<_>) = self.awaited_files()?.into_iter().partition(ResultFile::is_final);
         if ready.is_empty() {
             return Ok(Exit::Ok);
         }
         let text = text(&ready, open.len(), &self.mailbox);
         let exit = match client {
-            Client::ClaudeCode => claude_code::say(&text, output),
-            Client::Codex => blocking::say("block", &text, output)?,
-            Client::GeminiCli => blocking::say("deny", &text, output)?,
-            Client::Opencode => opencode::say(&text, output)?,
-            Client::Cursor => cursor::say(&text, output)?,
+            Client::ClaudeCode => claude_code::respond(&text, output),
+            Client::Codex => blocking::respond("block", &text, output)?,
+            Client::GeminiCli => blocking::respond("deny", &text, output)?,
+            Client::Opencode => opencode::respond(&text, output)?,
+            Client::Cursor => cursor::respond(&text, output)?,
             Client::Goose | Client::Aider | Client::AgentsMd => Exit::Ok,
         };
         let ids: Vec<_> = ready.iter().map(|file| file.id).collect();
-        lock.remove_delivered(&ids).map_err(unwritten)?;
+        lock.remove_delivered(&ids).map_err(failed)?;
         Ok(exit)
     }
 }
 
-/// What the model reads: which tasks, how they ended, where the results are. What is in them it reads there.
+/// The message to the model: which tasks ended, how, and where their results are, but not their content.
 fn text(ready: &[ResultFile], open: usize, mailbox: &Mailbox) -> String {
     let mut lines = vec!["Results are ready:".to_owned()];
     lines.extend(ready.iter().take(MAX_NAMED).map(|file| {

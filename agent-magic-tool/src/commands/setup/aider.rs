@@ -1,22 +1,22 @@
-//! Aider: conventions that it reads, and the line of its configuration that says so. It cannot be woken.
+//! Aider: a file of conventions, and the setting that makes Aider read it. Aider cannot be woken.
 
 use super::instruction;
 use super::plan::{Edit, SetupPlan, SetupTarget};
 use super::section::SectionMarks;
 
-pub(super) fn plan(site: &SetupTarget) -> SetupPlan {
+pub(super) fn plan(target: &SetupTarget) -> SetupPlan {
     let mut plan = SetupPlan::default();
     let text = instruction::TEXT.to_owned();
-    let (folder, word) = if let Some(project) = &site.project {
+    let (folder, conventions) = if let Some(project) = &target.project {
         plan.file(project.join("CONVENTIONS.md"), Edit::Section { marks: SectionMarks::Markdown, text });
         (project, "CONVENTIONS.md".to_owned())
     } else {
-        let path = site.paths.config.join("aider.md");
-        let word = path.display().to_string();
+        let path = target.paths.config.join("aider.md");
+        let conventions = path.display().to_string();
         plan.file(path, Edit::Own(text));
-        (&site.home, word)
+        (&target.home, conventions)
     };
-    plan.file(folder.join(".aider.conf.yml"), Edit::AiderRead { word });
-    plan.next.push("Aider asks before it runs a command: say yes to agent-magic-tool".to_owned());
+    plan.file(folder.join(".aider.conf.yml"), Edit::AiderRead { file: conventions });
+    plan.next.push("Aider asks before it runs a command: allow agent-magic-tool".to_owned());
     plan
 }

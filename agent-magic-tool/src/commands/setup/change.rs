@@ -1,4 +1,4 @@
-//! A change of one file: shown before it is made, made in one step, and remembered so that it can be undone.
+//! A change of one file: shown first, applied atomically, and recorded so that it can be undone.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// From one text of a file to another; no text is no file.
+/// Replaces the text of a file; `None` means that the file does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
@@ -28,8 +28,8 @@ impl Change {
         json!({"file": self.path, "action": action, "diff": diff(before, after)})
     }
 
-    /// Makes it; a link is followed, and the file keeps its mode. Returns the folders that were made.
-    pub(super) fn make(&self) -> io::Result<Vec<PathBuf>> {
+    /// Applies the change. Follows symbolic links and keeps the file's mode. Returns the folders that were created.
+    pub(super) fn apply(&self) -> io::Result<Vec<PathBuf>> {
         let Some(text) = &self.after else {
             fs::remove_file(&self.path)?;
             return Ok(Vec::new());
@@ -37,18 +37,18 @@ impl Change {
         let path = if self.path.exists() { self.path.canonicalize()? } else { self.path.clone() };
         let folder = path.parent().unwrap_or(Path::new("/"));
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
-        let made: Vec<_> = missing.map(Path::to_owned).collect();
+        let missing: Vec<_> = missing.map(Path::to_owned).collect();
         fs::create_dir_all(folder)?;
         let permissions = fs::metadata(&path).map_or(fs::Permissions::from_mode(0o644), |found| found.permissions());
         let mut file = tempfile::Builder::new().prefix(".agent-magic-tool-").tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().set_permissions(permissions)?;
         file.persist(&path)?;
-        Ok(made)
+        Ok(missing)
     }
 }
 
-/// The text of a file, if it is there.
+/// Returns the text of a file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -57,12 +57,12 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// The lines that go and come, with one around them: our changes stand in one place of a file.
+/// The removed and added lines with one line of context. Assumes that the changes are in one place.
 fn diff(before: &str, after: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
-    let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
+    let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let left = old.len().min(new.len()) - same;
-    let end = old.iter().rev().zip(new.iter().rev()).take(left).take_while(|(one, other)| one == other).count();
+    let end = old.iter().rev().zip(new.iter().rev()).take(left).take_while(|(a, b)| a == b).count();
     let mut lines = vec![format!("@@ line {} @@", same + 1)];
     lines.extend(same.checked_sub(1).map(|place| format!(" {}", old[place])));
     lines.extend(old[same..old.len() - end].iter().map(|line| format!("-{line}")));
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diff_shows_what_comes_and_goes_and_where() {
+    fn a_diff_shows_removed_and_added_lines_with_context() {
         assert_eq!(diff("a\nb\nc\n", "a\nx\nc\n"), "@@ line 2 @@\n a\n-b\n+x\n c");
         assert_eq!(diff("", "a\n"), "@@ line 1 @@\n+a");
         assert_eq!(diff("a\n", ""), "@@ line 1 @@\n-a");

@@ -1,5 +1,7 @@
-//! The clients: other makers' agents that `setup` and `hook` know. One line in the tables here, one file beside
-//! this one for what is installed, its line in `plan` of `setup.rs`, and one below `hook/` if it can be woken.
+//! The clients: third-party agents that `setup` and `hook` support.
+//!
+//! To add one: extend the tables here, add a file next to this one for what to install, a line to `plan` in
+//! `setup.rs`, and a file in `hook/` if the client can be woken.
 
 use std::fmt;
 
@@ -35,12 +37,12 @@ impl Client {
         }
     }
 
-    /// Whether it reads anything that belongs to its user and not to a project.
+    /// Whether it reads files of the user that apply to all projects.
     pub(super) const fn has_user_files(self) -> bool {
         !matches!(self, Self::Cursor | Self::AgentsMd)
     }
 
-    /// How long its hook may wait.
+    /// How long its hook waits for results.
     pub(crate) fn wait(self, wake: &WakeSettings) -> PositiveDuration {
         match self {
             Self::ClaudeCode | Self::Opencode => wake.wait_beside,

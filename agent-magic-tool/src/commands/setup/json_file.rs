@@ -1,5 +1,5 @@
-//! Our entries in a client's JSON, with or without comments: whatever else stands there, and how it is
-//! written, stays as it is.
+//! Edits our entries in a client's JSON file, with or without comments. Everything else in the file, including its
+//! formatting, stays unchanged.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
@@ -7,32 +7,33 @@ use serde_json::Value;
 
 use super::client::Client;
 
-/// One entry that is ours.
+/// One entry of ours.
 #[derive(Debug)]
 pub(super) enum JsonEdit {
-    /// An element of the list `hooks.<event>`; ours is the one that calls us for this client.
+    /// An element of the list `hooks.<event>`. Ours is the one whose command calls our hook for this client.
     Hook { event: &'static str, client: Client, entry: Value },
-    /// A word in a list.
-    Word { path: &'static [&'static str], word: String },
-    /// A field that the format wants, if it is not there.
+    /// A string in a list.
+    ListItem { path: &'static [&'static str], item: String },
+    /// A field that the format requires, added if it is missing.
     Field { key: &'static str, value: Value },
 }
 
-/// `file` with our entries; an error says in which form it should have been.
+/// Returns `file` with our entries; the error says what is wrong with the file.
 pub(super) fn with(file: &str, edits: &[JsonEdit]) -> Result<String, String> {
     let text = if file.trim().is_empty() { "{}\n" } else { file };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
-    let object = root.object_value_or_create().ok_or("it is no JSON object")?;
+    let object = root.object_value_or_create().ok_or("it is not a JSON object")?;
     for edit in edits {
         match edit {
             JsonEdit::Hook { event, client, entry } => {
-                let hooks = object.object_value_or_create("hooks").ok_or("`hooks` is no object")?;
-                let list = hooks.array_value_or_create(event).ok_or_else(|| format!("`hooks.{event}` is no list"))?;
+                let hooks = object.object_value_or_create("hooks").ok_or("`hooks` is not an object")?;
+                let list =
+                    hooks.array_value_or_create(event).ok_or_else(|| format!("`hooks.{event}` is not a list"))?;
                 put(&list, entry, |found| calls_us(found, *client));
             }
-            JsonEdit::Word { path, word } => {
-                let list = list_at(&object, path).ok_or_else(|| format!("`{}` is no list", path.join(".")))?;
-                put(&list, &Value::from(word.as_str()), |found| found == word);
+            JsonEdit::ListItem { path, item } => {
+                let list = list_at(&object, path).ok_or_else(|| format!("`{}` is not a list", path.join(".")))?;
+                put(&list, &Value::from(item.as_str()), |found| found == item);
             }
             JsonEdit::Field { key, value } => {
                 if object.get(key).is_none() {
@@ -44,7 +45,7 @@ pub(super) fn with(file: &str, edits: &[JsonEdit]) -> Result<String, String> {
     Ok(root.to_string())
 }
 
-/// `file` without them; `None` if nothing is left.
+/// Returns `file` without our entries; `None` if nothing is left.
 pub(super) fn without(file: &str, edits: &[JsonEdit]) -> Option<String> {
     let unchanged = || Some(file.to_owned());
     let Ok(root) = CstRootNode::parse(file, &ParseOptions::default()) else { return unchanged() };
@@ -54,8 +55,8 @@ pub(super) fn without(file: &str, edits: &[JsonEdit]) -> Option<String> {
             JsonEdit::Hook { event, client, .. } => {
                 take(&object, &["hooks", *event], |found| calls_us(found, *client));
             }
-            JsonEdit::Word { path, word } => take(&object, path, |found| found == word),
-            // It may have been there before, and harms nobody.
+            JsonEdit::ListItem { path, item } => take(&object, path, |found| found == item),
+            // It may have been there before and does no harm.
             JsonEdit::Field { .. } => {}
         }
     }
@@ -75,7 +76,7 @@ fn list_at(object: &CstObject, path: &[&str]) -> Option<CstArray> {
     object.array_value_or_create(key)
 }
 
-/// Puts `value` in the place of the element that is ours, else at the end.
+/// Replaces our element of the list by `value`, or appends it if there is none.
 fn put(list: &CstArray, value: &Value, is_ours: impl Fn(&Value) -> bool) {
     let own = list.elements().into_iter().find(|element| is_ours(&read(element)));
     match own {
@@ -91,7 +92,7 @@ fn put(list: &CstArray, value: &Value, is_ours: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Removes what is ours from the list, and every container that is empty then.
+/// Removes our elements from the list, and then every container that is left empty.
 fn take(object: &CstObject, path: &[&str], is_ours: impl Fn(&Value) -> bool) {
     let Some((key, above)) = path.split_last() else { return };
     let mut objects = vec![object.clone()];
@@ -120,7 +121,7 @@ fn read(node: &CstNode) -> Value {
     node.to_serde_value().unwrap_or(Value::Null)
 }
 
-/// Whether a hook, wherever in its entry the command stands, calls us for this client.
+/// Whether a hook entry contains, at any depth, a command that calls our hook for this client.
 fn calls_us(entry: &Value, client: Client) -> bool {
     match entry {
         Value::String(command) => command.contains("agent-magic-tool") && command.contains(&format!(" hook {client}")),
@@ -152,12 +153,12 @@ mod tests {
         let entry = json!({"hooks": [{"type": "command", "command": "agent-magic-tool hook codex", "timeout": 630}]});
         vec![
             JsonEdit::Hook { event: "Stop", client: Client::Codex, entry },
-            JsonEdit::Word { path: &["sandbox", "allowWrite"], word: "/tmp/box".to_owned() },
+            JsonEdit::ListItem { path: &["sandbox", "allowWrite"], item: "/tmp/box".to_owned() },
         ]
     }
 
     #[test]
-    fn what_others_wrote_stays_as_they_wrote_it() {
+    fn everything_else_in_the_file_stays_unchanged() {
         for file in [
             "{}\n",
             "{\n\t// mine\n\t\"model\": \"x\",   \"list\": [1,2,\n\t3]\n}\n",
@@ -181,7 +182,7 @@ mod tests {
             assert_eq!(read(&back), read(file), "{back}");
         }
         assert_eq!(without(&with("", &edits()).expect("made"), &edits()), None, "nothing is left");
-        assert_eq!(with("[]", &edits()), Err("it is no JSON object".to_owned()));
-        assert_eq!(with("{\"hooks\": 1}", &edits()), Err("`hooks` is no object".to_owned()));
+        assert_eq!(with("[]", &edits()), Err("it is not a JSON object".to_owned()));
+        assert_eq!(with("{\"hooks\": 1}", &edits()), Err("`hooks` is not an object".to_owned()));
     }
 }

@@ -1,39 +1,39 @@
-// Installed by `agent-magic-tool setup opencode`, which also removes it (--undo) and writes it anew.
-// Tells the shell which session it is in, and wakes the session when results are ready.
+// Installed by `agent-magic-tool setup opencode`, which also updates it and removes it (--undo).
+// Sets the session's id in the shell, and wakes the session when results are ready.
 import { spawn } from "node:child_process"
 
 const command = "HOOK"
-// `opencode run` ends with its turn: nobody would be there to be woken.
-const stays = !process.argv.includes("run")
+// `opencode run` ends with its first turn, so there is no session to wake.
+const canWake = !process.argv.includes("run")
 
 const hook = (hook_event_name, session_id) =>
   new Promise((resolve) => {
     const child = spawn(command, { shell: true, stdio: ["pipe", "pipe", "ignore"] })
-    let said = ""
-    child.stdout.on("data", (bytes) => (said += bytes))
+    let output = ""
+    child.stdout.on("data", (bytes) => (output += bytes))
     child.stdin.on("error", () => {})
     child.on("error", () => resolve(""))
-    child.on("close", () => resolve(said))
+    child.on("close", () => resolve(output))
     child.stdin.end(JSON.stringify({ hook_event_name, session_id }))
   })
 
 export const AgentMagicTool = async ({ client }) => {
-  const known = new Set()
+  const registered = new Set()
   return {
     "shell.env": async ({ sessionID }, output) => {
       if (!sessionID) return
       output.env.OPENCODE_SESSION_ID = sessionID
-      if (!stays || known.has(sessionID)) return
-      known.add(sessionID)
+      if (!canWake || registered.has(sessionID)) return
+      registered.add(sessionID)
       await hook("SessionStart", sessionID)
     },
     event: async ({ event }) => {
-      if (event.type !== "session.idle" || !stays) return
+      if (event.type !== "session.idle" || !canWake) return
       const id = event.properties.sessionID
-      // Not awaited: OpenCode goes on meanwhile.
+      // Not awaited, so that OpenCode is not blocked.
       hook("Stop", id)
-        .then((said) => {
-          const text = said && JSON.parse(said).wake
+        .then((output) => {
+          const text = output && JSON.parse(output).wake
           if (text) return client.session.promptAsync({ path: { id }, body: { parts: [{ type: "text", text }] } })
         })
         .catch(() => {})

@@ -1,4 +1,4 @@
-//! A plan: which files of a client say what, and what is left to its user.
+//! A setup plan: our parts of a client's files, and what the user has to do.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use super::client::Client;
 use super::json_file::JsonEdit;
 use super::section::SectionMarks;
 
-/// Longer than our own wait, so that the client never kills a hook that would have spoken.
+/// How much longer than the hook the client waits, so that it does not kill a hook that is about to respond.
 const GRACE_SECONDS: u64 = 30;
-/// The start of a session is only written down.
+/// The client's timeout for the hook at the start of a session, which only writes a file.
 const START_SECONDS: u64 = 10;
 
 /// Where something is installed, and for whom.
@@ -21,7 +21,7 @@ pub(super) struct SetupTarget {
     pub(super) client: Client,
     pub(super) paths: Paths,
     pub(super) home: PathBuf,
-    /// The project's folder; `None` is for all of the user's.
+    /// The project's folder; `None` means all projects of the user.
     pub(super) project: Option<PathBuf>,
     pub(super) wait: PositiveDuration,
     /// How the client calls this program.
@@ -31,11 +31,11 @@ pub(super) struct SetupTarget {
 #[derive(Debug, Default)]
 pub(super) struct SetupPlan {
     pub(super) pieces: Vec<FilePiece>,
-    /// What the user has to know or do, in sentences.
+    /// What the user has to know or do, one sentence each.
     pub(super) next: Vec<String>,
 }
 
-/// What is ours in one file.
+/// Our part of one file.
 #[derive(Debug)]
 pub(super) struct FilePiece {
     pub(super) path: PathBuf,
@@ -46,26 +46,27 @@ pub(super) struct FilePiece {
 pub(super) enum Edit {
     /// The whole file.
     Own(String),
-    /// A part of a text that others write too.
+    /// A section of a text that others edit too.
     Section {
         marks: SectionMarks,
         text: String,
     },
     Json(Vec<JsonEdit>),
-    /// One more word in a list of a table.
+    /// One item of a list in a TOML table.
     TomlList {
         table: &'static str,
         key: &'static str,
-        word: String,
+        item: String,
     },
-    /// Aider's list of files that it reads, unless there is one already.
+    /// Aider's list of files to read, unless the user has one already.
     AiderRead {
-        word: String,
+        file: String,
     },
 }
 
 impl SetupTarget {
-    /// The folder of the client's own files: below the project, or where its variable or its custom says.
+    /// The folder of the client's files: in the project, else named by the client's environment variable, else in
+    /// the home folder.
     pub(super) fn folder(&self, in_project: &str, variable: &str, below_home: &str) -> PathBuf {
         match &self.project {
             Some(project) => project.join(in_project),
@@ -73,11 +74,13 @@ impl SetupTarget {
         }
     }
 
-    /// The hook as a shell runs it.
+    /// The hook's command line for a shell.
     pub(super) fn command(&self) -> String {
-        let mailbox =
-            self.paths.explicit_mailbox().map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
-        // What is shared with others of a project names no folder of this machine.
+        let mailbox = self
+            .paths
+            .explicit_mailbox()
+            .map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
+        // Files of a project are shared, so they must not name folders of this machine.
         let mailbox = mailbox.filter(|_| self.project.is_none()).unwrap_or_default();
         format!("{} hook {} --wait {}{mailbox}", self.program, self.client, self.wait)
     }
@@ -86,10 +89,17 @@ impl SetupTarget {
         self.wait.get().as_secs() + GRACE_SECONDS
     }
 
-    /// A hook in the form that Claude Code, Codex and Gemini CLI share; `unit` is what a second has of it.
-    pub(super) fn hooks(&self, start: &'static str, end: &'static str, unit: u64, more: &Value) -> Vec<JsonEdit> {
+    /// The hooks in the format that Claude Code, Codex and Gemini CLI share. Timeouts are in units of which a second
+    /// has `units_per_second`.
+    pub(super) fn hooks(
+        &self,
+        start: &'static str,
+        end: &'static str,
+        units_per_second: u64,
+        more: &Value,
+    ) -> Vec<JsonEdit> {
         let hook = |seconds: u64| {
-            let mut hook = json!({"type": "command", "command": self.command(), "timeout": seconds * unit});
+            let mut hook = json!({"type": "command", "command": self.command(), "timeout": seconds * units_per_second});
             if let (Value::Object(hook), Value::Object(more), true) = (&mut hook, more, seconds > START_SECONDS) {
                 hook.extend(more.clone());
             }
@@ -102,7 +112,7 @@ impl SetupTarget {
     }
 }
 
-/// As one word of a shell.
+/// Quotes `text` as one shell word, if needed.
 pub(super) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }

@@ -1,7 +1,7 @@
-//! Our section in a text that others write too: between two lines that name us, and nothing outside them
-//! is touched.
+//! Edits our section of a text file. The section is between two marker lines; everything outside them stays
+//! unchanged.
 
-/// How the text's format hides a line.
+/// The comment syntax of the marker lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SectionMarks {
     Markdown,
@@ -16,7 +16,7 @@ impl SectionMarks {
         }
     }
 
-    /// `file` with `text` as our section: in its old place, else at the end.
+    /// Returns `file` with `text` as our section: in its old place, or else at the end.
     pub(super) fn with(self, file: &str, text: &str) -> String {
         let (begin, end) = self.lines();
         let section = format!("{begin}{text}{end}");
@@ -33,7 +33,7 @@ impl SectionMarks {
         format!("{file}{gap}{section}")
     }
 
-    /// `file` without it, and without the blank line that set it off.
+    /// Returns `file` without our section and the blank line before it.
     pub(super) fn without(self, file: &str) -> String {
         let Some((from, to)) = self.place(file) else { return file.to_owned() };
         let before = &file[..from];
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_section_is_put_replaced_and_taken_away_between_what_others_write() {
+    fn a_section_is_added_replaced_and_removed_without_touching_other_text() {
         for file in ["", "# Mine\n", "# Mine", "# Mine\n\n"] {
             let once = SectionMarks::Markdown.with(file, "old\n");
             assert_eq!(SectionMarks::Markdown.with(&once, "old\n"), once);
