@@ -35,7 +35,7 @@ impl ResultFile {
         let bytes = mailbox.read_result(id).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
                 Error::new(Code::UnknownTask, format!("no task `{id}` in the mailbox `{}`", mailbox.root().display()))
-                    .hint("the tasks that are there: agent-magic-tool tasks")
+                    .hint("to list the tasks: agent-magic-tool tasks")
             }
             _ => Error::io(&format!("the result file `{}` cannot be read", path.display()), &error),
         })?;
@@ -108,7 +108,7 @@ pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let id = name.strip_prefix("result-").and_then(|name| name.split('.').next()).unwrap_or(name);
     let id = id.parse::<TaskId>().map_err(|error| {
-        Error::new(Code::UnknownTask, error.to_string()).hint("the tasks that are there: agent-magic-tool tasks")
+        Error::new(Code::UnknownTask, error.to_string()).hint("to list the tasks: agent-magic-tool tasks")
     })?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_here = folder.is_none_or(|folder| match (folder.canonicalize(), mailbox.results().canonicalize()) {

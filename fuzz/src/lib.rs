@@ -128,8 +128,8 @@ pub fn template(bytes: &[u8]) {
     }
 }
 
-/// Nobody has the page open.
-const NOBODY: ApproverStatus = ApproverStatus { place: None, is_there: false, last_seen: None };
+/// No human has the page open.
+const OFFLINE: ApproverStatus = ApproverStatus { queue_position: None, is_online: false, last_seen: None };
 
 /// Data of a task: its result file is whole and final, and any part of any bytes can be read.
 pub fn result(bytes: &[u8]) {
@@ -140,7 +140,7 @@ pub fn result(bytes: &[u8]) {
     };
     let range = from.min(to)..=from.max(to);
     let part = part::bytes(Cursor::new(bytes), &range).expect("memory can be read");
-    assert!(part.end <= part.of && part.first <= part.end && part.of == bytes.len() as u64, "{part:?}");
+    assert!(part.end <= part.total && part.first <= part.end && part.total == bytes.len() as u64, "{part:?}");
     let lines = part::lines(Cursor::new(bytes), &range).expect("memory can be read");
     assert!(lines.bytes.len() <= bytes.len(), "{lines:?}");
     drop((part.content(), lines.content()));
@@ -150,10 +150,10 @@ pub fn result(bytes: &[u8]) {
         assert!(items.len() as u64 >= from.min(items.len() as u64));
     }
     for inline_bytes in [20, usize::MAX] {
-        let file = render(&ended(data.clone()), inline_bytes, NOBODY, |extension| format!("data.{extension}"));
+        let file = render(&ended(data.clone()), inline_bytes, OFFLINE, |extension| format!("data.{extension}"));
         assert!(is_final(file.text.as_bytes()), "{}", file.text);
         let read: Value = serde_json::from_str(&file.text).expect("a result file is JSON");
-        match file.beside {
+        match file.data_file {
             None => assert_eq!(read["data"], data, "data is what it was"),
             Some(DataFile::Text { text, extension: "txt" }) => {
                 assert_eq!(data, text.as_str(), "a text lies there as itself");

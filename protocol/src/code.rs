@@ -1,4 +1,4 @@
-//! Every error code, listed once. A code is part of the contract: it is never renamed.
+//! The error codes and exit statuses. Both are part of the contract with callers and are never renamed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $exit:expr;)+) => {
-        /// What went wrong, for programs and models to branch on.
+        /// The kind of an error, for programs and models to branch on.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
@@ -25,7 +25,7 @@ macro_rules! codes {
     };
 }
 
-/// The exit statuses of the command line; also part of the contract.
+/// The exit statuses of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -33,122 +33,122 @@ pub enum Exit {
     Ok = 0,
     /// The subtool ran and failed.
     Failed = 1,
-    /// Wrong usage or invalid input.
+    /// Invalid usage or input.
     Usage = 2,
     /// No such subtool, task or file.
     NotFound = 3,
-    /// Waiting for confirmation, and only when it was waited for.
+    /// The task is waiting for confirmation. Only for commands that wait for the result.
     AwaitingConfirmation = 4,
-    /// Refused by policy or by a human.
+    /// Refused, by a rule, a limit or a human.
     Refused = 5,
-    /// Still pending; we stopped waiting.
+    /// The task was still pending when the command stopped waiting.
     Pending = 6,
-    /// No executor can be reached or started.
+    /// No executor is running and none could be started.
     NoExecutor = 7,
-    /// Our bug.
+    /// A bug in this program.
     Bug = 70,
 }
 
 codes! {
-    /// The command line cannot be understood.
+    /// Invalid command line.
     Usage = "usage", Exit::Usage;
-    /// A text that should be JSON is none, or is more than we take.
+    /// Invalid JSON, or JSON that exceeds a limit.
     InvalidJson = "invalid-json", Exit::Usage;
     /// The input does not fit the subtool's schema.
     InvalidInput = "invalid-input", Exit::Usage;
-    /// The same idempotency key came with another input.
+    /// The idempotency key was used before with another input.
     IdempotencyMismatch = "idempotency-mismatch", Exit::Usage;
-    /// A request larger than the mailbox takes.
+    /// The request is larger than the mailbox accepts.
     RequestTooLarge = "request-too-large", Exit::Usage;
-    /// A request file that we cannot trust or understand.
+    /// The request file is malformed or not trusted.
     BadRequest = "bad-request", Exit::Usage;
-    /// A configuration that cannot be read.
+    /// The configuration is invalid or not readable.
     BadConfig = "bad-config", Exit::Usage;
-    /// No language model of that name, or none at all.
+    /// There is no model of that name, or no model is configured.
     NoModel = "no-model", Exit::Usage;
-    /// Another process has the session.
+    /// Another process is using the session.
     SessionInUse = "session-in-use", Exit::Refused;
-    /// A definition that cannot be loaded.
+    /// The definition is invalid.
     BadDefinition = "bad-definition", Exit::Usage;
-    /// No subtool of that name, or none that the caller may use.
+    /// There is no subtool of that name in the caller's tool scope.
     UnknownSubtool = "unknown-subtool", Exit::NotFound;
-    /// No task of that id.
+    /// There is no task of that id.
     UnknownTask = "unknown-task", Exit::NotFound;
-    /// No file or folder there, or none that may be read.
+    /// There is no such file or folder, or it is not readable.
     NotFound = "not-found", Exit::NotFound;
-    /// A rule of the human's, or of the subtool, says no.
+    /// A rule of the configuration or of the subtool forbids the task.
     RefusedByPolicy = "refused-by-policy", Exit::Refused;
-    /// It needs a surer yes than can be given here.
+    /// The task needs a stronger form of confirmation than is available.
     NeedsAssurance = "needs-assurance", Exit::Refused;
-    /// It needs a human's yes, nobody is there, and the caller did not want to wait.
+    /// The task needs confirmation, no human has the page open, and the caller did not want to wait.
     NoApprover = "no-approver", Exit::Refused;
-    /// A model's command line has something in it that is not carried out for it.
+    /// A model's command line contains something that is not run for models.
     NotCarriedOut = "not-carried-out", Exit::Refused;
-    /// A command for the human alone, where an agent seems to run it.
+    /// The command is for humans only, and an agent seems to have called it.
     HumansOnly = "humans-only", Exit::Refused;
-    /// Its definition changed between a human's yes and its start.
+    /// The definition changed after a human approved the task and before it started.
     Drifted = "drifted", Exit::Refused;
-    /// A human said no.
+    /// A human denied the task.
     Denied = "denied", Exit::Refused;
-    /// Nobody answered in time.
+    /// No human decided in time.
     Expired = "expired", Exit::Refused;
-    /// It cannot be resolved: what happened is known, or it has not ended.
+    /// The task cannot be resolved, because its outcome is known or it has not ended.
     NotUnknown = "not-unknown", Exit::Refused;
-    /// Somebody said something else of it before.
+    /// The task was resolved differently before.
     AlreadyResolved = "already-resolved", Exit::Refused;
     /// More calls than the subtool's rate limit allows.
     RateLimited = "rate-limited", Exit::Refused;
-    /// The subtool is off for a session that called it too often.
+    /// The subtool is switched off for the session, which called it too often.
     SwitchedOff = "switched-off", Exit::Refused;
-    /// An agent that was called by an agent wants to call one itself.
+    /// The caller's nesting depth does not allow it to call another agent.
     TooDeep = "too-deep", Exit::Refused;
-    /// More open tasks than we take.
+    /// Too many open tasks.
     Throttled = "throttled", Exit::Refused;
-    /// No executor can be reached or started.
+    /// No executor is running and none could be started.
     NoExecutor = "no-executor", Exit::NoExecutor;
-    /// The mailbox folder cannot be used, or cannot be trusted.
+    /// The mailbox folder is not usable or not trusted.
     BadMailbox = "bad-mailbox", Exit::NoExecutor;
-    /// A task that ended because somebody cancelled it.
+    /// The task was cancelled.
     Cancelled = "cancelled", Exit::Failed;
-    /// It took longer than its timeout.
+    /// The task took longer than its timeout.
     TimedOut = "timed-out", Exit::Failed;
-    /// It had started, and nobody can know whether it took effect.
+    /// The task started, and it is not known whether it took effect.
     UnknownOutcome = "unknown-outcome", Exit::Failed;
-    /// The far side answered with an error.
+    /// The server answered with an error.
     ApiError = "api-error", Exit::Failed;
-    /// The far side refused our credentials for good: a human must authorize again.
+    /// The server permanently rejected our credentials; a human must authorize again.
     NeedsReauthorization = "needs-reauthorization", Exit::Failed;
-    /// The far side could not be reached: nothing was sent.
+    /// The connection to the server failed before anything was sent.
     Unreachable = "unreachable", Exit::Failed;
-    /// The connection broke after something was sent.
+    /// The connection to the server broke after something was sent.
     ConnectionLost = "connection-lost", Exit::Failed;
-    /// The far side's answer cannot be understood.
+    /// The server's response is malformed.
     BadResponse = "bad-response", Exit::Failed;
-    /// More data than the limit.
+    /// The response is larger than the limit.
     ResponseTooLarge = "response-too-large", Exit::Failed;
-    /// An address that a subtool may not reach.
+    /// Subtools may not connect to this address.
     ForbiddenAddress = "forbidden-address", Exit::Failed;
-    /// A secret that is not set, or that cannot be read.
+    /// The secret is not set or not readable.
     SecretMissing = "secret-missing", Exit::Failed;
-    /// A path outside the configured roots.
+    /// The path is outside the configured roots.
     OutsideRoots = "outside-roots", Exit::Failed;
-    /// A program that could not be started.
+    /// The program could not be started.
     CannotStart = "cannot-start", Exit::Failed;
-    /// A program that ended with a status other than 0, or by a signal.
+    /// The program ended with a nonzero exit status or by a signal.
     ProcessFailed = "process-failed", Exit::Failed;
-    /// A language model gave no answer.
+    /// The language model gave no answer.
     ModelFailed = "model-failed", Exit::Failed;
-    /// A first argument that the subtool's `allow` list does not name.
+    /// The first argument is not on the subtool's `allow` list.
     NotAllowed = "not-allowed", Exit::Failed;
-    /// A template of the definition that could not be filled.
+    /// A template of the definition could not be filled.
     TemplateFailed = "template-failed", Exit::Failed;
-    /// A `result.select` that failed on the data.
+    /// The definition's `result.select` failed on the data.
     SelectFailed = "select-failed", Exit::Failed;
-    /// The runner refused the values it was given.
+    /// The runner rejected its values.
     Rejected = "rejected", Exit::Failed;
     /// Reading or writing a file failed.
     Io = "io", Exit::Failed;
-    /// Our bug.
+    /// A bug in this program.
     Internal = "internal", Exit::Bug;
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for code in Code::ALL {
             assert!(code.as_str().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{code}");
-            assert!(seen.insert(code.as_str()), "{code} stands twice");
+            assert!(seen.insert(code.as_str()), "duplicate code {code}");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! JSON from outside, read strictly.
+//! Strict parsing of JSON from outside.
 //!
-//! What `serde_json` would silently change is refused instead: a key that stands twice (it keeps
-//! the last) and a whole number beyond what it holds exactly (it would become a float). What is
-//! accepted here means the same to every reader after us.
+//! Refuses what `serde_json` would silently change: duplicate keys (it keeps the last one) and integers that
+//! it cannot represent exactly (it turns them into floats). JSON that is accepted here means the same to
+//! every other parser.
 
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// `serde_json`'s own limit is 128; a person's data is far below.
-const DEEPEST: usize = 64;
-/// From here on neighbouring whole numbers share one float (2^53).
+/// The deepest nesting; real data is far below. The limit of `serde_json` is 128.
+const MAX_DEPTH: usize = 64;
+/// From 2^53 on, floats no longer represent every integer exactly.
 const FIRST_INEXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Why a text is refused, and where.
+/// Why a text is refused, and at which position.
 #[derive(Debug, thiserror::Error)]
 #[error("{message} at line {line} column {column}")]
 pub struct JsonError {
@@ -23,21 +23,20 @@ pub struct JsonError {
     pub column: usize,
 }
 
-/// How much a text may hold before it is refused.
+/// Limits on the content of a JSON text.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLimits {
-    most_keys: usize,
+    max_keys: usize,
 }
 
 impl JsonLimits {
-    /// What a caller sends: more keys than any input needs, fewer than hurt.
-    pub const INPUT: Self = Self { most_keys: 10_000 };
-    /// A file of definitions, whose size the loader limits: about what its 16 MiB can hold if they
-    /// say anything.
-    pub const DEFINITIONS: Self = Self { most_keys: 1_000_000 };
+    /// For what callers send: more keys than any real input has.
+    pub const INPUT: Self = Self { max_keys: 10_000 };
+    /// For a file of definitions: more keys than fit in the 16 MiB that the loader accepts.
+    pub const DEFINITIONS: Self = Self { max_keys: 1_000_000 };
 }
 
-/// Reads one JSON value that fills the whole of `bytes`, an input.
+/// Parses `bytes` as exactly one JSON value, with the limits for what callers send.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     parse_within(bytes, JsonLimits::INPUT)
 }
@@ -50,7 +49,7 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| JsonError {
-            message: without_place(&error.to_string()),
+            message: without_position(&error.to_string()),
             line: error.line(),
             column: error.column(),
         })
@@ -61,8 +60,8 @@ pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// `serde_json` ends its messages with the place, which we tell ourselves.
-fn without_place(message: &str) -> String {
+/// Removes the position at the end of a message of `serde_json`; [`JsonError`] reports it separately.
+fn without_position(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
 }
 
@@ -73,9 +72,9 @@ struct StrictReader<'a> {
 }
 
 impl StrictReader<'_> {
-    fn deeper<E: de::Error>(&mut self) -> Result<StrictReader<'_>, E> {
-        if self.depth == DEEPEST {
-            return Err(E::custom(format!("nested deeper than {DEEPEST} levels")));
+    fn nested<E: de::Error>(&mut self) -> Result<StrictReader<'_>, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         Ok(StrictReader { depth: self.depth + 1, keys: self.keys, limits: self.limits })
     }
@@ -114,9 +113,9 @@ impl<'de> Visitor<'de> for StrictReader<'_> {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         if value.abs() >= FIRST_INEXACT {
-            return Err(E::custom("a number too large to be kept exactly; write it as a string"));
+            return Err(E::custom("the number is too large to be represented exactly; write it as a string"));
         }
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("the number is not finite"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -129,7 +128,7 @@ impl<'de> Visitor<'de> for StrictReader<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         let mut array = Vec::new();
-        while let Some(item) = items.next_element_seed(self.deeper()?)? {
+        while let Some(item) = items.next_element_seed(self.nested()?)? {
             array.push(item);
         }
         Ok(Value::Array(array))
@@ -139,14 +138,14 @@ impl<'de> Visitor<'de> for StrictReader<'_> {
         let mut object = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             *self.keys += 1;
-            let most = self.limits.most_keys;
-            if *self.keys > most {
-                return Err(de::Error::custom(format!("more than {most} keys")));
+            let max_keys = self.limits.max_keys;
+            if *self.keys > max_keys {
+                return Err(de::Error::custom(format!("more than {max_keys} keys")));
             }
             if object.contains_key(&key) {
-                return Err(de::Error::custom(format!("the key `{key}` stands twice")));
+                return Err(de::Error::custom(format!("duplicate key `{key}`")));
             }
-            let value = fields.next_value_seed(self.deeper()?)?;
+            let value = fields.next_value_seed(self.nested()?)?;
             object.insert(key, value);
         }
         Ok(Value::Object(object))
@@ -164,22 +163,22 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_kept_exactly_or_refused() {
+    fn integers_are_represented_exactly_or_refused() {
         for text in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "1.0", "0.1", "1e3"] {
             let value = parse(text.as_bytes()).expect(text);
-            assert_eq!(parse(value.to_string().as_bytes()).expect("its own text"), value);
+            assert_eq!(parse(value.to_string().as_bytes()).expect("JSON that we wrote"), value);
         }
-        assert_eq!(parse(b"9007199254740993").expect("exact").to_string(), "9007199254740993");
-        assert!(refused("18446744073709551616").contains("too large to be kept exactly"));
+        assert_eq!(parse(b"9007199254740993").expect("an exact integer").to_string(), "9007199254740993");
+        assert!(refused("18446744073709551616").contains("too large to be represented exactly"));
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_refused_with_its_place() {
-        assert_eq!(refused("{\"a\": 1,\n \"a\": 2}"), "the key `a` stands twice at line 2 column 4");
+    fn a_duplicate_key_is_refused_with_its_position() {
+        assert_eq!(refused("{\"a\": 1,\n \"a\": 2}"), "duplicate key `a` at line 2 column 4");
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn excessive_nesting_and_too_many_keys_are_refused() {
         assert!(refused(&"[".repeat(100_000)).contains("deeper than 64"));
         let keys: Vec<_> = (0..20_000).map(|key| format!("\"{key}\":0")).collect();
         let many = format!("{{{}}}", keys.join(","));
@@ -190,9 +189,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_serde_json_wherever_it_accepts(text in "[\\[\\]{}:,\"a-c0-9.e \\-]{0,40}") {
+        fn accepted_json_means_the_same_to_serde_json(text in "[\\[\\]{}:,\"a-c0-9.e \\-]{0,40}") {
             if let Ok(value) = parse(text.as_bytes()) {
-                let other: Value = serde_json::from_str(&text).expect("ours is the stricter one");
+                let other: Value = serde_json::from_str(&text).expect("`serde_json` accepts everything that we accept");
                 prop_assert_eq!(value, other);
             }
         }

@@ -1,7 +1,6 @@
-//! A part of data, however large all of it is: bytes, lines, or the page of a list.
+//! Reads a part of data of any size: a range of bytes or lines, or a page of a list.
 //!
-//! Reads from whatever it is given and keeps only the part, which is bounded itself. Knows nothing
-//! of results.
+//! Keeps only the part in memory, and limits its size.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -12,56 +11,56 @@ use base64::prelude::BASE64_STANDARD;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// More bytes than this are not given at once: nobody reads them, and memory is the caller's.
+/// The largest part, in bytes.
 pub const MAX_BYTES: usize = 1_000_000;
 
-/// A piece of data as it lies in its source.
+/// A range of the source, in the unit of the request: bytes from 0 or lines from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPart {
-    /// Where it begins, counted as it was asked for: bytes from 0, lines from 1.
+    /// The first unit of the part.
     pub first: u64,
-    /// What follows it, counted likewise; as large as `first` where the part is empty.
+    /// The unit after the part; equal to `first` if the part is empty.
     pub end: u64,
-    /// How many there are in all.
-    pub of: u64,
-    /// The byte of the source at which the part begins.
-    pub at: u64,
-    /// Whether its one line is longer than a part may be.
+    /// The number of units in the source.
+    pub total: u64,
+    /// The offset of the part in the source, in bytes.
+    pub offset: u64,
+    /// Whether the part is the beginning of a single line that exceeds [`MAX_BYTES`].
     pub is_cut: bool,
     pub bytes: Vec<u8>,
 }
 
-/// What the bytes of a part are.
+/// The bytes of a part in a form that JSON can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartContent {
     Text(String),
     Base64(String),
 }
 
-/// The bytes in `range`, from 0; but for whole characters where they are text.
+/// Reads the bytes in `range`, counted from 0. If they are text, leaves out partial characters at both ends.
 pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
-    let of = source.seek(SeekFrom::End(0))?;
-    let first = (*range.start()).min(of);
-    let end = range.end().saturating_add(1).min(of).min(first + MAX_BYTES as u64);
+    let total = source.seek(SeekFrom::End(0))?;
+    let first = (*range.start()).min(total);
+    let end = range.end().saturating_add(1).min(total).min(first + MAX_BYTES as u64);
     source.seek(SeekFrom::Start(first))?;
     let mut bytes = Vec::new();
     source.take(end.saturating_sub(first)).read_to_end(&mut bytes)?;
-    let mut part = DataPart { first, end: first + bytes.len() as u64, of, at: first, is_cut: false, bytes };
-    part.keep_whole_characters();
+    let mut part = DataPart { first, end: first + bytes.len() as u64, total, offset: first, is_cut: false, bytes };
+    part.trim_partial_characters();
     Ok(part)
 }
 
-/// The lines in `range`, from 1, without the end of the last one.
+/// Reads the lines in `range`, counted from 1, without the line break of the last one.
 pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
-    let (mut line, mut at) = (0, 0);
+    let (mut line, mut offset) = (0, 0);
     while line + 1 < *range.start() {
         match source.skip_until(b'\n')? {
             0 => break,
-            skipped => at += skipped as u64,
+            skipped => offset += skipped as u64,
         }
         line += 1;
     }
-    let mut part = DataPart { first: line + 1, end: line + 1, of: 0, at, is_cut: false, bytes: Vec::new() };
+    let mut part = DataPart { first: line + 1, end: line + 1, total: 0, offset, is_cut: false, bytes: Vec::new() };
     while line < *range.end() && !part.is_cut && part.bytes.len() < MAX_BYTES {
         let (before, room) = (part.bytes.len(), MAX_BYTES - part.bytes.len());
         let read = source.by_ref().take(room as u64).read_until(b'\n', &mut part.bytes)?;
@@ -80,9 +79,9 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
     while source.skip_until(b'\n')? > 0 {
         line += 1;
     }
-    part.of = line;
+    part.total = line;
     if part.is_cut {
-        part.keep_whole_characters();
+        part.trim_partial_characters();
     } else if part.bytes.ends_with(b"\n") {
         part.bytes.pop();
     }
@@ -90,7 +89,7 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
 }
 
 impl DataPart {
-    /// As text, or encoded where it is none.
+    /// UTF-8 text, or base64 if the bytes are not valid UTF-8.
     pub fn content(&self) -> PartContent {
         match std::str::from_utf8(&self.bytes) {
             Ok(text) => PartContent::Text(text.to_owned()),
@@ -98,10 +97,11 @@ impl DataPart {
         }
     }
 
-    /// Leaves half characters at both ends to the parts before and after, unless nothing else is there.
-    fn keep_whole_characters(&mut self) {
-        let is_inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-        let skipped = if self.at == 0 { 0 } else { self.bytes.iter().take(3).take_while(is_inside).count() };
+    /// Removes partial characters at both ends, which belong to the adjacent parts, unless the part has
+    /// nothing else.
+    fn trim_partial_characters(&mut self) {
+        let is_continuation = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
+        let skipped = if self.offset == 0 { 0 } else { self.bytes.iter().take(3).take_while(is_continuation).count() };
         let kept = match std::str::from_utf8(&self.bytes[skipped..]) {
             Ok(text) => text.len(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -115,7 +115,7 @@ impl DataPart {
         self.bytes.truncate(kept);
         if !self.is_cut {
             self.first += skipped as u64;
-            self.at = self.first;
+            self.offset = self.first;
             self.end -= dropped as u64;
         }
     }
@@ -125,44 +125,44 @@ impl DataPart {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListPage {
     pub items: Vec<Value>,
-    /// How many items the list has.
-    pub of: u64,
+    /// The number of items in the list.
+    pub total: u64,
 }
 
-/// Why there is no page.
+/// Why the data has no pages.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    #[error("the data is no list, but an object with {}", named(.0))]
+    #[error("the data is not a list but an object with {}", key_list(.0))]
     Object(Vec<String>),
-    #[error("the data is no list")]
-    NoList,
+    #[error("the data is not a list")]
+    NotAList,
     #[error("the data is not valid JSON: {0}")]
     Malformed(serde_json::Error),
 }
 
-fn named(keys: &[String]) -> String {
-    const MAX_BYTES: usize = 10;
-    let shown: Vec<_> = keys.iter().take(MAX_BYTES).map(|key| format!("`{key}`")).collect();
-    let more = if keys.len() > MAX_BYTES { format!(" and {} more", keys.len() - MAX_BYTES) } else { String::new() };
+fn key_list(keys: &[String]) -> String {
+    const MAX_KEYS: usize = 10;
+    let shown: Vec<_> = keys.iter().take(MAX_KEYS).map(|key| format!("`{key}`")).collect();
+    let more = if keys.len() > MAX_KEYS { format!(" and {} more", keys.len() - MAX_KEYS) } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }
 
-/// The items of the list in `source` from the `skip`ped on, at most `size`. Only these are kept in memory.
+/// Reads at most `size` items of the list in `source`, after the first `skip`. Only these are kept in memory.
 pub fn page(source: impl Read, skip: u64, size: u64) -> Result<ListPage, PageError> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::new(source));
-    match (Paging { skip, size }).deserialize(&mut deserializer) {
+    match (PageReader { skip, size }).deserialize(&mut deserializer) {
         Ok(found) => found,
         Err(error) => Err(PageError::Malformed(error)),
     }
 }
 
 #[derive(Clone, Copy)]
-struct Paging {
+struct PageReader {
     skip: u64,
     size: u64,
 }
 
-impl<'de> DeserializeSeed<'de> for Paging {
+impl<'de> DeserializeSeed<'de> for PageReader {
     type Value = Result<ListPage, PageError>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -170,7 +170,7 @@ impl<'de> DeserializeSeed<'de> for Paging {
     }
 }
 
-impl<'de> Visitor<'de> for Paging {
+impl<'de> Visitor<'de> for PageReader {
     type Value = Result<ListPage, PageError>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,16 +178,16 @@ impl<'de> Visitor<'de> for Paging {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut page = ListPage { items: Vec::new(), of: 0 };
+        let mut page = ListPage { items: Vec::new(), total: 0 };
         loop {
-            let is_wanted = page.of >= self.skip && (page.items.len() as u64) < self.size;
-            if is_wanted {
+            let is_on_page = page.total >= self.skip && (page.items.len() as u64) < self.size;
+            if is_on_page {
                 let Some(item) = list.next_element()? else { return Ok(Ok(page)) };
                 page.items.push(item);
             } else if list.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(Ok(page));
             }
-            page.of += 1;
+            page.total += 1;
         }
     }
 
@@ -203,27 +203,27 @@ impl<'de> Visitor<'de> for Paging {
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Err(PageError::NoList))
+        Ok(Err(PageError::NotAList))
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
     fn text(part: &DataPart) -> String {
         match part.content() {
             PartContent::Text(text) => text,
-            PartContent::Base64(text) => panic!("no text: {text}"),
+            PartContent::Base64(text) => panic!("not text: {text}"),
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn bytes_are_counted_from_zero_and_characters_stay_whole() {
         let data = "a年度b";
         let part = |first, last| bytes(Cursor::new(data), &(first..=last)).expect("read");
-        for (first, last, expected, begins, ends) in [
+        for (first, last, expected, start, end) in [
             (0, 0, "a", 0, 1),
             (0, 100, data, 0, 8),
             (0, 4, "a年", 0, 4),
@@ -254,9 +254,13 @@ mod tests {
             (90, 99, "", 8, 8),
         ] {
             let part = part(first, last);
-            assert_eq!((text(&part).as_str(), part.first, part.end, part.of), (expected, begins, ends, 8));
+            assert_eq!((text(&part).as_str(), part.first, part.end, part.total), (expected, start, end, 8));
         }
-        assert_eq!(part(2, 2).content(), PartContent::Base64("uQ==".to_owned()), "nothing but a piece of a character");
+        assert_eq!(
+            part(2, 2).content(),
+            PartContent::Base64("uQ==".to_owned()),
+            "a part with only a partial character keeps it"
+        );
         let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9)).expect("read");
         assert_eq!((binary.content(), binary.end), (PartContent::Base64("//4A".to_owned()), 3));
     }
@@ -265,7 +269,7 @@ mod tests {
     fn lines_are_counted_from_one() {
         for data in ["one\ntwo\nthree", "one\ntwo\nthree\n"] {
             let part = |first, last| lines(data.as_bytes(), &(first..=last)).expect("read");
-            for (first, last, expected, begins, ends) in [
+            for (first, last, expected, start, end) in [
                 (1, 1, "one", 1, 2),
                 (2, 3, "two\nthree", 2, 4),
                 (1, 100, "one\ntwo\nthree", 1, 4),
@@ -274,43 +278,46 @@ mod tests {
                 (90, 99, "", 4, 4),
             ] {
                 let part = part(first, last);
-                assert_eq!((text(&part).as_str(), part.first, part.end, part.of), (expected, begins, ends, 3));
+                assert_eq!((text(&part).as_str(), part.first, part.end, part.total), (expected, start, end, 3));
             }
-            assert_eq!(part(3, 3).at, 8);
+            assert_eq!(part(3, 3).offset, 8);
         }
-        assert_eq!(lines(&b""[..], &(1..=1)).expect("read").of, 0);
+        assert_eq!(lines(&b""[..], &(1..=1)).expect("read").total, 0);
     }
 
     #[test]
-    fn a_part_is_bounded_and_says_where_it_ends() {
+    fn a_part_is_limited_in_size_and_reports_its_end() {
         let data = format!("{}\n{}\nend\n", "x".repeat(MAX_BYTES / 2), "y".repeat(MAX_BYTES / 2));
         let part = lines(data.as_bytes(), &(1..=9)).expect("read");
         assert_eq!(
-            (part.end, part.of, part.bytes.len(), part.is_cut),
+            (part.end, part.total, part.bytes.len(), part.is_cut),
             (2, 3, MAX_BYTES / 2, false),
             "whole lines only"
         );
         let data = format!("short\n{}年\nend", "x".repeat(2 * MAX_BYTES));
         let part = lines(data.as_bytes(), &(2..=2)).expect("read");
-        assert_eq!((part.end, part.of, part.at, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
+        assert_eq!((part.end, part.total, part.offset, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
         let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("read");
         assert_eq!((part.end, part.bytes.len()), (MAX_BYTES as u64, MAX_BYTES));
         let exact = "z".repeat(MAX_BYTES);
         let part = lines(exact.as_bytes(), &(1..=1)).expect("read");
-        assert_eq!((part.of, part.is_cut), (1, false));
+        assert_eq!((part.total, part.is_cut), (1, false));
     }
 
     #[test]
-    fn a_page_is_taken_out_of_a_list_and_of_nothing_else() {
+    fn only_lists_have_pages() {
         let list = "[0, {\"a\": [1]}, 2, 3, 4]";
         let page_of = |skip, size| page(list.as_bytes(), skip, size).expect("a list");
-        assert_eq!(page_of(1, 2), ListPage { items: vec![serde_json::json!({"a": [1]}), 2.into()], of: 5 });
-        assert_eq!(page_of(4, 2), ListPage { items: vec![4.into()], of: 5 });
-        assert_eq!(page_of(9, 2), ListPage { items: vec![], of: 5 });
+        assert_eq!(page_of(1, 2), ListPage { items: vec![serde_json::json!({"a": [1]}), 2.into()], total: 5 });
+        assert_eq!(page_of(4, 2), ListPage { items: vec![4.into()], total: 5 });
+        assert_eq!(page_of(9, 2), ListPage { items: vec![], total: 5 });
         let message = |text: &str| page(text.as_bytes(), 0, 1).expect_err(text).to_string();
-        assert_eq!(message("{\"items\": [], \"next\": 1}"), "the data is no list, but an object with `items`, `next`");
+        assert_eq!(
+            message("{\"items\": [], \"next\": 1}"),
+            "the data is not a list but an object with `items`, `next`"
+        );
         for text in ["1", "-1", "1.5", "null", "true", "\"x\""] {
-            assert_eq!(message(text), "the data is no list");
+            assert_eq!(message(text), "the data is not a list");
         }
         assert!(message("[1").starts_with("the data is not valid JSON"));
     }

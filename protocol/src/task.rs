@@ -1,6 +1,6 @@
-//! A task as both sides of the mailbox know it: its id, and where it is in its life.
+//! The id and the states of a task, as callers and the executor know them.
 //!
-//! [`State::after`] is the whole life cycle; nothing else decides which state follows which.
+//! [`State::after`] is the whole life cycle; no other code decides which state follows which.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A task's name: a UUID of version 7, so that names sort by time.
+/// The id of a task: a UUID of version 7, so that ids sort by creation time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(Uuid);
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no task id; an id has 32 hexadecimal digits")]
+#[error("`{0}` is not a valid task id; an id has 32 hexadecimal digits")]
 pub struct InvalidId(String);
 
 impl TaskId {
-    #[expect(clippy::new_without_default, reason = "each is another one")]
+    #[expect(clippy::new_without_default, reason = "each call returns a new id")]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
     }
@@ -32,12 +32,12 @@ impl fmt::Display for TaskId {
 impl FromStr for TaskId {
     type Err = InvalidId;
 
-    /// Only the one spelling that [`TaskId`] writes: an id is also a file's name.
+    /// Accepts only the spelling that `Display` writes, since ids are also file names.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let is_plain =
+        let is_canonical =
             text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
         match Uuid::try_parse(text) {
-            Ok(uuid) if is_plain => Ok(Self(uuid)),
+            Ok(uuid) if is_canonical => Ok(Self(uuid)),
             _ => Err(InvalidId(text.to_owned())),
         }
     }
@@ -55,16 +55,16 @@ impl<'de> Deserialize<'de> for TaskId {
     }
 }
 
-/// Where a task is in its life.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Durable, and nothing decided yet.
+    /// Recorded durably; not yet decided whether it needs confirmation.
     Accepted,
     AwaitingConfirmation,
-    /// Waits for a free place, or for the pause before its next attempt.
+    /// Waits for a free slot, for its start time, or for the pause before its next attempt.
     Queued,
-    /// Recorded before anything is sent.
+    /// An attempt is in progress. This state is recorded before anything is sent.
     Running,
     Succeeded,
     Failed,
@@ -72,22 +72,22 @@ pub enum State {
     Expired,
     Cancelled,
     TimedOut,
-    /// It had started, and nobody can know whether it took effect.
+    /// The task started, and it is not known whether it took effect.
     Unknown,
 }
 
-/// What happens to a task.
+/// A step in the life cycle of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// A human must agree.
+    /// The task needs confirmation.
     Ask,
-    /// Nothing stands in its way, or the human agreed.
+    /// The task needs no confirmation, or a human approved it.
     Enqueue,
     Start,
-    /// Its attempt was lost: a lookup tells whether it took effect.
+    /// The attempt was lost; a lookup determines whether it took effect.
     Verify,
-    /// The attempt ended without a result and may be repeated.
+    /// The attempt failed and may be repeated.
     Retry,
     Succeed,
     Fail,
@@ -95,15 +95,15 @@ pub enum Step {
     Expire,
     Cancel,
     TimeOut,
-    /// Its attempt was lost, and repeating it could do it twice.
+    /// The attempt was lost, and repeating it could take effect twice.
     Lose,
-    /// Somebody said what had happened.
+    /// A caller or a human recorded whether the task took effect.
     Resolve,
 }
 
-/// A step that the life cycle does not have.
+/// A step that the life cycle does not allow.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a task that is {from} cannot {step:?}")]
+#[error("the step `{step:?}` is not allowed in state `{from}`")]
 pub struct Unexpected {
     pub from: State,
     pub step: Step,
@@ -124,7 +124,7 @@ impl State {
         Self::Unknown,
     ];
 
-    /// The state after `step`: one row for each legal step.
+    /// Returns the state after `step`. Each legal step has one row.
     pub fn after(self, step: Step) -> Result<Self, Unexpected> {
         match (self, step) {
             (Self::Accepted, Step::Ask) => Ok(Self::AwaitingConfirmation),
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// Whether it stays so for ever.
+    /// Whether a task in this state has ended.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Accepted | Self::AwaitingConfirmation | Self::Queued | Self::Running => false,
@@ -194,7 +194,7 @@ impl FromStr for State {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|state| state.as_str()).collect();
-            format!("`{text}` is no state; the states are {}", known.join(", "))
+            format!("`{text}` is not a valid state; the states are {}", known.join(", "))
         })
     }
 }
@@ -220,25 +220,25 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_follows_a_final_state_and_something_follows_every_other() {
+    fn exactly_the_final_states_have_no_successor() {
         for state in State::ALL {
-            let followers: Vec<_> = STEPS.iter().filter_map(|step| state.after(*step).ok()).collect();
-            assert_eq!(followers.iter().all(|follower| *follower == state), state.is_final(), "{state}");
+            let successors: Vec<_> = STEPS.iter().filter_map(|step| state.after(*step).ok()).collect();
+            assert_eq!(successors.iter().all(|successor| *successor == state), state.is_final(), "{state}");
         }
     }
 
     #[test]
-    fn every_state_has_one_name() {
+    fn every_state_has_one_name_in_text_and_json() {
         for state in State::ALL {
             assert_eq!(state.as_str().parse::<State>(), Ok(state));
-            assert_eq!(serde_json::to_value(state).expect("a name"), state.as_str());
+            assert_eq!(serde_json::to_value(state).expect("a state serializes"), state.as_str());
         }
     }
 
     #[test]
     fn an_id_has_one_spelling() {
         let id = TaskId::new();
-        assert_eq!(id.to_string().parse::<TaskId>().expect("its own text"), id);
+        assert_eq!(id.to_string().parse::<TaskId>().expect("an id that we wrote"), id);
         for other in [id.0.hyphenated().to_string(), id.to_string().to_uppercase(), "../x".to_owned(), String::new()] {
             assert!(other.parse::<TaskId>().is_err(), "{other}");
         }

@@ -88,7 +88,7 @@ fn the_result_says_what_the_data_is_like_and_how_to_get_at_it() {
     }
     assert_eq!(large.follow(&read[0]).json()["items"][99]["id"], 99);
     let no_list = large.read(&["--page", "1"]).error();
-    assert_eq!(no_list["message"], "the data is no list, but an object with `next`, `items`");
+    assert_eq!(no_list["message"], "the data is not a list but an object with `next`, `items`");
     assert_eq!(
         large.read(&["--jq", ".items | length"]).json(),
         5_000,

@@ -123,17 +123,20 @@ fn evaluate_jq(expression: &str, data: ResultData) -> Result<(Value, Option<&'st
 fn page_answer(list: impl Read, id: TaskId, jq_option: &str, number: u64, size: u64) -> Result<Value, Error> {
     let page = part::page(list, (number - 1).saturating_mul(size), size).map_err(|error| match error {
         part::PageError::Malformed(_) => Error::new(Code::Io, error.to_string()),
-        part::PageError::Object(_) | part::PageError::NoList => not_a_list(&error.to_string(), id),
+        part::PageError::Object(_) | part::PageError::NotAList => not_a_list(&error.to_string(), id),
     })?;
-    let pages = page.of.div_ceil(size).max(1);
+    let pages = page.total.div_ceil(size).max(1);
     if number > pages {
-        return Err(Error::usage(format!("there is no page {number}: {} items make {pages} pages of {size}", page.of)));
+        return Err(Error::usage(format!(
+            "there is no page {number}: {} items make {pages} pages of {size}",
+            page.total
+        )));
     }
     let mut answer = Map::new();
     answer.insert("id".to_owned(), id.to_string().into());
     answer.insert("page".to_owned(), number.into());
     answer.insert("pages".to_owned(), pages.into());
-    answer.insert("of".to_owned(), page.of.into());
+    answer.insert("of".to_owned(), page.total.into());
     answer.insert("items".to_owned(), page.items.into());
     if number < pages {
         let size = if size == 100 { String::new() } else { format!(" --page-size {size}") };
@@ -156,22 +159,22 @@ fn part_answer(part: &DataPart, unit: &str, requested: &RangeInclusive<u64>, id:
         return Err(Error::usage(format!(
             "{unit} {}- are beyond the end: the data has {} {unit}",
             requested.start(),
-            part.of
+            part.total
         )));
     }
     let mut answer = Map::new();
     answer.insert("id".to_owned(), id.to_string().into());
     let range = if part.end > part.first { json!([part.first, part.end - 1]) } else { json!([]) };
     answer.insert(unit.to_owned(), range);
-    answer.insert("of".to_owned(), part.of.into());
+    answer.insert("of".to_owned(), part.total.into());
     match part.content() {
         PartContent::Text(text) => answer.insert("text".to_owned(), text.into()),
         PartContent::Base64(text) => answer.insert("base64".to_owned(), text.into()),
     };
-    let is_all = part.end > *requested.end() || part.end >= part.of + origin;
+    let is_all = part.end > *requested.end() || part.end >= part.total + origin;
     let next = if part.is_cut {
         // Its only line is too long; the rest of the line can be read by bytes.
-        Some(format!("--bytes {}-", part.at + part.bytes.len() as u64))
+        Some(format!("--bytes {}-", part.offset + part.bytes.len() as u64))
     } else {
         (!is_all).then(|| format!("--{unit} {}-", part.end))
     };

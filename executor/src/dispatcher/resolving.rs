@@ -31,7 +31,7 @@ impl Dispatcher {
         let resolved = match task.filter(|task| task.caller.uid == uid) {
             Some(task) => self.resolve(task, verdict, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
-                .hint("the tasks that are there: agent-magic-tool tasks")),
+                .hint("to list the tasks: agent-magic-tool tasks")),
         };
         let answer = match resolved {
             Ok(resolution) => Answer::Resolved { id, resolution },

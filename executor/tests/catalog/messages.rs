@@ -25,7 +25,7 @@ fn broken_json() {
     assert_snapshot!(said_of_text("{\n  \"greet\": {,}\n}"), @"acme.json: line 2 column 13: key must be a string");
     assert_snapshot!(
         said_of_text("{\"greet\": {\"input\": {}, \"input\": {}}}"),
-        @"acme.json: line 1 column 31: the key `input` stands twice"
+        @"acme.json: line 1 column 31: duplicate key `input`"
     );
     assert_snapshot!(said_of_text("[]"), @"acme.json: a file of definitions is one JSON object");
 }
