@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 const PROGRAM: &str = "AGENT_MAGIC_TOOL_TEST_MYWORLD";
 
 /// Python, its imports, and a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -176,7 +176,7 @@ async fn serve(program: &std::ffi::OsStr, home: &std::path::Path, client: &reqwe
         tokio::select! {
             () = ready => return (base, process),
             _ = process.wait() => {}
-            () = tokio::time::sleep(PATIENCE) => panic!("`myworld serve` did not answer within {PATIENCE:?}"),
+            () = tokio::time::sleep(START_TIMEOUT) => panic!("`myworld serve` did not answer within {START_TIMEOUT:?}"),
         }
     }
     panic!("`myworld serve` ended five times");

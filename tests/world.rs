@@ -18,7 +18,7 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
 
 /// Far more than anything takes on a busy machine; only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -27,7 +27,7 @@ pub(crate) struct World {
 
 /// What one command did.
 #[derive(Debug, Clone)]
-pub(crate) struct Ran {
+pub(crate) struct Transcript {
     pub(crate) exit: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -105,12 +105,12 @@ impl World {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.ran(&self.command(arguments).output().expect("the program starts"))
+    pub(crate) fn run(&self, arguments: &[&str]) -> Transcript {
+        self.transcript(&self.command(arguments).output().expect("the program starts"))
     }
 
     /// Runs the program with `text` on its standard input.
-    pub(crate) fn run_with(&self, arguments: &[&str], text: &str) -> Ran {
+    pub(crate) fn run_with(&self, arguments: &[&str], text: &str) -> Transcript {
         use std::io::Write as _;
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -122,12 +122,12 @@ impl World {
             written => written.expect("written"),
         }
         drop(stdin);
-        self.ran(&child.wait_with_output().expect("the program ends"))
+        self.transcript(&child.wait_with_output().expect("the program ends"))
     }
 
-    pub(crate) fn ran(&self, output: &Output) -> Ran {
+    pub(crate) fn transcript(&self, output: &Output) -> Transcript {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("the program prints UTF-8");
-        Ran {
+        Transcript {
             exit: output.status.code().unwrap_or(-1),
             stdout: text(&output.stdout),
             stderr: text(&output.stderr),
@@ -226,7 +226,7 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 /// Waits until `holds`; fails the test if it never does.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "it never came true that {what}");
         pause();
@@ -239,7 +239,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(2));
 }
 
-impl Ran {
+impl Transcript {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in: {self}"))
@@ -254,7 +254,7 @@ impl Ran {
 }
 
 /// A transcript with everything that differs from run to run masked.
-impl fmt::Display for Ran {
+impl fmt::Display for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let masked = |text: &str| {
             let text = self.masks.iter().fold(text.to_owned(), |text, (what, mask)| text.replace(what, mask));

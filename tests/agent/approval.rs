@@ -1,4 +1,4 @@
-//! A human's yes in the middle of a question, and what a model hears where nobody can give one.
+//! A human approves a task while a question runs; without an approver, the model is told at once.
 
 use serde_json::json;
 
@@ -18,8 +18,8 @@ fn marks() -> serde_json::Value {
 fn rules() -> serde_json::Value {
     json!([
         {"last": "^Leave a mark", "runs": ["agent-magic-tool list tools --query='leave a mark' --limit 1"]},
-        {"last": "no-approver", "says": "Nobody could agree."},
-        {"last": "awaiting_confirmation|\"status\":\\s*\"pending\"", "says": "It waits for your yes."},
+        {"last": "no-approver", "says": "No one could approve it."},
+        {"last": "awaiting_confirmation|\"status\":\\s*\"pending\"", "says": "It waits for your approval."},
         {"last": "result is final", "runs": ["agent-magic-tool read $ID"]},
         {"last": "\"data\":\\s*\"left", "says": "The mark is left."},
         {"last": "\"mark\"", "runs": ["agent-magic-tool run mark name=x"]},
@@ -27,7 +27,7 @@ fn rules() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_yes_in_the_browser_wakes_every_provider() {
+async fn an_approval_in_the_browser_wakes_every_provider() {
     let world = World::new();
     world.define("marks.json", &marks());
     let Some(model) = Model::start(&world, &rules(), "") else { return };
@@ -35,14 +35,14 @@ async fn a_yes_in_the_browser_wakes_every_provider() {
     for (number, provider) in PROVIDERS.iter().enumerate() {
         let before = model.asked().len();
         let mut asking = world.command(&["agent", "--json", "--model", provider, "Leave a mark"]);
-        // A human has the page open: there is somebody to wait for.
+        // A human has the page open, so the task waits for approval.
         let asking = spawn(std::mem::replace(&mut asking, std::process::Command::new("true")));
         let session = 101 + u32::try_from(number).expect("a few");
-        until("it sleeps", || entries_of(&world, session, "answered").len() == 3);
+        until("the agent sleeps", || entries_of(&world, session, "answered").len() == 3);
         assert_eq!(model.asked().len() - before, 3);
         let waiting = world.run(&["tasks", "--state", "awaiting_confirmation"]).json();
         tab.click(&approve(waiting[0]["id"].as_str().expect("an id"))).await;
-        let ran = world.ran(&asking.wait_with_output().expect("it ends"));
+        let ran = world.transcript(&asking.wait_with_output().expect("the agent ends"));
         assert_eq!(ran.json()["answer"], "The mark is left.", "{provider}: {ran}");
         assert_eq!(model.asked().len() - before, 5, "{provider}");
     }
@@ -51,12 +51,12 @@ async fn a_yes_in_the_browser_wakes_every_provider() {
 }
 
 #[test]
-fn where_nobody_looks_on_the_model_hears_it_at_once() {
+fn without_an_approver_the_model_is_told_at_once() {
     let world = World::new();
     world.define("marks.json", &marks());
     let Some(_model) = Model::start(&world, &rules(), "") else { return };
     let ran = world.run(&["agent", "--json", "Leave a mark"]);
     assert_eq!((ran.exit, ran.json()["termination"].as_str()), (5, Some("policy_denied")), "{ran}");
-    assert_eq!(ran.json()["answer"], "Nobody could agree.");
+    assert_eq!(ran.json()["answer"], "No one could approve it.");
     assert_eq!(world.run(&["tasks"]).json(), json!([]));
 }

@@ -1,4 +1,4 @@
-//! Delegation: a model with nothing around it, a model that makes one call, a sub-agent; and their limits.
+//! Delegation: a plain model request, a model that makes one call, a sub-agent; and their limits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::aimock::{Model, counting, story};
-use crate::world::{Ran, World, until};
+use crate::world::{Transcript, World, until};
 
-/// One place for tasks: whoever waits for another one must not hold it.
-const ONE_PLACE: &str = "[executor]\nconcurrency = 1\n";
+/// One slot for tasks: a task that waits for another one must not hold it.
+const ONE_SLOT: &str = "[executor]\nconcurrency = 1\n";
 
-/// A subtool that must be confirmed.
+/// A subtool that needs confirmation.
 fn writing() -> Value {
     json!({"write_note": {
         "description": "Writes a note.",
@@ -20,7 +20,7 @@ fn writing() -> Value {
     }})
 }
 
-/// A model that calls `tool` as soon as it may, and then says what it read.
+/// The rules of a model that calls `tool` if it is offered, and then reports the result.
 fn calls(tool: &str, arguments: &Value) -> Value {
     json!([
         {"tools": true, "calls": [{"name": tool, "arguments": arguments}]},
@@ -28,12 +28,12 @@ fn calls(tool: &str, arguments: &Value) -> Value {
     ])
 }
 
-/// The program with more in its environment.
-fn run_as(world: &World, environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
-    world.ran(&world.command(arguments).envs(environment.iter().copied()).output().expect("the program starts"))
+/// Runs the program with additional environment variables.
+fn run_as(world: &World, environment: &[(&str, &str)], arguments: &[&str]) -> Transcript {
+    world.transcript(&world.command(arguments).envs(environment.iter().copied()).output().expect("the program starts"))
 }
 
-/// The newest open task of a subtool.
+/// Returns the newest open task of a subtool.
 fn open_task(world: &World, tool: &str) -> String {
     let mut found = None;
     until("the call is delegated", || {
@@ -44,7 +44,7 @@ fn open_task(world: &World, tool: &str) -> String {
     found.expect("found")["id"].as_str().expect("an id").to_owned()
 }
 
-/// The processes of this world that are sub-agents.
+/// Returns the sub-agent processes of this world.
 fn sub_agents(world: &World) -> Vec<PathBuf> {
     let mark = format!("AGENT_MAGIC_TOOL_DIR={}", world.mailbox().display());
     let has = |process: &PathBuf, file: &str, words: &str| {
@@ -55,7 +55,7 @@ fn sub_agents(world: &World) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_model_that_is_asked_sees_the_prompt_and_nothing_else() {
+fn a_plain_request_contains_only_the_prompt() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Jahresbericht"}]), "") else { return };
     let prompt = "Translate into German: 年度报告";
@@ -82,7 +82,7 @@ fn a_model_that_is_asked_sees_the_prompt_and_nothing_else() {
 }
 
 #[test]
-fn every_provider_answers_and_a_model_that_is_not_there_is_named() {
+fn every_provider_answers_and_an_unknown_model_is_an_error() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Yes."}]), "") else { return };
     for provider in super::aimock::PROVIDERS {
@@ -96,17 +96,17 @@ fn every_provider_answers_and_a_model_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_failure_that_may_pass_is_repeated_and_another_one_is_told() {
+fn a_transient_failure_is_retried_and_another_one_is_reported() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"fails": 503, "times": 1}, {"fails": 401}]), "") else { return };
     let result = world.result_of("llm_text", &json!({"prompt": "Well?"}));
     assert_eq!(result["error"]["code"], "model-failed", "{result:#}");
-    assert_eq!(result["error"]["message"], "the model `openai` refused our key");
+    assert_eq!(result["error"]["message"], "the provider of the model `openai` rejected the API key");
     assert_eq!((&result["_meta"]["attempts"], model.asked().len()), (&json!(2), 2));
 }
 
 #[test]
-fn without_a_model_there_is_nothing_to_delegate_to() {
+fn without_a_model_the_delegating_subtools_are_hidden() {
     let world = World::new();
     let names = world.run(&["list", "--format", "names", "--limit", "1000"]);
     assert!(!names.stdout.contains("llm_text") && !names.stdout.contains("ask_agent"), "{names}");
@@ -121,11 +121,11 @@ fn without_a_model_there_is_nothing_to_delegate_to() {
 }
 
 #[test]
-fn a_model_that_makes_a_call_sees_one_tool_and_says_what_came_of_it() {
+fn a_model_that_makes_a_call_sees_one_tool_and_reports_the_result() {
     let world = World::new();
     world.define("count.json", &counting());
     let rules = calls("count_words", &json!({"text": "年度 b c"}));
-    let Some(model) = Model::start(&world, &rules, ONE_PLACE) else { return };
+    let Some(model) = Model::start(&world, &rules, ONE_SLOT) else { return };
     for provider in super::aimock::PROVIDERS {
         let before = model.asked().len();
         let input = json!({"tool": "count_words", "prompt": "Count the words of: 年度 b c", "model": provider});
@@ -139,18 +139,18 @@ fn a_model_that_makes_a_call_sees_one_tool_and_says_what_came_of_it() {
     let first = &model.asked()[0];
     let tools = first["tools"].as_array().expect("tools");
     assert_eq!((tools.len(), &tools[0]["function"]["name"]), (1, &json!("count_words")));
-    assert_eq!(first["messages"].as_array().expect("messages").len(), 1, "no word of ours: {first}");
+    assert_eq!(first["messages"].as_array().expect("messages").len(), 1, "no other message: {first}");
     let result = world.result_of("llm_tool", &json!({"tool": "count_words", "prompt": "Count.", "model": "text"}));
-    assert_eq!(result["error"]["code"], "no-model", "one that cannot call tools: {result:#}");
+    assert_eq!(result["error"]["code"], "no-model", "a model without tool calls: {result:#}");
     let result = world.result_of("llm_tool", &json!({"tool": "count_word", "prompt": "Count."}));
     assert_eq!(result["error"]["code"], "unknown-subtool", "{result:#}");
 }
 
 #[test]
-fn a_call_that_needs_a_yes_waits_for_it_and_a_no_is_told() {
+fn a_call_waits_for_approval_and_a_denial_is_reported() {
     let world = World::new();
     world.define("write.json", &writing());
-    let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "hello"})), ONE_PLACE) else { return };
+    let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "hello"})), ONE_SLOT) else { return };
     let input = json!({"tool": "write_note", "arguments": {"text": "hello"}});
     let denied = world.start("llm_tool", &input);
     world.decides(&open_task(&world, "write_note"), "deny", "");
@@ -159,17 +159,17 @@ fn a_call_that_needs_a_yes_waits_for_it_and_a_no_is_told() {
     assert!(!world.folder().join("note").exists());
 
     let rules = calls("write_note", &json!({"text": "again"}));
-    let Some(_model) = Model::start(&world, &rules, ONE_PLACE) else { return };
+    let Some(_model) = Model::start(&world, &rules, ONE_SLOT) else { return };
     world.run(&["executor", "stop"]);
-    let agreed = world.start("llm_tool", &json!({"tool": "write_note", "arguments": {"text": "again"}}));
+    let approved = world.start("llm_tool", &json!({"tool": "write_note", "arguments": {"text": "again"}}));
     world.decides(&open_task(&world, "write_note"), "approve", "");
-    let result = world.run(&["wait", &agreed]).json();
+    let result = world.run(&["wait", &approved]).json();
     assert_eq!(result["data"], "It came to written.", "{result:#}");
     assert_eq!(fs::read_to_string(world.folder().join("note")).expect("a note"), "again");
 }
 
 #[test]
-fn a_call_that_nobody_agrees_to_in_time_is_taken_back_and_the_end_says_so() {
+fn a_call_that_is_not_approved_in_time_is_cancelled_and_the_error_says_so() {
     let world = World::new();
     world.define("write.json", &writing());
     world.define(
@@ -177,19 +177,19 @@ fn a_call_that_nobody_agrees_to_in_time_is_taken_back_and_the_end_says_so() {
         &json!({"note_it": {"description": "Has a note written.", "input": {}, "confirm": "never", "timeout": "1s",
             "annotations": {"idempotentHint": true}, "run": {"llm": {"prompt": "Write it.", "tool": "write_note"}}}}),
     );
-    let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "late"})), ONE_PLACE) else { return };
+    let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "late"})), ONE_SLOT) else { return };
     let result = world.result_of("note_it", &json!({}));
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("timed_out"), &json!("timed-out")), "{result:#}");
     assert!(result["error"]["hint"].as_str().expect("a hint").contains("waited for a human's yes"), "{result:#}");
     let called = world.result_file(result["error"]["details"]["call"]["id"].as_str().expect("an id"));
-    assert_eq!(called["status"], "cancelled", "a yes that comes now would be for nobody: {called:#}");
+    assert_eq!(called["status"], "cancelled", "a later approval must have no effect: {called:#}");
 }
 
 #[test]
 fn a_sub_agent_works_by_itself_and_its_answer_is_the_result() {
     let world = World::new();
     world.define("count.json", &counting());
-    let Some(model) = Model::start(&world, &story(), ONE_PLACE) else { return };
+    let Some(model) = Model::start(&world, &story(), ONE_SLOT) else { return };
     let input = json!({"prompt": "How many words are in 年度 b c?", "subtools": ["count_*"]});
     let result = world.result_of("ask_agent", &input);
     assert_eq!(result["data"], "There are 3 words.", "{result:#}");
@@ -202,7 +202,7 @@ fn a_sub_agent_works_by_itself_and_its_answer_is_the_result() {
 }
 
 #[test]
-fn a_sub_agent_reaches_its_own_catalog_only() {
+fn a_sub_agent_can_use_only_its_tool_scope() {
     let world = World::new();
     world.define("count.json", &counting());
     world.define("write.json", &writing());
@@ -229,16 +229,16 @@ fn a_sub_agent_reaches_its_own_catalog_only() {
     for refused in &results[1..] {
         assert!(refused.contains("unknown-subtool"), "{refused}");
     }
-    // By the desk, and not by the list: whatever a caller makes of it, it only takes away.
-    for reach in ["[[\"count_*\"]]", "[[\"*\"],[\"count_*\"]]", "no list"] {
-        let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", reach)], &["run", "write_note", "text=x"]);
-        assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{reach}: {ran}");
+    // The executor enforces the scope, whatever the caller sends; even an invalid scope only restricts.
+    for scope in ["[[\"count_*\"]]", "[[\"*\"],[\"count_*\"]]", "no list"] {
+        let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", scope)], &["run", "write_note", "text=x"]);
+        assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{scope}: {ran}");
     }
     assert!(!world.folder().join("note").exists());
 }
 
 #[test]
-fn what_was_delegated_does_not_delegate_on() {
+fn a_sub_agent_cannot_delegate_further() {
     let world = World::new();
     let rules = json!([
         {"last": "^Go on", "runs": [
@@ -255,9 +255,9 @@ fn what_was_delegated_does_not_delegate_on() {
     assert_eq!(result["data"], "Here it ends.", "{result:#}");
     let last = model.asked().pop().expect("a request").to_string();
     assert_eq!(last.matches("too-deep").count(), 2, "{last}");
-    assert!(last.contains("Hello."), "a question that goes no further is none of it: {last}");
+    assert!(last.contains("Hello."), "a plain request is allowed: {last}");
     assert_eq!(world.run(&["tasks"]).json().as_array().expect("a list").len(), 2);
-    // Whoever says that it is deep is believed, and whoever says nonsense is as deep as can be.
+    // A given depth counts, and an invalid one counts as the greatest depth.
     for depth in ["1", "200", "-1", "none"] {
         let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_DEPTH", depth)], &["run", "ask_agent", "prompt=x"]);
         assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("too-deep")), "{depth}: {ran}");
@@ -265,24 +265,24 @@ fn what_was_delegated_does_not_delegate_on() {
 }
 
 #[test]
-fn a_program_that_is_run_for_a_sub_agent_stands_where_that_stands() {
+fn a_program_run_for_a_sub_agent_inherits_its_depth_and_scope() {
     let world = World::new();
     world.define(
         "own.json",
-        &json!({"where_am_i": {"description": "Says where it stands.", "input": {}, "annotations": {"readOnlyHint": true},
+        &json!({"where_am_i": {"description": "Prints its depth and scope.", "input": {}, "annotations": {"readOnlyHint": true},
             "run": {"process": {"argv": ["sh", "-c", "echo $AGENT_MAGIC_TOOL_DEPTH $AGENT_MAGIC_TOOL_SCOPE"]}}}}),
     );
     let rules = json!([{"last": "^Where", "runs": ["agent-magic-tool run where_am_i --wait"]}, {"says": "There."}]);
     let Some(model) = Model::start(&world, &rules, "") else { return };
     world.result_of("ask_agent", &json!({"prompt": "Where are you?", "subtools": ["where_*"]}));
     let last = model.asked().pop().expect("a request");
-    let told = last["messages"].as_array().expect("messages").last().expect("one")["content"].to_string();
-    assert!(told.contains("1 [[") && told.contains("where_*"), "{told}");
+    let printed = last["messages"].as_array().expect("messages").last().expect("one")["content"].to_string();
+    assert!(printed.contains("1 [[") && printed.contains("where_*"), "{printed}");
     assert_eq!(world.result_of("where_am_i", &json!({}))["data"], "");
 }
 
 #[test]
-fn a_sub_agent_has_a_budget_and_an_answer_that_is_cut_short_says_so() {
+fn a_sub_agent_has_limits_and_a_truncated_answer_says_so() {
     let world = World::new();
     let rules =
         json!([{"tools": false, "says": "Half of it."}, {"runs": ["agent-magic-tool list tools --query=mail"]}]);
@@ -307,11 +307,11 @@ fn a_cancelled_sub_agent_leaves_nothing_running() {
     assert_eq!(result["status"], "cancelled", "{result:#}");
     assert_eq!(sub_agents(&world), [] as [PathBuf; 0]);
     let called = world.run(&["wait", &called]).json();
-    assert_eq!(called["status"], "cancelled", "what it had delegated goes with it: {called:#}");
+    assert_eq!(called["status"], "cancelled", "its own tasks are cancelled too: {called:#}");
 }
 
 #[test]
-fn a_section_of_the_prompt_is_edited_once_a_human_agrees() {
+fn a_prompt_section_is_edited_after_approval() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Hello."}]), "") else { return };
     let folder = world.config_folder().join("prompt/work");
@@ -319,7 +319,7 @@ fn a_section_of_the_prompt_is_edited_once_a_human_agrees() {
     fs::write(folder.join("10-tone.md"), "Be formal.").expect("written");
     let edit = json!({"section": "tone", "text": "Be brief, 年度."});
     let id = world.start("edit_prompt_section", &edit);
-    until("it is known what it replaces", || world.result_file(&id)["state"] == "awaiting_confirmation");
+    until("the edit waits for approval", || world.result_file(&id)["state"] == "awaiting_confirmation");
     assert_eq!(fs::read_to_string(folder.join("10-tone.md")).expect("read"), "Be formal.");
     world.decides(&id, "approve", "edit_prompt_section");
     let result = world.run(&["wait", &id]).json();
@@ -335,14 +335,17 @@ fn a_section_of_the_prompt_is_edited_once_a_human_agrees() {
     let id = world.start("edit_prompt_section", &json!({"section": "work", "text": "x"}));
     world.decides(&id, "approve", "edit_prompt_section");
     let result = world.run(&["wait", &id]).json();
-    assert_eq!(result["error"]["message"], "the section `work` is a folder: only a file can be edited", "{result:#}");
+    assert_eq!(
+        result["error"]["message"], "prompt section `work` is a folder; only a file can be edited",
+        "{result:#}"
+    );
     let shown = world.result_of("read_prompt_sections", &json!({}));
     let tree = json!([{"name": "work", "sections": [{"name": "tone", "bytes": 17}]}]);
     assert_eq!(shown["data"], tree, "{shown:#}");
 }
 
 #[test]
-fn a_plan_shows_what_would_be_asked() {
+fn a_plan_shows_the_request() {
     let world = World::new();
     let Some(_model) = Model::start(&world, &json!([{"says": "x"}]), "") else { return };
     let ran = world.run(&["run", "ask_agent", "--input", r#"{"prompt": "Go", "subtools": ["git_*"]}"#, "--dry-run"]);

@@ -250,7 +250,7 @@ fn how_deep_an_agent_is_nested_goes_with_its_calls() {
     for (depth, exit) in [(None, 0), (Some("1"), 0), (Some("2"), 5), (Some("999"), 5)] {
         let mut command = world.command(&["run", "say", "text=x"]);
         depth.map(|depth| command.env("AGENT_MAGIC_TOOL_DEPTH", depth));
-        let ran = world.ran(&command.output().expect("it starts"));
+        let ran = world.transcript(&command.output().expect("it starts"));
         assert_eq!(ran.exit, exit, "{depth:?}: {ran}");
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::world::{Ran, World};
+use crate::world::{Transcript, World};
 
-fn check(ran: &Ran, name: &str) -> Value {
+fn check(ran: &Transcript, name: &str) -> Value {
     let report = ran.json();
     let checks = report["checks"].as_array().expect("checks");
     checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no check `{name}`: {ran}")).clone()

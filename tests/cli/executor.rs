@@ -63,7 +63,7 @@ fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
     );
     assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
     kill(pid, Signal::SIGTERM).expect("it is there");
-    let ran = world.ran(&daemon.wait_with_output().expect("it ends"));
+    let ran = world.transcript(&daemon.wait_with_output().expect("it ends"));
     assert_eq!((ran.exit, ran.stdout.as_str()), (0, ""), "{ran}");
     assert!(ran.stderr.contains("executor started") && ran.stderr.contains("task ended"), "{ran}");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::agent::aimock::Model;
-use crate::world::{Ran, World, until};
+use crate::world::{Transcript, World, until};
 
 /// A world with a subtool whose data lies beside its result file, and one that ends when it is let go.
 fn world() -> World {
@@ -26,9 +26,9 @@ fn world() -> World {
     world
 }
 
-fn run_in(world: &World, session: &str, arguments: &[&str]) -> Ran {
+fn run_in(world: &World, session: &str, arguments: &[&str]) -> Transcript {
     let mut command = world.command(arguments);
-    world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("the program starts"))
+    world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("the program starts"))
 }
 
 /// Runs a subtool to its end in a session; its id, and where its data lies.

@@ -56,7 +56,7 @@ fn every_commands_help_names_its_options() {
 fn shells_accept_the_completions_and_man_the_page() {
     let world = World::new();
     let script = world.run(&["completions", "bash"]).stdout;
-    let checked = world.ran(&world.within("bash", &["-n", "-c", &script]).output().expect("bash"));
+    let checked = world.transcript(&world.within("bash", &["-n", "-c", &script]).output().expect("bash"));
     assert_eq!((checked.exit, checked.stderr.as_str()), (0, ""));
     assert!(world.run(&["man"]).stdout.contains(".TH agent-magic-tool 1"));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, Ran, World, until};
+use crate::world::{TEST_TIMEOUT, Transcript, World, until};
 
 const SESSION: &str = "01a2001c-0ec4-72e3-95b6-569ad0b53a37";
 
@@ -37,8 +37,8 @@ impl World {
         assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
     }
 
-    fn in_session(&self, variable: &str, value: &str, arguments: &[&str]) -> Ran {
-        self.ran(&self.command(arguments).env(variable, value).output().expect("the program starts"))
+    fn in_session(&self, variable: &str, value: &str, arguments: &[&str]) -> Transcript {
+        self.transcript(&self.command(arguments).env(variable, value).output().expect("the program starts"))
     }
 
     /// Runs `gate` as a command of that session; its id.
@@ -56,7 +56,7 @@ impl World {
         fs::write(self.gate(gate), "").expect("written");
     }
 
-    fn stop(&self, session: &str) -> Ran {
+    fn stop(&self, session: &str) -> Transcript {
         self.run_with(&["hook", "codex", "--wait=30s"], &codex("Stop", session))
     }
 
@@ -86,7 +86,7 @@ fn a_result_wakes_its_session_once() {
     let id = world.delegate(SESSION, "one");
     let hook = world.stopping(SESSION);
     world.open("one");
-    let ran = world.ran(&hook.wait_with_output().expect("the program ends"));
+    let ran = world.transcript(&hook.wait_with_output().expect("the program ends"));
     assert_snapshot!(ran, @r#"
     exit: 0
     --- stdout
@@ -156,7 +156,7 @@ fn a_wake_is_promised_only_where_somebody_wakes() {
     let world = world();
     let path = format!("path={}", world.gate("never"));
     let arguments = ["run", "gate", path.as_str()];
-    let told = |ran: &Ran| {
+    let told = |ran: &Transcript| {
         let id = ran.json()["id"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
         let file = world.result_file(&id);
         (ran.json()["message"].clone(), ran.json()["next"].clone(), file["message"].clone(), file["next"].clone(), id)
@@ -244,7 +244,7 @@ fn of_two_hooks_that_wait_for_one_session_only_one_wakes_it() {
     world.delegate(SESSION, "one");
     let hooks = [world.stopping(SESSION), world.stopping(SESSION)];
     world.open("one");
-    let said = hooks.map(|hook| world.ran(&hook.wait_with_output().expect("the program ends")));
+    let said = hooks.map(|hook| world.transcript(&hook.wait_with_output().expect("the program ends")));
     assert_eq!(said.iter().filter(|ran| !ran.stdout.is_empty()).count(), 1, "{} {}", said[0], said[1]);
     assert!(said.iter().all(|ran| ran.exit == 0));
 }
@@ -257,7 +257,7 @@ fn a_hook_waits_no_longer_than_it_may() {
     let started = Instant::now();
     let ran = world.run_with(&["hook", "codex", "--wait=300ms"], &codex("Stop", SESSION));
     assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
-    assert!(started.elapsed() >= Duration::from_millis(300) && started.elapsed() < PATIENCE);
+    assert!(started.elapsed() >= Duration::from_millis(300) && started.elapsed() < TEST_TIMEOUT);
 }
 
 #[test]
@@ -269,14 +269,14 @@ fn an_executor_that_was_killed_is_started_again_while_the_hook_waits() {
     world.kill_executor();
     let hook = world.stopping(SESSION);
     world.open("one");
-    let ran = world.ran(&hook.wait_with_output().expect("the program ends"));
+    let ran = world.transcript(&hook.wait_with_output().expect("the program ends"));
     assert!(ran.stdout.contains(&id), "{ran}");
 }
 
 #[test]
 fn whatever_goes_wrong_the_client_goes_on() {
     let world = world();
-    let silent = |what: &str, ran: &Ran| {
+    let silent = |what: &str, ran: &Transcript| {
         assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{what}");
     };
     for words in ["", "{", "[]", "null", "{\"hook_event_name\": \"Stop\"}", "{\"hook_event_name\": \"Other\"}"] {
@@ -287,7 +287,7 @@ fn whatever_goes_wrong_the_client_goes_on() {
     silent("a word of a later version", &world.run_with(&["hook", "codex", "--later"], &codex("Stop", SESSION)));
     silent("a client without a hook", &world.run_with(&["hook", "goose"], &codex("Stop", SESSION)));
     let homeless = world.command(&["hook", "codex"]).env_remove("HOME").output().expect("the program starts");
-    silent("no home", &world.ran(&homeless));
+    silent("no home", &world.transcript(&homeless));
     let elsewhere = ["hook", "codex", "--mailbox", "/proc/mailbox"];
     silent("a mailbox that cannot be", &world.run_with(&elsewhere, &codex("Stop", SESSION)));
     let log = fs::read_to_string(world.state().join("hook.log")).expect("faults are logged");
@@ -312,7 +312,7 @@ fn words_that_never_end_are_not_waited_for() {
     let mut said = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut said).expect("read");
     assert_eq!(said, "");
-    assert!(started.elapsed() < PATIENCE);
+    assert!(started.elapsed() < TEST_TIMEOUT);
     drop(stdin);
 }
 

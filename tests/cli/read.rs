@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::world::{PROGRAM, Ran, World};
+use crate::world::{PROGRAM, Transcript, World};
 
 /// What no command that reads a part may need; less than half of the data.
 const MEMORY_KB: u32 = 80_000;
@@ -34,20 +34,20 @@ impl Large {
         Self { world, id, data_file }
     }
 
-    fn read(&self, part: &[&str]) -> Ran {
+    fn read(&self, part: &[&str]) -> Transcript {
         self.world.run(&[&["read", self.id.as_str()], part].concat())
     }
 
     /// Runs a command as it was printed.
-    fn follow(&self, command: &Value) -> Ran {
+    fn follow(&self, command: &Value) -> Transcript {
         let command = command.as_str().expect("a command").replace("agent-magic-tool", PROGRAM);
-        self.world.ran(&self.world.within("sh", &["-c", &command]).output().expect("sh"))
+        self.world.transcript(&self.world.within("sh", &["-c", &command]).output().expect("sh"))
     }
 
     /// Reads in a process that may have so much memory and no more.
-    fn read_within(&self, part: &str) -> Ran {
+    fn read_within(&self, part: &str) -> Transcript {
         let script = format!("ulimit -v {MEMORY_KB}; exec {PROGRAM} read {} {part}", self.id);
-        self.world.ran(&self.world.within("sh", &["-c", &script]).output().expect("sh"))
+        self.world.transcript(&self.world.within("sh", &["-c", &script]).output().expect("sh"))
     }
 }
 

@@ -289,7 +289,7 @@ fn a_rate_limit_names_its_window() {
     assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("rate-limited")), "{ran}");
     assert_eq!(ran.error()["message"], "`rare` allows a session 2 calls per 1h");
     let other = world.command(&["run", "rare"]).env("AGENT_MAGIC_TOOL_SESSION", "other").output().expect("it starts");
-    assert_eq!(world.ran(&other).exit, 0);
+    assert_eq!(world.transcript(&other).exit, 0);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_session_with_too_much_open_is_told_when_to_come_back() {
     let hint = format!("come back when a task has ended; your oldest one: agent-magic-tool wait {oldest}");
     assert_eq!((ran.exit, ran.error()["hint"].as_str()), (5, Some(hint.as_str())), "{ran}");
     let other = world.command(&["run", "nap"]).env("AGENT_MAGIC_TOOL_SESSION", "other").output().expect("it starts");
-    assert_eq!(world.ran(&other).exit, 0);
+    assert_eq!(world.transcript(&other).exit, 0);
     world.run(&["cancel", &oldest]);
     world.run(&["wait", &oldest]);
     assert_eq!(world.run(&["run", "nap"]).exit, 0);
@@ -320,7 +320,7 @@ fn a_closed_pipe_is_no_error() {
     let world = World::new();
     let script =
         format!("'{}' list --limit=100 | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", crate::world::PROGRAM);
-    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    let ran = world.transcript(&world.within("bash", &["-c", &script]).output().expect("bash"));
     assert_eq!(ran.stdout.trim(), "0", "{ran}");
 }
 
@@ -333,7 +333,7 @@ fn one_call_too_many_switches_it_off_for_its_session_until_a_human_switches_it_o
     };
     let call = |session: &str| {
         let mut command = world.command(&["run", "send", "--wait"]);
-        world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("it runs"))
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("it runs"))
     };
     allow(1);
     assert_eq!(call("a").exit, 0);

@@ -38,7 +38,7 @@ fn waiting_costs_no_time_of_the_processor() {
     let world = world();
     let id = world.start("sleep", &json!({"s": 60}));
     let script = format!("TIMEFORMAT='%U %S'; time '{}' wait {id} --timeout=2s >/dev/null", crate::world::PROGRAM);
-    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    let ran = world.transcript(&world.within("bash", &["-c", &script]).output().expect("bash"));
     let spent: f64 = ran.stderr.split_whitespace().map(|seconds| seconds.parse::<f64>().expect("seconds")).sum();
     assert!(spent < 0.5, "two seconds of waiting took {spent} s of work: {ran}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::myworld;
-use crate::world::{Ran, World};
+use crate::world::{Transcript, World};
 
 /// A world whose Gmail is `far`.
 fn connected(far: &myworld::World, token: &str) -> World {
@@ -77,7 +77,7 @@ async fn a_bad_token_ends_with_googles_own_words_and_shows_itself_nowhere() {
 }
 
 /// The secret stands in its own file of mode 0600, and nowhere else that this world wrote.
-fn nowhere(secret: &str, world: &World, printed: &[&Ran]) {
+fn nowhere(secret: &str, world: &World, printed: &[&Transcript]) {
     for ran in printed {
         assert!(!ran.stdout.contains(secret) && !ran.stderr.contains(secret), "{ran}");
     }

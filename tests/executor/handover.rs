@@ -63,7 +63,7 @@ fn the_executor_inherits_nothing_and_lives_on_its_own() {
     let world = World::new();
     // A descriptor that a careless harness lets through.
     let script = format!("exec 9</dev/null; '{}' executor start", crate::world::PROGRAM);
-    let ran = world.ran(&world.within("bash", &["-c", &script]).output().expect("bash"));
+    let ran = world.transcript(&world.within("bash", &["-c", &script]).output().expect("bash"));
     assert_eq!(ran.exit, 0, "{ran}");
     let pid = world.executor().expect("an executor");
     let proc = |what: &str| format!("/proc/{pid}/{what}");
@@ -130,7 +130,7 @@ fn a_mailbox_works_under_any_umask() {
     for umask in ["000", "077", "022"] {
         let world = World::new();
         let script = format!("umask {umask}; exec '{}' run files_list --wait", crate::world::PROGRAM);
-        let ran = world.ran(&world.within("sh", &["-c", &script]).output().expect("a shell"));
+        let ran = world.transcript(&world.within("sh", &["-c", &script]).output().expect("a shell"));
         assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "umask {umask}: {ran}");
         for folder in ["", "inbox", "results", "answers", "taken"] {
             let mode = std::fs::metadata(world.mailbox().join(folder)).expect("a folder").permissions().mode();
@@ -156,7 +156,7 @@ fn a_replaced_program_takes_over() {
     let world = World::new();
     let program = world.folder().join("agent-magic-tool");
     std::fs::copy(crate::world::PROGRAM, &program).expect("copied");
-    let call = |arguments: &[&str]| world.ran(&world.within(&program, arguments).output().expect("it starts"));
+    let call = |arguments: &[&str]| world.transcript(&world.within(&program, arguments).output().expect("it starts"));
     let is_executor_running = || {
         let pid = call(&["executor", "status"]).json()["pid"].as_i64()?;
         std::fs::read_link(format!("/proc/{pid}/exe")).ok()

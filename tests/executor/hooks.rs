@@ -161,7 +161,7 @@ fn a_webhook_says_what_ended_signed_and_nothing_of_what_it_was_about() {
     let receiver = Receiver::new(Manner::Takes);
     let world = world(&receiver, "", "");
     let mut command = world.command(&["run", "say", "text=input-and-data", "--wait"]);
-    let ended = world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", "mine").output().expect("it runs")).json();
+    let ended = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "mine").output().expect("it runs")).json();
     until("it is told", || !receiver.taken().is_empty());
     let Post { headers, body } = receiver.taken().remove(0);
     let id = ended["id"].as_str().expect("an id");

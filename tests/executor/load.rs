@@ -180,7 +180,7 @@ fn a_caller_with_many_tasks_does_not_keep_another_waiting() {
     );
     let greedy: Vec<_> = (0..30).map(|_| world.start("nap", &json!({}))).collect();
     let mut modest = world.command(&["run", "nap", "--wait"]);
-    let ran = world.ran(&modest.env("AGENT_MAGIC_TOOL_SESSION", "modest").output().expect("it runs"));
+    let ran = world.transcript(&modest.env("AGENT_MAGIC_TOOL_SESSION", "modest").output().expect("it runs"));
     assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "{ran}");
     let open = greedy.iter().filter(|id| world.result_file(id)["status"] == "pending").count();
     assert!(open > 10, "only {open} of the other caller's tasks were still open");

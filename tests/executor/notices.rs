@@ -184,7 +184,7 @@ fn a_desktop_is_told_how_many_wait_and_for_which_subtools_and_nothing_else() {
         let reason = format!("--reason=<i>{CANARY}</i>");
         let mut ask = world.command(&["run", "--input", &input, &reason, "--", name]);
         ask.env("AGENT_MAGIC_TOOL_SESSION", format!("<u>{CANARY}</u>"));
-        let asked = world.ran(&ask.output().expect("it runs"));
+        let asked = world.transcript(&ask.output().expect("it runs"));
         assert_eq!(asked.exit, 0, "{asked}");
     }
     // All of them wait by the time that an executor comes which has a desktop.

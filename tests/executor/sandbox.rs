@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::world::{PROGRAM, Ran, World};
+use crate::world::{PROGRAM, Transcript, World};
 
 /// Forbids `socket` and `socketpair` on x86-64 with EPERM; everything else is allowed. Classic BPF,
 /// as `seccomp(2)` takes it: code, jump if true, jump if false, operand.
@@ -21,7 +21,7 @@ const NO_SOCKETS: [(u16, u8, u8, u32); 7] = [
 ];
 
 /// The program with `arguments` inside the sandbox; `None` where there is none to be had.
-fn inside(world: &World, arguments: &[&str]) -> Option<Ran> {
+fn inside(world: &World, arguments: &[&str]) -> Option<Transcript> {
     let filter = world.folder().join("no-sockets.bpf");
     let bytes = NO_SOCKETS.iter().flat_map(|(code, yes, no, operand)| {
         [code.to_le_bytes().as_slice(), &[*yes, *no], operand.to_le_bytes().as_slice()].concat()
@@ -36,7 +36,7 @@ fn inside(world: &World, arguments: &[&str]) -> Option<Ran> {
     let words = [&["-c", script, "sandbox", &filter, &mailbox, PROGRAM], arguments].concat();
     let mut command = world.within("bash", &words);
     is_available(&mut world.within("bash", &["-c", script, "sandbox", &filter, &mailbox, "true"]))
-        .then(|| world.ran(&command.output().expect("bash")))
+        .then(|| world.transcript(&command.output().expect("bash")))
 }
 
 #[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
@@ -61,7 +61,7 @@ fn doctor_says_what_a_client_must_allow() {
     }
     let hint = |variable: &str| {
         let mut command = world.within("bwrap", &[&words[..], &[PROGRAM, "doctor"]].concat());
-        let ran = world.ran(&command.env(variable, "1").output().expect("bwrap"));
+        let ran = world.transcript(&command.env(variable, "1").output().expect("bwrap"));
         let checks = ran.json()["checks"].as_array().expect("checks").clone();
         let check = checks.into_iter().find(|check| check["name"] == "client").expect("it is looked at");
         assert_eq!(check["ok"], false, "{ran}");

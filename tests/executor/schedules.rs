@@ -88,7 +88,7 @@ fn what_is_scheduled_far_ahead_outlives_its_executor_and_can_be_cancelled() {
 fn a_time_is_the_callers_own_and_one_in_the_past_is_now() {
     let world = world("");
     let mut command = world.command(&["run", "now", "--at", "2020-01-01T09:00", "--wait"]);
-    let ended = world.ran(&command.env("TZ", "Asia/Tokyo").output().expect("it runs"));
+    let ended = world.transcript(&command.env("TZ", "Asia/Tokyo").output().expect("it runs"));
     assert_eq!((ended.exit, &ended.json()["_meta"]["run_at"]), (0, &json!("2020-01-01T00:00:00Z")), "{ended}");
     let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
     let planned = world.run(&["run", "now", "--dry-run", "--at", &tomorrow.to_string()]).json();

@@ -178,7 +178,7 @@ fn a_task_is_a_trace_of_its_own_id_with_a_span_for_each_attempt() {
     let collector = Collector::start(&[]);
     let world = watched(&collector);
     let mut command = world.command(&["run", "fail", "--wait"]);
-    let ran = world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", "night shift").output().expect("it runs"));
+    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "night shift").output().expect("it runs"));
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
     until("its three spans have come", || {
         collector.spans().iter().filter(|span| span["traceId"] == id.as_str()).count() == 3
@@ -336,7 +336,7 @@ fn no_secret_and_no_input_stands_in_logs_traces_or_metrics() {
     world.result_of("echo", &json!({"text": "x"}));
     until("the collector was told once", || !collector.got("/v1/metrics").is_empty());
     let mut command = world.command(&["run", "echo", &format!("text={PRIVATE} {CANARY}"), "--wait"]);
-    let ran = world.ran(&command.env("AGENT_MAGIC_TOOL_SESSION", format!("s-{CANARY}")).output().expect("it runs"));
+    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", format!("s-{CANARY}")).output().expect("it runs"));
     let id: TaskId = ran.json()["id"].as_str().expect("an id").parse().expect("an id");
     until("its span has come", || collector.spans().iter().any(|span| span["traceId"] == id.to_string()));
     let metrics = scrape(&address_of_metrics(&world));

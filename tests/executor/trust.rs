@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::world::{PROGRAM, Ran, World};
+use crate::world::{PROGRAM, Transcript, World};
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
@@ -67,7 +67,7 @@ fn a_configuration_that_others_could_have_written_starts_nothing_and_says_what_t
     let world = world();
     world.configure("[confirm]\nwrites = \"allow\"\n");
     let file = world.config_folder().join("config.toml");
-    let told = |ran: &Ran, exit: i32, at: &Path| {
+    let told = |ran: &Transcript, exit: i32, at: &Path| {
         let (error, at) = (ran.error(), at.display());
         assert_eq!(ran.exit, exit, "{ran}");
         assert!(
@@ -163,7 +163,7 @@ fn a_home_of_umask_002_works() {
         echo("mine"),
         PROGRAM,
     );
-    let ran = world.ran(&other_user(&world, "50001", &script).output().expect("setpriv"));
+    let ran = world.transcript(&other_user(&world, "50001", &script).output().expect("setpriv"));
     assert_eq!((ran.exit, &ran.json()["data"]), (0, &json!("mine")), "{ran}");
     let found = fs::metadata(home.join(".config/agent-magic-tool/config.toml")).expect("written");
     assert_eq!(found.permissions().mode() & 0o777, 0o664, "it was the case at hand");
@@ -181,7 +181,7 @@ fn from_inside_a_sandbox_where_root_is_unknown_subtools_are_listed_all_the_same(
     let seen = other_user(&world, "50001", owner).output().expect("setpriv").stdout;
     assert_ne!(String::from_utf8_lossy(&seen).trim(), "0", "root is unknown there");
     let listed = format!("unshare --user --map-current-user '{PROGRAM}' list --query='git log' --format=names");
-    let ran = world.ran(&other_user(&world, "50001", &listed).output().expect("setpriv"));
+    let ran = world.transcript(&other_user(&world, "50001", &listed).output().expect("setpriv"));
     assert_eq!((ran.exit, &ran.json()[0]), (0, &json!("git_log")), "{ran}");
 }
 

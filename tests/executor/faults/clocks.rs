@@ -64,7 +64,7 @@ fn a_schedule_means_what_the_clock_shows_and_is_kept_whatever_it_is_set_to() {
     let environment = [("LD_PRELOAD", library), ("SHIM_CLOCK", clock.to_str().expect("a path"))];
     let schedule = |name: &str, span: &str| {
         let mut command = oracle.world.command(&["run", "once", &format!("name={name}"), "--in", span]);
-        let ran = oracle.world.ran(&command.envs(environment).output().expect("it runs"));
+        let ran = oracle.world.transcript(&command.envs(environment).output().expect("it runs"));
         assert_eq!(ran.exit, 0, "{ran}");
         oracle.forgive(name);
         ran.json()["id"].as_str().expect("an id").to_owned()

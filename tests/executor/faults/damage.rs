@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::oracle::{Class, Oracle};
 use super::size;
-use crate::world::{Ran, until};
+use crate::world::{Transcript, until};
 
 const TASKS: usize = 6;
 
@@ -21,7 +21,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A whole run of commands over a damaged world; how `run` ended.
-fn call_all(oracle: &Oracle, id: &str, case: &str) -> Ran {
+fn call_all(oracle: &Oracle, id: &str, case: &str) -> Transcript {
     let ran = oracle.world.run(&["run", "read", "name=after"]);
     for ran in [
         &ran,

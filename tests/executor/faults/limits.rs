@@ -52,7 +52,7 @@ fn without_file_watches_the_executor_and_wait_look_by_themselves() {
         let id = oracle.accept(class, &json!({"pause": "0.3"}));
         let script = format!("{NO_WATCHES}; exec \"$0\" wait {id} --timeout=30s");
         let mut wait = oracle.world.within("unshare", &["-U", "-r", "sh", "-c", &script, crate::world::PROGRAM]);
-        let ran = oracle.world.ran(&wait.output().expect("it runs"));
+        let ran = oracle.world.transcript(&wait.output().expect("it runs"));
         assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "{ran}");
     }
     let log = fs::read_to_string(oracle.stderr()).expect("what it says");

@@ -20,7 +20,7 @@ use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 
-use crate::world::{PROGRAM, Ran, World, until};
+use crate::world::{PROGRAM, Transcript, World, until};
 
 /// What may become of a task whose end nobody saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Oracle {
     }
 
     /// Runs a task; its id, or what was said instead.
-    pub(super) fn ask(&self, class: Class, more: &Value) -> Result<String, Box<Ran>> {
+    pub(super) fn ask(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
         let (name, input) = self.next_input(class, more);
         let ran = self.world.run(&["run", class.tool(), "--input", &input]);
         if ran.exit == 0 {
@@ -194,7 +194,7 @@ impl Oracle {
     }
 
     /// As [`Self::ask`]; where the command ends with an error, nobody knows what became of it.
-    pub(super) fn ask_unsure(&self, class: Class, more: &Value) -> Result<String, Box<Ran>> {
+    pub(super) fn ask_unsure(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
         let next = self.next.load(Ordering::Relaxed);
         let asked = self.ask(class, more);
         if asked.is_err() {

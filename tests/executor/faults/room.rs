@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::oracle::{Class, Oracle};
-use crate::world::{Ran, until};
+use crate::world::{Transcript, until};
 
 /// A small disk of its own at a folder, for as long as this lives.
 struct SmallDisk(PathBuf);
@@ -36,7 +36,7 @@ impl Drop for SmallDisk {
 }
 
 /// Runs tasks until one is refused; how it was.
-fn until_refused(oracle: &Oracle) -> Ran {
+fn until_refused(oracle: &Oracle) -> Transcript {
     for number in 0..1000 {
         let began = Instant::now();
         if let Err(ran) = oracle.ask(Class::ALL[number % 3], &json!({})) {
