@@ -1,5 +1,4 @@
-//! The catalog: definition files, the format they have, the packs that ship, and what is said of
-//! mistakes.
+//! The catalog: loading definition files, their format, the shipped packs, search, and error messages.
 
 use std::fs;
 
@@ -19,7 +18,7 @@ mod packs;
 #[path = "catalog/search.rs"]
 mod search;
 
-/// A folder of definition files, which alone makes up a catalog.
+/// A folder with definition files, the only source of its catalog.
 struct Folder {
     folder: TempDir,
     config: Config,
@@ -32,7 +31,7 @@ impl Folder {
         Self { folder: tempfile::tempdir().expect("a temporary folder"), config }
     }
 
-    /// A folder with these files.
+    /// Creates a folder with these files.
     fn with(files: &[(&str, &Value)]) -> Self {
         let folder = Self::new();
         for (name, content) in files {
@@ -42,7 +41,7 @@ impl Folder {
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.folder.path().join(name), content).expect("a written file");
+        fs::write(self.folder.path().join(name), content).expect("written");
     }
 
     fn sources(&self) -> Sources {
@@ -53,7 +52,7 @@ impl Folder {
         Catalog::load(&self.sources())
     }
 
-    /// Everything that is wrong, as people read it, without the path of the temporary folder.
+    /// The problems as users see them, without the path of the temporary folder.
     fn problems(&self) -> Vec<String> {
         let folder = format!("{}/", self.folder.path().display());
         self.load().problems().iter().map(|problem| problem.to_string().replace(&folder, "")).collect()
@@ -64,7 +63,7 @@ fn names(catalog: &Catalog) -> Vec<&str> {
     catalog.subtools().map(|subtool| subtool.name.as_str()).collect()
 }
 
-/// A definition without mistakes, with `changes` laid over it; null takes a key away.
+/// A valid definition with `changes` applied; null removes a key.
 fn definition(changes: Value) -> Value {
     let mut definition = json!({
         "description": "Says hello to somebody by name.",
@@ -79,7 +78,7 @@ fn definition(changes: Value) -> Value {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(object) = value else { panic!("{value} is no object") };
+    let Value::Object(object) = value else { panic!("{value} is not an object") };
     object
 }
 

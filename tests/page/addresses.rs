@@ -1,5 +1,5 @@
-//! T41: a URL that comes from the input reaches nothing on this machine, however it is spelt, wherever its
-//! name or a redirect leads, and whoever asks: what a human tries or approves on the page is no way round.
+//! A URL that comes from a task's input reaches no private address: however it is spelled, wherever its name or a
+//! redirect leads, and even if a human tries or approves it on the page.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-use super::ann::bound;
-use super::threats::Human;
+use super::human::Human;
 use crate::world::{World, until};
 
-/// An address that anybody could have; only our own little network leads there.
+/// A public address that only the test's own network namespace routes to.
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 
-/// What a refusal ends with.
-const WHY: &str = "which is no public address";
+/// The end of the message of a refused address.
+const WHY: &str = "which is not a public address";
 
-/// Subtools whose URL comes from the input: read at once, and sent only after a yes.
+/// A world with two subtools that take their URL from the input: one reads at once, one needs a confirmation.
 fn world() -> World {
     let world = World::new();
     world.configure("[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\n");
@@ -33,42 +32,41 @@ fn world() -> World {
     world
 }
 
-/// Something on this machine that is nobody's business; how often it was reached.
+/// A server on this machine that no request may reach; returns the number of connections.
 fn canary(listener: TcpListener) -> Arc<AtomicUsize> {
-    let reached = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&reached);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             count.fetch_add(1, Ordering::SeqCst);
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 6\r\n\r\ncanary").ok();
         }
     });
-    reached
+    connections
 }
 
-/// What a human reads of a URL that they tried, which never needed a yes, and of one that they approved.
-fn tried(world: &World, human: &Human, url: &str) -> [Value; 2] {
+/// Runs both subtools with a URL from the page and returns their results; `page_send` is approved first.
+fn results_of(world: &World, human: &Human, url: &str) -> [Value; 2] {
     ["page_read", "page_send"].map(|tool| {
         let answer = human.post("/try", &json!({"tool": tool, "input": {"url": url}}));
         assert_eq!(answer.status, 200, "{tool} {url}: {}", answer.body);
-        let told: Value = serde_json::from_str(&answer.body).expect("JSON");
-        let id = told["id"].as_str().expect("an id");
+        let body: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let id = body["id"].as_str().expect("an id");
         if tool == "page_send" {
-            let yes = json!({"decisions": [bound(human, id)], "verdict": "approve"});
-            assert_eq!(human.post("/decide", &yes).status, 200, "{url}");
+            assert_eq!(human.approve(id).status, 200, "{url}");
         }
         let ended = world.end_of(id);
         if let Some(code) = ended["error"]["code"].as_str() {
             let page = human.get(&format!("/task/{id}")).body;
-            assert!(page.contains(&format!("<code>{code}</code>")), "{url}: the page says so too: {page}");
+            assert!(page.contains(&format!("<code>{code}</code>")), "{url}: the page shows the code: {page}");
             assert_eq!(page.contains(WHY), code == "forbidden-address", "{url}: {page}");
         }
         ended
     })
 }
 
-fn is_refused(world: &World, human: &Human, url: &str) {
-    for ended in tried(world, human, url) {
+fn assert_refused(world: &World, human: &Human, url: &str) {
+    for ended in results_of(world, human, url) {
         assert_eq!(
             (&ended["status"], &ended["error"]["code"]),
             (&json!("failed"), &json!("forbidden-address")),
@@ -81,10 +79,10 @@ fn is_refused(world: &World, human: &Human, url: &str) {
 }
 
 #[test]
-fn no_spelling_of_this_machine_is_a_way_round_on_the_page() {
+fn no_spelling_of_this_machines_address_is_accepted_on_the_page() {
     let world = world();
     let human = Human::of(&world);
-    // Of both families at one port.
+    // IPv4 and IPv6 on one port.
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).expect("a port");
     let port = listener.local_addr().expect("its address").port();
     let reached = canary(listener);
@@ -112,12 +110,12 @@ fn no_spelling_of_this_machine_is_a_way_round_on_the_page() {
         "localhost",
         "LOCALHOST",
     ] {
-        is_refused(&world, &human, &format!("http://{host}:{port}"));
+        assert_refused(&world, &human, &format!("http://{host}:{port}"));
     }
-    is_refused(&world, &human, &format!("http://127.0.0.1:{port}#@example.com"));
-    // The page itself; and names that may lead nowhere here, and what is no address at all.
-    is_refused(&world, &human, &format!("http://127.0.0.1:{}", human.site.port));
-    is_refused(&world, &human, &format!("http:\\\\127.0.0.1:{port}\\"));
+    assert_refused(&world, &human, &format!("http://127.0.0.1:{port}#@example.com"));
+    // The page itself, names that may not resolve here, and URLs that are not HTTP.
+    assert_refused(&world, &human, &format!("http://127.0.0.1:{}", human.site.port));
+    assert_refused(&world, &human, &format!("http:\\\\127.0.0.1:{port}\\"));
     for url in [
         human.site.origin(),
         format!("http://localhost.:{port}"),
@@ -126,18 +124,17 @@ fn no_spelling_of_this_machine_is_a_way_round_on_the_page() {
         "file:///etc/passwd".to_owned(),
         format!("gopher://127.0.0.1:{port}"),
     ] {
-        for ended in tried(&world, &human, &url) {
+        for ended in results_of(&world, &human, &url) {
             assert_eq!(ended["status"], "failed", "{url}: {ended}");
         }
     }
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }
 
-/// In the real form, as a human types it.
 #[tokio::test]
-async fn a_human_who_types_a_private_address_into_the_form_reads_why_not() {
+async fn a_human_who_types_a_private_address_into_the_form_reads_why_it_is_refused() {
     let world = world();
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
     let reached = canary(listener);
@@ -145,15 +142,16 @@ async fn a_human_who_types_a_private_address_into_the_form_reads_why_not() {
     tab.click("[data-form=try] [data-pointer='/url'] input, [data-form=try] [data-pointer='/url'] textarea").await;
     tab.insert(&format!("http://[::ffff:127.0.0.1]:{port}/")).await;
     tab.click("[data-form=try] [type=submit]").await;
-    tab.until("location.pathname.startsWith('/task/') && document.body.innerText.includes('no public address')").await;
+    tab.until("location.pathname.startsWith('/task/') && document.body.innerText.includes('not a public address')")
+        .await;
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }
 
-/// A thread in a little network of its own, where a public address leads to us and we give the names.
+/// Runs `test` in a thread with its own network namespace, where `PUBLIC` is a local address and the test answers DNS.
 ///
-/// Nothing of it is seen outside. Runs `inside`, or says loudly that no such network can be had.
-fn in_a_network_of_its_own(inside: impl FnOnce(&World) + Send + 'static) {
-    // Not the harness' own thread: it may run the next test in the same.
+/// Prints a note and skips the test if network namespaces do not work here.
+fn in_network_namespace(test: impl FnOnce(&World) + Send + 'static) {
+    // The harness may run the next test in its own thread, so the namespace needs another one.
     let thread = std::thread::spawn(move || {
         let world = world();
         let script = format!(
@@ -161,21 +159,21 @@ fn in_a_network_of_its_own(inside: impl FnOnce(&World) + Send + 'static) {
             printf 'nameserver 127.0.0.1\\n' >resolv; printf 'hosts: files dns\\n' >nsswitch
             mount --bind resolv /etc/resolv.conf; [ ! -e /etc/nsswitch.conf ] || mount --bind nsswitch /etc/nsswitch.conf"
         );
-        let is_had = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).is_ok()
+        let is_ready = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).is_ok()
             && world
                 .within("sh", &["-ec", &script])
                 .stderr(Stdio::null())
                 .status()
                 .is_ok_and(|status| status.success());
-        if is_had {
-            inside(&world);
+        if is_ready {
+            test(&world);
         } else {
-            // Past the harness, which would keep it to itself.
+            // Not with `eprintln!`: the test harness would capture it.
             writeln!(
                 std::io::stderr(),
-                "SKIPPED: names that change their address: no network namespace can be had here"
+                "SKIPPED: names that change their address: network namespaces do not work here"
             )
-            .expect("said");
+            .expect("standard error is open");
         }
     });
     if let Err(panic) = thread.join() {
@@ -183,10 +181,10 @@ fn in_a_network_of_its_own(inside: impl FnOnce(&World) + Send + 'static) {
     }
 }
 
-/// Gives names: what each is asked for the n-th time, from 0, leads to these addresses.
-fn serve_names(of: fn(&str, usize) -> Vec<Ipv4Addr>) {
+/// A DNS server: `addresses_of` gets a name and how often it was asked before.
+fn serve_names(addresses_of: fn(&str, usize) -> Vec<Ipv4Addr>) {
     const A: [u8; 4] = [0, 1, 0, 1];
-    let socket = UdpSocket::bind("127.0.0.1:53").expect("nobody else is in this network");
+    let socket = UdpSocket::bind("127.0.0.1:53").expect("the namespace has no other server");
     std::thread::spawn(move || {
         let mut asked = std::collections::HashMap::<String, usize>::new();
         let mut bytes = [0; 512];
@@ -202,26 +200,26 @@ fn serve_names(of: fn(&str, usize) -> Vec<Ipv4Addr>) {
                 let name = name.join(".");
                 let times = asked.entry(name.clone()).or_default();
                 *times += 1;
-                of(&name, *times - 1)
+                addresses_of(&name, *times - 1)
             } else {
                 Vec::new()
             };
-            let count = u8::try_from(addresses.len()).expect("a few");
-            // An answer, recursion available, no error; one question, so many answers.
+            let count = u8::try_from(addresses.len()).expect("a few addresses");
+            // The header of an answer without error, with one question and `count` answers.
             let mut answer = [&bytes[..2], &[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
             for address in addresses {
-                // The name as in the question, valid for no time at all.
+                // A pointer to the name in the question, and a TTL of 0.
                 answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
                 answer.extend(address.octets());
             }
-            socket.send_to(&answer, from).expect("sent");
+            socket.send_to(&answer, from).expect("the answer is sent");
         }
     });
 }
 
-/// A server at the public address: what follows `/to?` in a request is where it redirects.
+/// A server at the public address that redirects `/to?URL` to `URL`.
 fn serve_redirects() {
-    let listener = TcpListener::bind((PUBLIC, 80)).expect("nobody else is in this network");
+    let listener = TcpListener::bind((PUBLIC, 80)).expect("the namespace has no other server");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut line = String::new();
@@ -245,14 +243,14 @@ fn serve_redirects() {
 }
 
 #[test]
-fn no_name_and_no_redirect_leads_to_this_machine() {
+fn no_name_and_no_redirect_reaches_this_machine() {
     const PRIVATE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-    in_a_network_of_its_own(|world| {
+    in_network_namespace(|world| {
         serve_names(|name, times| match name {
             "public.example" => vec![PUBLIC],
             "inner.example" => vec![PRIVATE],
             "both.example" => vec![PUBLIC, PRIVATE],
-            // Harmless when it is looked at, and another one when it is used.
+            // DNS rebinding: public at the first lookup, private afterwards.
             "flip.example" | "turn.example" if times == 0 => vec![PUBLIC],
             "flip.example" | "turn.example" => vec![PRIVATE],
             name if name.ends_with(".localhost") => vec![PRIVATE],
@@ -262,20 +260,20 @@ fn no_name_and_no_redirect_leads_to_this_machine() {
         let human = Human::of(world);
         let listener = TcpListener::bind((PRIVATE, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
-        let at_80 = canary(TcpListener::bind((PRIVATE, 80)).expect("nobody else is in this network"));
+        let at_80 = canary(TcpListener::bind((PRIVATE, 80)).expect("the namespace has no other server"));
         let reached = canary(listener);
 
-        // What is public is reached: it is the address that decides.
-        for ended in tried(world, &human, "http://public.example/") {
+        // A public address is reached.
+        for ended in results_of(world, &human, "http://public.example/") {
             assert_eq!((&ended["status"], &ended["data"]), (&json!("succeeded"), &json!("public")), "{ended}");
         }
         for url in ["http://inner.example/", "http://both.example/", "http://x.localhost/"] {
-            is_refused(world, &human, url);
+            assert_refused(world, &human, url);
         }
-        is_refused(world, &human, &human.site.origin());
+        assert_refused(world, &human, &human.site.origin());
 
         let read = |url: &str| {
-            let [read, _] = tried(world, &human, url);
+            let [read, _] = results_of(world, &human, url);
             read
         };
         let mut redirects = Vec::new();
@@ -285,7 +283,7 @@ fn no_name_and_no_redirect_leads_to_this_machine() {
             redirects.push(format!("http://public.example/to?http://{host}:{port}/"));
         }
         redirects.push(format!("http://public.example/to?http://public.example/to?//127.0.0.1:{port}/"));
-        // Its second look-up, which the redirect makes, has another answer than the first.
+        // The lookup for the redirect gets another answer than the first one.
         redirects.push(format!("http://turn.example/to?http://turn.example:{port}/"));
         for url in redirects {
             let ended = read(&url);
@@ -294,11 +292,11 @@ fn no_name_and_no_redirect_leads_to_this_machine() {
         }
         let first = read("http://flip.example/");
         assert_eq!(first["data"], "public", "{first}");
-        is_refused(world, &human, "http://flip.example/");
+        assert_refused(world, &human, "http://flip.example/");
         assert_eq!((reached.load(Ordering::SeqCst), at_80.load(Ordering::SeqCst)), (0, 0));
-        // The canary is where it is thought to be.
-        drop(TcpStream::connect((PRIVATE, port)).expect("it listens"));
-        until("it is reached", || reached.load(Ordering::SeqCst) == 1);
+        // The canary can be reached at its address, so the zeros above mean something.
+        drop(TcpStream::connect((PRIVATE, port)).expect("the canary listens"));
+        until("the canary is reached", || reached.load(Ordering::SeqCst) == 1);
         assert!(fs::read_to_string("/etc/resolv.conf").is_ok_and(|text| text == "nameserver 127.0.0.1\n"));
     });
 }

@@ -1,4 +1,4 @@
-//! The clients of one executor, built at their first use: building one costs milliseconds.
+//! The HTTP clients of one executor. Each is built on first use, because that takes milliseconds.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,37 +17,37 @@ use super::text;
 use crate::config::Config;
 use crate::task::failure::{Failure, Retry};
 
-/// Long enough for a slow network; shorter than any timeout of a task, so that a host that does not
-/// answer is reported as unreachable, which says that nothing was sent.
+/// Long enough for a slow network, but shorter than the timeout of a task: a host that does not respond is then
+/// reported as unreachable, which implies that nothing was sent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many redirects are followed.
-pub(crate) const REDIRECTS: usize = 5;
+/// The most redirects that are followed.
+pub(crate) const MAX_REDIRECTS: usize = 5;
 
-/// Connections and tokens, shared by all runs of one executor.
+/// HTTP clients and their connections, shared by all tasks of one executor.
 pub struct HttpClients {
     guard: Arc<AddressGuard>,
     user_agent: HeaderValue,
-    /// By way of the environment's proxy, if it names one.
+    /// Uses the proxy from the environment, if there is one.
     plain: OnceLock<Client>,
-    /// The same, but resolving to public addresses only.
+    /// Like `plain`, but connects only to public addresses.
     guarded: OnceLock<Client>,
-    /// Never by way of a proxy: for this machine, and for what a human listed.
+    /// Never uses a proxy: for loopback addresses and for hosts in `http.private_hosts`.
     direct: OnceLock<Client>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientsError {
-    #[error("`http.private_hosts` holds `{0}`, which is no `host` or `host:port`")]
+    #[error("`http.private_hosts`: `{0}` is not a valid `host` or `host:port`")]
     PrivateHost(String),
-    #[error("`http.user_agent` is `{0}`, which cannot stand in a header")]
+    #[error("`http.user_agent`: `{0}` is not a valid header value")]
     UserAgent(String),
 }
 
-/// What a URL from the input led to, whatever its status.
+/// The response to a request for a URL from the input, with any status.
 #[derive(Debug)]
 pub struct FetchedPage {
-    /// After redirects.
+    /// The URL after redirects.
     pub final_url: Url,
     pub status: u16,
     pub content_type: Option<String>,
@@ -55,7 +55,7 @@ pub struct FetchedPage {
 }
 
 impl FetchedPage {
-    /// The body as a text, in the charset that it is declared in.
+    /// Decodes the body with its declared charset.
     pub fn text(&self) -> String {
         text::decode(&self.body, self.content_type.as_deref())
     }
@@ -69,12 +69,12 @@ impl fmt::Debug for HttpClients {
 
 impl Default for HttpClients {
     fn default() -> Self {
-        Self::new(&Config::default()).expect("the shipped defaults name no host and a plain user agent")
+        Self::new(&Config::default()).expect("the shipped defaults are valid")
     }
 }
 
 impl HttpClients {
-    /// Builds nothing yet.
+    /// Checks the configuration; builds no client yet.
     pub fn new(config: &Config) -> Result<Self, HttpClientsError> {
         let user_agent = HeaderValue::from_str(&config.http.user_agent)
             .map_err(|_| HttpClientsError::UserAgent(config.http.user_agent.clone()))?;
@@ -88,11 +88,11 @@ impl HttpClients {
         })
     }
 
-    /// Fetches a URL that comes from the input, by GET, following up to five redirects.
+    /// Fetches a URL from the input by GET, following up to [`MAX_REDIRECTS`] redirects.
     ///
-    /// Reaches public addresses and listed hosts only, at each hop. Any status is a [`FetchedPage`]. More
-    /// than `max_bytes` (after decompression) is [`Code::ResponseTooLarge`] as soon as it shows.
-    /// Drops everything at once when `cancel` fires.
+    /// Connects only to public addresses and hosts in `http.private_hosts`, at each hop. Any status is a
+    /// [`FetchedPage`]. A body of more than `max_bytes` (after decompression) fails with
+    /// [`Code::ResponseTooLarge`] as soon as that is known. Drops the connection at once when `cancel` fires.
     pub async fn fetch_guarded(
         &self,
         url: &Url,
@@ -101,7 +101,7 @@ impl HttpClients {
     ) -> Result<FetchedPage, Failure> {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "cancelled before the page was there")),
+            () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "cancelled before the page was fetched")),
             fetched = self.fetch(url, max_bytes) => fetched,
         }
     }
@@ -109,11 +109,11 @@ impl HttpClients {
     async fn fetch(&self, url: &Url, max_bytes: u64) -> Result<FetchedPage, Failure> {
         let mut url = url.clone();
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Failure::new(Code::Rejected, format!("`{url}` is no http or https URL")));
+            return Err(Failure::new(Code::Rejected, format!("`{url}` is not an http or https URL")));
         }
-        for _ in 0..=REDIRECTS {
-            let request = self.pick(&url, true).await?.get(url.clone());
-            let response = request.send().await.map_err(|error| not_sent_or_lost(&error, &url))?;
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self.client_for(&url, true).await?.get(url.clone());
+            let response = request.send().await.map_err(|error| send_failure(&error, &url))?;
             if let Some(next) = next_hop(&url, response.status(), response.headers())? {
                 url = next;
                 continue;
@@ -126,42 +126,43 @@ impl HttpClients {
         Err(too_many_redirects(&url))
     }
 
-    /// Posts to an address that a human configured, which may be on this machine. What is answered is
-    /// not read, but for its status; a redirect is not followed.
+    /// Posts to a URL that a human configured, which may be on this machine. Returns the status; does not read the
+    /// body of the response or follow a redirect.
     pub async fn post(&self, url: &Url, headers: HeaderMap, body: String) -> Result<StatusCode, Failure> {
-        let request = self.pick(url, false).await?.post(url.clone()).headers(headers).body(body);
-        let response = request.send().await.map_err(|error| not_sent_or_lost(&error, url))?;
+        let request = self.client_for(url, false).await?.post(url.clone()).headers(headers).body(body);
+        let response = request.send().await.map_err(|error| send_failure(&error, url))?;
         Ok(response.status())
     }
 
-    /// The client that may reach `url`; `guarded` if its host is the input's choice.
-    pub(crate) async fn pick(&self, url: &Url, guarded: bool) -> Result<&Client, Failure> {
+    /// Returns the client for `url`. `guarded` must be true if the host comes from the input.
+    pub(crate) async fn client_for(&self, url: &Url, guarded: bool) -> Result<&Client, Failure> {
         if guarded {
             self.guard.check(url).await?;
-            if self.guard.lists(url) {
-                return built(&self.direct, || self.builder().no_proxy());
+            if self.guard.is_allowed(url) {
+                return get_or_build(&self.direct, || self.builder().no_proxy());
             }
-            return built(&self.guarded, || self.builder().dns_resolver(GuardedResolver(Arc::clone(&self.guard))));
+            let resolver = || GuardedResolver(Arc::clone(&self.guard));
+            return get_or_build(&self.guarded, || self.builder().dns_resolver(resolver()));
         }
         if is_loopback(url) {
-            return built(&self.direct, || self.builder().no_proxy());
+            return get_or_build(&self.direct, || self.builder().no_proxy());
         }
-        built(&self.plain, || self.builder())
+        get_or_build(&self.plain, || self.builder())
     }
 
-    /// The client for a URL that a human configured.
-    pub(crate) async fn for_operator(&self, url: &Url) -> Result<&Client, Failure> {
-        self.pick(url, false).await
+    /// Returns the client for a URL that a human configured.
+    pub(crate) async fn client_for_configured(&self, url: &Url) -> Result<&Client, Failure> {
+        self.client_for(url, false).await
     }
 
-    /// Sends `request` to `url`, once; the status, and the body of at most `max_bytes`.
+    /// Sends `request` to `url` once. Returns the status and the body, which may have at most `max_bytes`.
     pub(crate) async fn send_plain(
         &self,
         request: reqwest::RequestBuilder,
         url: &Url,
         max_bytes: u64,
     ) -> Result<(StatusCode, Vec<u8>), Failure> {
-        let response = request.send().await.map_err(|error| not_sent_or_lost(&error, url))?;
+        let response = request.send().await.map_err(|error| send_failure(&error, url))?;
         Ok((response.status(), bytes(response, max_bytes, url).await?))
     }
 
@@ -174,20 +175,20 @@ impl HttpClients {
     }
 }
 
-fn built(place: &OnceLock<Client>, builder: impl FnOnce() -> ClientBuilder) -> Result<&Client, Failure> {
-    if let Some(client) = place.get() {
+fn get_or_build(cell: &OnceLock<Client>, builder: impl FnOnce() -> ClientBuilder) -> Result<&Client, Failure> {
+    if let Some(client) = cell.get() {
         return Ok(client);
     }
-    // An error means that a provider is installed already, which serves as well.
+    // An error means that a provider is already installed, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = builder().build().map_err(|error| {
-        Failure::new(Code::Unreachable, format!("no TLS connection can be made here: {}", cause(&error)))
-            .hint("a human installs the system's CA certificates, or names them in SSL_CERT_FILE")
+        Failure::new(Code::Unreachable, format!("failed to set up TLS: {}", cause(&error)))
+            .hint("a human must install the system's CA certificates, or set SSL_CERT_FILE")
     })?;
-    Ok(place.get_or_init(|| client))
+    Ok(cell.get_or_init(|| client))
 }
 
-/// Where a redirect leads; `None` if it is none.
+/// Returns the target of a redirect, or `None` if the response is not a redirect.
 pub(crate) fn next_hop(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, Failure> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -197,22 +198,22 @@ pub(crate) fn next_hop(url: &Url, status: StatusCode, headers: &HeaderMap) -> Re
         matches!(next.scheme(), "http" | "https") && next.username().is_empty() && next.password().is_none()
     });
     next.map(Some).ok_or_else(|| {
-        Failure::new(Code::BadResponse, format!("it redirects to `{location}`, which is no web address"))
+        Failure::new(Code::BadResponse, format!("redirected to `{location}`, which is not a usable http or https URL"))
     })
 }
 
 pub(crate) fn too_many_redirects(url: &Url) -> Failure {
     let mut shown = url.clone();
     shown.set_query(None);
-    Failure::new(Code::BadResponse, format!("more than {REDIRECTS} redirects, the last to `{shown}`"))
+    Failure::new(Code::BadResponse, format!("more than {MAX_REDIRECTS} redirects, the last to `{shown}`"))
 }
 
-/// A header's value, for a reader.
+/// Returns the value of a header, with invalid UTF-8 replaced.
 pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// The whole body, if it is at most `limit` bytes.
+/// Reads the whole body; fails if it has more than `limit` bytes.
 pub(crate) async fn bytes(response: reqwest::Response, limit: u64, url: &Url) -> Result<Vec<u8>, Failure> {
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
@@ -220,7 +221,7 @@ pub(crate) async fn bytes(response: reqwest::Response, limit: u64, url: &Url) ->
     let mut body = Vec::new();
     let mut stream = response.bytes_stream();
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|error| broken_off(&error, url))?;
+        let chunk = chunk.map_err(|error| body_failure(&error, url))?;
         if (body.len() + chunk.len()) as u64 > limit {
             return Err(too_large(limit));
         }
@@ -230,43 +231,43 @@ pub(crate) async fn bytes(response: reqwest::Response, limit: u64, url: &Url) ->
 }
 
 pub(crate) fn too_large(limit: u64) -> Failure {
-    Failure::new(Code::ResponseTooLarge, format!("the answer is larger than {limit} bytes"))
+    Failure::new(Code::ResponseTooLarge, format!("the response is larger than {limit} bytes"))
         .hint("ask for less at once, with a narrower query or fewer items")
         .detail("max_bytes", limit)
 }
 
-/// Why no answer came: the connection was never there, or it broke.
-pub(crate) fn not_sent_or_lost(error: &reqwest::Error, url: &Url) -> Failure {
+/// The failure of a request that got no response: the connection failed or was lost.
+pub(crate) fn send_failure(error: &reqwest::Error, url: &Url) -> Failure {
     if let Some(forbidden) = chain(error).find_map(|cause| cause.downcast_ref::<ForbiddenAddress>()) {
         return forbidden.into();
     }
     let host = url.host_str().unwrap_or_default();
     let reason = cause(error);
     if error.is_connect() {
-        return Failure::new(Code::Unreachable, format!("`{host}` could not be reached: {reason}")).retry(Retry::Later);
+        return Failure::new(Code::Unreachable, format!("failed to connect to `{host}`: {reason}")).retry(Retry::Later);
     }
-    Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke before an answer came: {reason}"))
+    Failure::new(Code::ConnectionLost, format!("lost the connection to `{host}` before the response: {reason}"))
         .retry(Retry::Later)
         .effect_possible()
 }
 
-/// Why an answer stopped halfway.
-pub(crate) fn broken_off(error: &reqwest::Error, url: &Url) -> Failure {
+/// The failure of a response whose body could not be read to the end.
+pub(crate) fn body_failure(error: &reqwest::Error, url: &Url) -> Failure {
     let host = url.host_str().unwrap_or_default();
     let reason = cause(error);
     let is_malformed = chain(error)
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| matches!(cause.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput));
     if is_malformed {
-        return Failure::new(Code::BadResponse, format!("the answer of `{host}` cannot be decoded: {reason}"))
+        return Failure::new(Code::BadResponse, format!("failed to decode the response of `{host}`: {reason}"))
             .effect_possible();
     }
-    Failure::new(Code::ConnectionLost, format!("the connection to `{host}` broke while its answer came: {reason}"))
+    Failure::new(Code::ConnectionLost, format!("lost the connection to `{host}` during the response: {reason}"))
         .retry(Retry::Later)
         .effect_possible()
 }
 
-/// The innermost reason: the outer ones repeat the URL, which may hold a secret.
+/// The innermost error: the outer ones repeat the URL, which may contain a secret.
 fn cause(error: &reqwest::Error) -> String {
     chain(error).last().map_or_else(|| "no reason given".to_owned(), ToString::to_string)
 }

@@ -1,12 +1,12 @@
-//! Which addresses a URL from the input may reach: public ones, and those that a human listed.
+//! Which addresses a URL from the input may reach: public ones, and hosts in `http.private_hosts`.
 //!
-//! The decision falls on the *resolved* address, inside the client's own resolver, so a name that
-//! answers differently the second time gains nothing. A literal address never meets the resolver
-//! and is checked in the URL; the `url` crate has by then normalised every odd spelling (`0x7f.1`).
+//! The *resolved* address is checked, inside the client's own resolver, so that DNS rebinding gains nothing. A
+//! literal address never passes through the resolver and is checked in the URL, in which the `url` crate has
+//! already normalized unusual spellings (`0x7f.1`).
 //!
-//! With a proxy from the environment the proxy resolves the name, out of our sight. Then the name
-//! is resolved here first and refused by the same rule; what the proxy itself reaches is its own
-//! policy.
+//! A proxy from the environment resolves names itself, where this module cannot check the result. Therefore the
+//! name is also resolved here first and refused by the same rule; what the proxy then connects to is the proxy's
+//! own policy.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,19 +24,19 @@ const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "
 
 #[derive(Debug)]
 pub(super) struct AddressGuard {
-    listed: Vec<AllowedHost>,
-    /// The hosts of the environment's proxies: the resolver must find those wherever they are.
+    allowed: Vec<AllowedHost>,
+    /// The hosts of the environment's proxies, which may have any address.
     proxies: HashSet<String>,
 }
 
-/// `host` or `host:port` of the configuration.
+/// A `host` or `host:port` in `http.private_hosts`.
 #[derive(Debug)]
 struct AllowedHost {
     host: Host,
     port: Option<u16>,
 }
 
-/// Why a connection was not even begun.
+/// Why a connection was refused before it was made.
 #[derive(Debug)]
 pub(super) struct ForbiddenAddress {
     pub(super) host: String,
@@ -45,7 +45,7 @@ pub(super) struct ForbiddenAddress {
 
 impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is at {}, which is no public address", self.host, self.address)
+        write!(f, "`{}` is at {}, which is not a public address", self.host, self.address)
     }
 }
 
@@ -54,33 +54,32 @@ impl std::error::Error for ForbiddenAddress {}
 impl From<&ForbiddenAddress> for Failure {
     fn from(forbidden: &ForbiddenAddress) -> Self {
         Self::new(Code::ForbiddenAddress, forbidden.to_string()).hint(format!(
-            "if it is meant to be reached, a human adds \"{}\" to `http.private_hosts` in the configuration",
+            "to allow it, a human adds \"{}\" to `http.private_hosts` in the configuration",
             forbidden.host
         ))
     }
 }
 
 impl AddressGuard {
-    /// `Err` is the entry that names no host.
+    /// Fails with the first invalid entry of `private_hosts`.
     pub(super) fn new(private_hosts: &[String]) -> Result<Self, String> {
-        let listed =
-            private_hosts.iter().map(|entry| listed(entry).ok_or_else(|| entry.clone())).collect::<Result<_, _>>()?;
+        let allowed = private_hosts.iter().map(|entry| parse_allowed_host(entry).ok_or_else(|| entry.clone()));
         let proxies = PROXY_VARIABLES.iter().filter_map(|variable| proxy_host(&std::env::var(variable).ok()?));
-        Ok(Self { listed, proxies: proxies.collect() })
+        Ok(Self { allowed: allowed.collect::<Result<_, _>>()?, proxies: proxies.collect() })
     }
 
-    /// Whether a human listed the host of `url`.
-    pub(super) fn lists(&self, url: &Url) -> bool {
+    /// Whether the host of `url` is in `http.private_hosts`.
+    pub(super) fn is_allowed(&self, url: &Url) -> bool {
         let host = url.host().map(|host| host.to_owned());
-        self.listed.iter().any(|listed| {
-            Some(&listed.host) == host.as_ref()
-                && listed.port.is_none_or(|port| url.port_or_known_default() == Some(port))
+        self.allowed.iter().any(|allowed| {
+            Some(&allowed.host) == host.as_ref()
+                && allowed.port.is_none_or(|port| url.port_or_known_default() == Some(port))
         })
     }
 
-    /// Whether `url` may be reached as far as that shows before a connection; see the file's head.
+    /// Checks `url` as far as possible before a connection; see the module documentation.
     pub(super) async fn check(&self, url: &Url) -> Result<(), Failure> {
-        if self.lists(url) {
+        if self.is_allowed(url) {
             return Ok(());
         }
         let host = url.host_str().unwrap_or_default();
@@ -100,7 +99,7 @@ impl AddressGuard {
                         .map_or(Ok(()), |address| Err((&ForbiddenAddress { host: host.to_owned(), address }).into()))
                 }
                 Err(error) => {
-                    let failure = Failure::new(Code::Unreachable, format!("`{host}` could not be resolved: {error}"));
+                    let failure = Failure::new(Code::Unreachable, format!("failed to resolve `{host}`: {error}"));
                     Err(failure.retry(Retry::Later))
                 }
             },
@@ -108,7 +107,7 @@ impl AddressGuard {
     }
 }
 
-/// The resolver of the guarded client.
+/// A resolver that refuses names with a non-public address.
 #[derive(Debug, Clone)]
 pub(super) struct GuardedResolver(pub(super) Arc<AddressGuard>);
 
@@ -129,7 +128,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// Whether `url` names this very machine: such a request never goes through a proxy.
+/// Whether `url` refers to this machine: such a request never goes through a proxy.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -139,7 +138,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn listed(entry: &str) -> Option<AllowedHost> {
+fn parse_allowed_host(entry: &str) -> Option<AllowedHost> {
     let (host, port) = match entry.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port.parse().ok()?)),
         _ => (entry, None),
@@ -153,10 +152,9 @@ fn proxy_host(proxy: &str) -> Option<String> {
     Url::parse(&with_scheme).ok()?.host_str().map(str::to_owned)
 }
 
-/// Whether `address` is one that anybody on the internet could be asked at.
+/// Whether `address` is globally reachable, by IANA's special-purpose address registries (RFC 6890).
 ///
-/// The special-purpose registries of IANA (RFC 6890); addresses that carry an IPv4 address inside
-/// (mapped, compatible, NAT64, 6to4) are judged by it.
+/// An IPv6 address with an embedded IPv4 address (mapped, compatible, NAT64, 6to4) is judged by the IPv4 address.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -184,9 +182,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
         [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
-        // Teredo, benchmarking, ORCHID and documentation are no one's addresses.
+        // Teredo, benchmarking, ORCHID and documentation addresses are not global unicast.
         [0x2001, second, ..] => second >= 0x0200 && second != 0x0db8,
-        // Global unicast; all else is loopback, local, multicast or not assigned.
+        // Global unicast; everything else is loopback, local, multicast or unassigned.
         [first, ..] => (0x2000..0x4000).contains(&first) && first != 0x3fff,
     }
 }
@@ -196,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn special_purpose_addresses_are_not_public() {
         for text in [
             "127.0.0.1",
             "127.9.9.9",
@@ -240,8 +238,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_spelling_of_a_private_address_is_refused_unless_it_is_listed() {
-        let guard = AddressGuard { listed: Vec::new(), proxies: HashSet::new() };
+    async fn every_spelling_of_a_private_address_is_refused_unless_it_is_allowed() {
+        let guard = AddressGuard { allowed: Vec::new(), proxies: HashSet::new() };
         for url in [
             "http://0x7f.1/",
             "http://2130706433/",
@@ -255,22 +253,22 @@ mod tests {
         }
         let guard = AddressGuard::new(&["127.0.0.1:8080".to_owned(), "::1".to_owned(), "Intranet.example".to_owned()])
             .expect("hosts");
-        let lists = |url: &str| guard.lists(&Url::parse(url).expect("a URL"));
-        assert!(lists("http://0x7f.1:8080/") && lists("http://[::1]:99/") && lists("https://intranet.EXAMPLE/"));
-        assert!(!lists("http://127.0.0.1/") && !lists("http://127.0.0.1:8081/"));
+        let allows = |url: &str| guard.is_allowed(&Url::parse(url).expect("a URL"));
+        assert!(allows("http://0x7f.1:8080/") && allows("http://[::1]:99/") && allows("https://intranet.EXAMPLE/"));
+        assert!(!allows("http://127.0.0.1/") && !allows("http://127.0.0.1:8081/"));
         assert!(AddressGuard::new(&["a b".to_owned()]).is_err());
     }
 
     #[tokio::test]
     async fn with_a_proxy_a_private_name_is_refused_before_the_proxy_sees_it() {
-        let guard = AddressGuard { listed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
+        let guard = AddressGuard { allowed: Vec::new(), proxies: HashSet::from(["proxy.example".to_owned()]) };
         let refused = guard.check(&Url::parse("http://localhost:9/").expect("a URL")).await.expect_err("refused");
         assert_eq!(refused.error.code, Code::ForbiddenAddress);
     }
 
     #[tokio::test]
-    async fn the_resolver_refuses_a_name_by_the_address_that_it_has() {
-        let resolver = GuardedResolver(Arc::new(AddressGuard { listed: Vec::new(), proxies: HashSet::new() }));
+    async fn the_resolver_refuses_a_name_with_a_private_address() {
+        let resolver = GuardedResolver(Arc::new(AddressGuard { allowed: Vec::new(), proxies: HashSet::new() }));
         let refused = resolver.resolve("localhost".parse().expect("a name")).await.err().expect("refused");
         assert!(refused.downcast_ref::<ForbiddenAddress>().is_some());
     }

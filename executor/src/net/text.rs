@@ -1,12 +1,12 @@
-//! What the bytes of a text mean.
+//! Decodes response bodies to text.
 
 use encoding_rs::{Encoding, UTF_8};
 
-/// How far into a page its own word on its charset is looked for (the HTML standard's prescan).
+/// How far into an HTML page a charset declaration is searched for, as in the HTML standard's prescan.
 const PRESCAN_BYTES: usize = 1024;
 
-/// `bytes` as a text: by the charset of `content_type`, else what an HTML page says of itself, else
-/// UTF-8. A byte order mark overrules all. What is malformed becomes U+FFFD.
+/// Decodes `bytes` with the charset of `content_type`, else the one that an HTML page declares, else UTF-8.
+/// A byte order mark overrides all of these. Malformed sequences become U+FFFD.
 pub(crate) fn decode(bytes: &[u8], content_type: Option<&str>) -> String {
     let declared = content_type.and_then(charset).or_else(|| {
         let is_html = content_type.is_none_or(|content_type| content_type.contains("html"));
@@ -15,7 +15,7 @@ pub(crate) fn decode(bytes: &[u8], content_type: Option<&str>) -> String {
     declared.unwrap_or(UTF_8).decode(bytes).0.into_owned()
 }
 
-/// The charset that a content type names, if it is a known one.
+/// Returns the charset that a content type names, if it is known.
 pub(crate) fn charset(content_type: &str) -> Option<&'static Encoding> {
     let label = content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_read_in_its_own_charset() {
+    fn text_is_decoded_with_its_declared_charset() {
         assert_eq!(decode(b"caf\xe9", Some("text/plain; charset=ISO-8859-1")), "café");
         assert_eq!(decode(b"\xc4\xea\xb6\xc8", Some("text/plain; Charset=\"gbk\"")), "年度");
         assert_eq!(decode("年度".as_bytes(), Some("text/plain")), "年度");

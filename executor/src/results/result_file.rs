@@ -1,4 +1,4 @@
-//! The result file: the placeholder that becomes final.
+//! Renders result files: a placeholder while the task is open, the result once it is final.
 
 use jiff::Timestamp;
 use protocol::layout::{compact_bytes, to_lines};
@@ -13,41 +13,41 @@ mod shape;
 
 use shape::shape;
 
-/// How much of data that lies beside the file is shown in it.
+/// How much of the data is shown in the result file if the data itself is in a file beside it.
 const PREVIEW_CHARS: usize = 2_000;
 
-/// The text of a result file, and the data that must lie beside it.
+/// The text of a result file, and the data file that must be written beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderedResult {
     pub text: String,
-    pub beside: Option<DataFile>,
+    pub data_file: Option<DataFile>,
 }
 
-/// Data that a result file refers to.
+/// The data that a result file refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DataFile {
     Text {
         text: String,
         extension: &'static str,
     },
-    /// A file of the executor's data folder, to be copied.
+    /// A file in the executor's data folder, to be copied.
     File {
         path: std::path::PathBuf,
         extension: &'static str,
     },
 }
 
-/// What the caller of a task that waits for a human is told of that human.
+/// The approver, as the caller of a task that waits for a human sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct ApproverStatus {
-    /// How many are asked about before it, and itself.
-    pub place: Option<usize>,
-    /// Whether somebody has the page open.
-    pub is_there: bool,
+    /// The task's position among the tasks that wait for a human, from 1.
+    pub queue_position: Option<usize>,
+    /// Whether a human has the page open.
+    pub is_online: bool,
     pub last_seen: Option<Timestamp>,
 }
 
-/// What the result file of `task` says now. `name` is the path of the data beside it, by extension.
+/// Renders the result file of `task`. `name` returns the path of its data file, by extension.
 pub fn render(
     task: &Task,
     inline_bytes: usize,
@@ -78,12 +78,12 @@ pub fn render(
             file.insert("confirmation".into(), waiting(asked, approver));
         }
         file.insert("created_at".into(), task.created_at.to_string().into());
-        return RenderedResult { text: text(file), beside: None };
+        return RenderedResult { text: text(file), data_file: None };
     };
     file.insert("status".into(), task.state.as_str().into());
     file.insert("success".into(), (task.state == State::Succeeded).into());
     let mut meta = end.meta.clone();
-    let mut beside = None;
+    let mut data_file = None;
     match &end.outcome {
         Outcome::Error(error) => {
             file.insert("error".into(), serde_json::to_value(error).expect("an error body is plain JSON"));
@@ -95,15 +95,15 @@ pub fn render(
                 meta.insert("shape".into(), shape(data));
             }
             if compact > inline_bytes as u64 {
-                // A text lies there as itself: what is read by lines must have lines.
+                // A string is stored as plain text, not as JSON, so that it keeps its lines.
                 let (text, extension) = match data {
                     Value::String(text) => (text.clone(), "txt"),
                     data => (to_lines(data), "json"),
                 };
                 meta.insert("bytes".into(), text.len().into());
                 meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
-                refer(&mut meta, task, name(extension), read_lines(task.id, extension, Some(data)));
-                beside = Some(DataFile::Text { text, extension });
+                refer(&mut meta, task, name(extension), read_commands(task.id, extension, Some(data)));
+                data_file = Some(DataFile::Text { text, extension });
             } else {
                 file.insert("data".into(), data.clone());
             }
@@ -112,8 +112,8 @@ pub fn render(
             let extension = if content_type.starts_with("text/") { "txt" } else { "bin" };
             meta.insert("bytes".into(), (*bytes).into());
             meta.insert("content_type".into(), content_type.as_str().into());
-            refer(&mut meta, task, name(extension), read_lines(task.id, extension, None));
-            beside = Some(DataFile::File { path: path.clone(), extension });
+            refer(&mut meta, task, name(extension), read_commands(task.id, extension, None));
+            data_file = Some(DataFile::File { path: path.clone(), extension });
         }
     }
     file.insert("created_at".into(), task.created_at.to_string().into());
@@ -129,13 +129,13 @@ pub fn render(
         meta.insert("resolution".into(), serde_json::to_value(resolution).expect("a resolution is plain JSON"));
     }
     file.insert("_meta".into(), Value::Object(meta));
-    RenderedResult { text: text(file), beside }
+    RenderedResult { text: text(file), data_file }
 }
 
-/// What a model reads while the task is open.
+/// The message for the model while the task is open.
 fn message(task: &Task, approver: ApproverStatus) -> String {
     let what = match task.state {
-        State::AwaitingConfirmation if approver.is_there => {
+        State::AwaitingConfirmation if approver.is_online => {
             "The tool execution waits for a human to confirm it; they have the page open."
         }
         State::AwaitingConfirmation => {
@@ -163,30 +163,30 @@ fn waiting(asked: &Confirmation, approver: ApproverStatus) -> Value {
         "why": asked.why,
         "expires_at": asked.expires_at.to_string(),
         "approver": {
-            "online": approver.is_there,
+            "online": approver.is_online,
             "last_seen": approver.last_seen.map(|at| at.to_string()),
-            "queue_position": approver.place,
+            "queue_position": approver.queue_position,
         },
     })
 }
 
-/// What a human decided, for the one who asked; who they are is not its business.
+/// The decision, for the caller. Does not say which human decided.
 fn decided(decision: &Decision, task: &Task) -> Value {
     let by = match decision.by {
         DecidedBy::Page(_) => "human",
         DecidedBy::Grant(_) => "a remembered yes",
     };
-    let mut told = json!({"decision": decision.verdict, "by": by, "at": decision.at.to_string()});
+    let mut shown = json!({"decision": decision.verdict, "by": by, "at": decision.at.to_string()});
     if let Some(reason) = &decision.reason {
-        told["reason"] = reason.as_str().into();
+        shown["reason"] = reason.as_str().into();
     }
     if let Some(asked) = &decision.asked_input {
-        told["changes"] = changes(asked, &task.input);
+        shown["changes"] = changes(asked, &task.input);
     }
-    told
+    shown
 }
 
-/// From one input to the other, as a JSON Patch (RFC 6902) of top-level fields.
+/// The difference between two inputs, as a JSON Patch (RFC 6902) of top-level fields.
 fn changes(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
     let path = |key: &str| format!("/{}", protocol::json::pointer_token(key));
     let gone = from.keys().filter(|key| !to.contains_key(*key));
@@ -200,20 +200,20 @@ fn changes(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
 }
 
 fn text(file: Map<String, Value>) -> String {
-    let mut text = serde_json::to_string_pretty(&Value::Object(file)).expect("JSON can be written");
+    let mut text = serde_json::to_string_pretty(&Value::Object(file)).expect("JSON values serialize");
     text.push('\n');
     text
 }
 
-/// Says where data lies that is not in the file, what it answers, and how to get at it.
+/// Adds to `meta` where the data file is, which call it is the result of, and how to read it.
 fn refer(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
     meta.insert("data_file".into(), path.into());
     meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
     meta.insert("read".into(), read.into());
 }
 
-/// Commands that print a part of the data, ready to be used.
-fn read_lines(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> {
+/// Ready-made commands that print parts of the data.
+fn read_commands(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> {
     let mut parts = match data {
         Some(Value::Array(_)) => vec!["--page 1".to_owned(), "--jq '.[0]'".to_owned()],
         Some(Value::Object(fields)) => {
@@ -234,7 +234,7 @@ fn read_lines(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> 
     parts.into_iter().map(|part| format!("agent-magic-tool read {id} {part}")).collect()
 }
 
-/// Whether `key` can stand behind a dot in jq.
+/// Whether jq accepts `.key` without quotes.
 fn is_plain(key: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !key.is_empty() && key.bytes().all(is_word) && !key.as_bytes()[0].is_ascii_digit()
@@ -249,10 +249,10 @@ mod tests {
 
     use protocol::mailbox::result::is_final;
 
-    const NOBODY: ApproverStatus = ApproverStatus { place: None, is_there: false, last_seen: None };
+    const OFFLINE: ApproverStatus = ApproverStatus { queue_position: None, is_online: false, last_seen: None };
 
     #[test]
-    fn changes_are_told_as_a_patch() {
+    fn changes_are_a_json_patch() {
         let object = |value: Value| value.as_object().expect("an object").clone();
         let patch = changes(&object(json!({"a": 1, "b/c": 2, "d": 3})), &object(json!({"a": 1, "b/c": 3, "e": 4})));
         let expected = json!([
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn rendered(task: &Task) -> RenderedResult {
-        render(task, 100_000, NOBODY, |extension| format!("/results/x.data.{extension}"))
+        render(task, 100_000, OFFLINE, |extension| format!("/results/x.data.{extension}"))
     }
 
     fn ended(state: State, outcome: Outcome) -> Task {
@@ -288,11 +288,11 @@ mod tests {
         for state in [State::AwaitingConfirmation, State::Queued, State::Running] {
             assert!(!is_final(rendered(&Task { state, ..task() }).text.as_bytes()), "{state}");
         }
-        assert!(!is_final(b"") && !is_final(&done.as_bytes()[..done.len() - 2]), "half a file is none");
+        assert!(!is_final(b"") && !is_final(&done.as_bytes()[..done.len() - 2]), "half a file is not final");
     }
 
     #[test]
-    fn a_wake_is_promised_to_who_is_woken_and_waiting_is_advised_to_the_others() {
+    fn the_message_promises_a_wake_up_only_to_callers_that_are_woken() {
         for (state, run_at) in [
             (State::Running, None),
             (State::AwaitingConfirmation, None),
@@ -306,36 +306,38 @@ mod tests {
                 assert_eq!((message.ends_with(WILL_BE_WOKEN), text.get("next").is_none()), (wakes, wakes), "{message}");
             }
         }
-        let old: protocol::caller::Caller = serde_json::from_str("{\"uid\": 1}").expect("a record of before");
+        let old: protocol::caller::Caller = serde_json::from_str("{\"uid\": 1}").expect("an older record");
         assert!(!old.wakes);
     }
 
     #[test]
-    fn large_data_lies_beside_the_file_which_keeps_its_size_shape_and_beginning() {
+    fn large_data_goes_to_a_data_file_and_the_result_has_its_size_and_shape() {
         let data = json!({"items": vec![json!({"name": "x".repeat(100)}); 2_000]});
         let file = rendered(&ended(State::Succeeded, Outcome::Data(data.clone())));
-        let beside = to_lines(&data);
+        let content = to_lines(&data);
         let text: Value = serde_json::from_str(&file.text).expect("JSON");
         assert_eq!(text.get("data"), None);
         let meta = &text["_meta"];
-        assert_eq!(meta["bytes"], beside.len(), "as many as `--bytes` counts");
+        assert_eq!(meta["bytes"], content.len(), "the length that `--bytes` counts");
         assert_eq!(meta["shape"]["items"]["array"], 2_000);
         assert_eq!(meta["data_file"], "/results/x.data.json");
         assert_eq!(meta["query"], json!({"tool": text["tool"], "input": text["input"]}));
         assert!(file.text.len() < 10_000);
-        assert_eq!(file.beside, Some(DataFile::Text { text: beside, extension: "json" }));
+        assert_eq!(file.data_file, Some(DataFile::Text { text: content, extension: "json" }));
     }
 
     #[test]
-    fn the_lines_to_read_on_fit_the_data() {
+    fn the_suggested_read_commands_fit_the_data() {
         let read = |data: Value| {
             let task = ended(State::Succeeded, Outcome::Data(data));
             let text: Value = serde_json::from_str(&rendered(&task).text).expect("JSON");
-            let lines = text["_meta"]["read"].as_array().expect("lines").clone();
+            let commands = text["_meta"]["read"].as_array().expect("commands").clone();
             let start = format!("agent-magic-tool read {} ", task.id);
-            lines
+            commands
                 .iter()
-                .map(|line| line.as_str().and_then(|line| line.strip_prefix(&start)).expect("it").to_owned())
+                .map(|command| {
+                    command.as_str().and_then(|command| command.strip_prefix(&start)).expect("it").to_owned()
+                })
                 .collect::<Vec<_>>()
         };
         let items = vec![json!({"name": "x".repeat(100)}); 2_000];
@@ -350,10 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn a_large_text_lies_beside_the_file_as_itself() {
+    fn a_large_string_is_stored_as_plain_text() {
         let data = "line\n".repeat(30_000);
         let file = rendered(&ended(State::Succeeded, Outcome::Data(data.as_str().into())));
-        assert_eq!(file.beside, Some(DataFile::Text { text: data, extension: "txt" }));
+        assert_eq!(file.data_file, Some(DataFile::Text { text: data, extension: "txt" }));
         let file = File { path: "/x".into(), content_type: "image/png".to_owned(), bytes: 7 };
         let text: Value = serde_json::from_str(&rendered(&ended(State::Succeeded, file)).text).expect("JSON");
         assert_eq!(

@@ -1,6 +1,6 @@
-//! What wakes a loop: tasks that became final, seen in the mailbox.
+//! Waits until tasks are final, by watching their result files in the mailbox.
 //!
-//! A file event is a nudge; the result files are the truth. Those that end together are told together.
+//! File events only prompt another look and may be missed; the result files are the truth.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use protocol::task::{State, TaskId};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// A watch may miss something.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Where no watch can be had.
-const POLL: Duration = Duration::from_millis(250);
-/// What ends within this of the first is told with it.
-const TOGETHER: Duration = Duration::from_millis(50);
+/// How often the files are read although the watch works: it may miss an event.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the files are read if there is no watch.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Tasks that become final within this time are reported together.
+const BATCH_WINDOW: Duration = Duration::from_millis(50);
 
 /// Watches the results of one mailbox.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Trigger {
     watcher: Option<RecommendedWatcher>,
 }
 
-/// How a task ended; `None` if its result file is gone.
+/// A final task and its state; `None` if its result file is gone.
 pub type FinalState = (TaskId, Option<State>);
 
 impl Trigger {
@@ -40,21 +40,21 @@ impl Trigger {
         Self { mailbox, nudge, watcher }
     }
 
-    /// Returns when at least one of `tasks` is final: those that are. Cancel-safe.
-    pub async fn ended(&self, tasks: &[TaskId]) -> Vec<FinalState> {
+    /// Waits until at least one of `tasks` is final, and returns those that are. Cancel-safe.
+    pub async fn wait_for_any(&self, tasks: &[TaskId]) -> Vec<FinalState> {
         loop {
-            if !self.look(tasks).is_empty() {
-                tokio::time::sleep(TOGETHER).await;
-                return self.look(tasks);
+            if !self.final_states(tasks).is_empty() {
+                tokio::time::sleep(BATCH_WINDOW).await;
+                return self.final_states(tasks);
             }
-            let longest = if self.watcher.is_some() { LOOK_AGAIN } else { POLL };
-            // Whichever it was: it is time to look.
+            let longest = if self.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
+            // An event and a timeout mean the same: read the files again.
             drop(tokio::time::timeout(longest, self.nudge.notified()).await);
         }
     }
 
-    /// Those of `tasks` that are final now.
-    pub fn look(&self, tasks: &[TaskId]) -> Vec<FinalState> {
+    /// Returns those of `tasks` that are final.
+    pub fn final_states(&self, tasks: &[TaskId]) -> Vec<FinalState> {
         let end = |id: &TaskId| match self.state(*id) {
             Ok(Some(state)) if state.is_final() => Some((*id, Some(state))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some((*id, None)),
@@ -63,12 +63,12 @@ impl Trigger {
         tasks.iter().filter_map(end).collect()
     }
 
-    /// The state of each of `tasks` that has a result file.
+    /// Returns the state of each of `tasks` that has a result file.
     pub fn states(&self, tasks: &[TaskId]) -> Vec<(TaskId, State)> {
         tasks.iter().filter_map(|id| Some((*id, self.state(*id).ok()??))).collect()
     }
 
-    /// `None` for a file that says nothing that we know.
+    /// `None` if the file has no known state.
     fn state(&self, id: TaskId) -> std::io::Result<Option<State>> {
         let file: Value = serde_json::from_slice(&self.mailbox.read_result(id)?).unwrap_or_default();
         let word = file.get("state").or_else(|| file.get("status")).and_then(Value::as_str);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_that_end_together_are_told_together() {
+    async fn tasks_that_end_together_are_reported_together() {
         let folder = tempfile::tempdir().expect("a folder");
         let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("a mailbox");
         let tasks = [TaskId::new(), TaskId::new(), TaskId::new()];
@@ -89,14 +89,14 @@ mod tests {
             mailbox.publish(task, r#"{"status": "pending"}"#).expect("published");
         }
         let trigger = Trigger::new(mailbox.clone());
-        assert_eq!(trigger.look(&tasks), []);
-        let waiting = trigger.ended(&tasks);
+        assert_eq!(trigger.final_states(&tasks), []);
+        let waiting = trigger.wait_for_any(&tasks);
         tokio::pin!(waiting);
         assert!(futures_util::poll!(&mut waiting).is_pending());
         mailbox.publish(tasks[1], r#"{"status": "failed"}"#).expect("published");
         mailbox.forget(tasks[2]).expect("forgotten");
         let ended = std::time::Instant::now();
         assert_eq!(waiting.await, [(tasks[1], Some(State::Failed)), (tasks[2], None)]);
-        assert!(ended.elapsed() < LOOK_AGAIN / 2, "an event wakes it, not the next look");
+        assert!(ended.elapsed() < RECHECK_INTERVAL / 2, "an event must end the wait, not the recheck");
     }
 }

@@ -1,4 +1,4 @@
-//! `subtools/subtool.schema.json`: equal to the types, and of one mind with the loader.
+//! `subtools/subtool.schema.json`: it matches the types, and agrees with the loader.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::{Folder, definition};
 
-/// Set it to rewrite the file instead of comparing it.
+/// If this environment variable is set, the file is rewritten instead of compared.
 const UPDATE: &str = "UPDATE_EXPECT";
 
 #[test]
-fn the_schema_file_is_what_the_types_say() {
+fn the_schema_file_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subtools/subtool.schema.json");
     let expected = format::file_schema_text();
     if std::env::var_os(UPDATE).is_some() {
@@ -22,42 +22,45 @@ fn the_schema_file_is_what_the_types_say() {
     let found = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == expected,
-        "subtools/subtool.schema.json is not what the types say; rewrite it with\n    \
+        "subtools/subtool.schema.json does not match the types; regenerate it with\n    \
          {UPDATE}=1 cargo test -p agent-magic-tool-executor --test catalog the_schema_file"
     );
 }
 
 #[test]
-fn the_schema_is_itself_right_and_every_type_in_it_is_described() {
+fn the_schema_is_valid_and_describes_every_field() {
     let schema = format::file_schema();
     jsonschema::meta::validate(&schema).expect("a schema of draft 2020-12");
     for (name, definition) in schema["$defs"].as_object().expect("definitions") {
         for (field, about) in definition["properties"].as_object().into_iter().flatten() {
-            assert!(about["description"].is_string() || about.get("$ref").is_some(), "{name}.{field} says nothing");
+            assert!(
+                about["description"].is_string() || about.get("$ref").is_some(),
+                "{name}.{field} has no description"
+            );
         }
     }
 }
 
 #[test]
-fn every_shipped_pack_fits() {
+fn every_shipped_pack_matches_the_schema() {
     let validator = validator();
     for pack in SHIPPED {
         let file: Value = serde_json::from_str(pack.text).expect("it is JSON");
         let wrong: Vec<_> =
             validator.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert!(wrong.is_empty(), "{}: {wrong:#?}", pack.name);
-        assert_eq!(file["$schema"], "./subtool.schema.json", "{}: editors find the schema by it", pack.name);
+        assert_eq!(file["$schema"], "./subtool.schema.json", "{}: editors need `$schema`", pack.name);
     }
 }
 
 #[test]
-fn what_is_right_is_accepted_by_the_schema_and_the_loader() {
+fn the_schema_and_the_loader_accept_valid_files() {
     let http = |changes: Value| {
         let mut http = json!({"base_url": "https://api.example.com"});
         http.as_object_mut().expect("an object").extend(crate::object(changes));
         file(json!({"run": {"http": http}}))
     };
-    let right = [
+    let valid = [
         json!({}),
         json!({"$schema": "https://example.com/subtool.schema.json"}),
         file(json!({})),
@@ -89,7 +92,7 @@ fn what_is_right_is_accepted_by_the_schema_and_the_loader() {
         http(json!({"auth": {"api_key": {"query": "key", "value": "secret:k"}}, "response": "text"})),
         http(json!({"pagination": {"next_token": {"query": "pageToken", "response": "next"}, "items": "items",
             "max_items": "{{ limit }}"}})),
-        // What `$defaults` have, a subtool need not have.
+        // A subtool may omit what `$defaults` defines.
         json!({
             "$namespace": "mail",
             "$defaults": {"description": "Does something with mail.", "input": {"type": "object"}, "timeout": "5s",
@@ -100,7 +103,7 @@ fn what_is_right_is_accepted_by_the_schema_and_the_loader() {
         }),
     ];
     let validator = validator();
-    for file in right {
+    for file in valid {
         let wrong: Vec<_> = validator.iter_errors(&file).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "the schema refuses {file}: {wrong:?}");
         let problems = Folder::with(&[("file.json", &file)]).problems();
@@ -109,27 +112,27 @@ fn what_is_right_is_accepted_by_the_schema_and_the_loader() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_the_schema_and_the_loader() {
+fn the_schema_and_the_loader_refuse_invalid_files() {
     let run = |run: Value| file(json!({"run": run}));
     let http = |key: &str, value: Value| run(json!({"http": {"base_url": "https://a.example", key: value}}));
-    let wrong = [
-        ("no object", json!([])),
-        ("no object as a subtool", json!({"a": "b"})),
+    let invalid = [
+        ("not an object", json!([])),
+        ("a subtool that is not an object", json!({"a": "b"})),
         ("an unknown `$key`", json!({"$default": {}})),
         ("a namespace of a wrong type", json!({"$namespace": 5})),
         ("an empty namespace", json!({"$namespace": "", "a": definition(json!({}))})),
-        ("an unknown key in defaults of no subtool", json!({"$defaults": {"tiemout": "5s"}})),
-        ("a bad value deep in defaults of no subtool", json!({"$defaults": {"run": {"http": {"method": "get"}}}})),
+        ("an unknown key in defaults without a subtool", json!({"$defaults": {"tiemout": "5s"}})),
+        ("a bad value deep in defaults without a subtool", json!({"$defaults": {"run": {"http": {"method": "get"}}}})),
         ("defaults of a wrong type", json!({"$defaults": []})),
         ("an unknown key in defaults", json!({"$defaults": {"tiemout": "5s"}, "a": definition(json!({}))})),
         ("a bad name", json!({"say hello": definition(json!({}))})),
         ("a name that is too long", json!({"a".repeat(65): definition(json!({}))})),
         ("an unknown key", file(json!({"descripton": "x"}))),
         ("no description", file(json!({"description": null}))),
-        ("no description in spite of defaults", json!({"$defaults": {"timeout": "5s"}, "a": {}})),
+        ("no description despite defaults", json!({"$defaults": {"timeout": "5s"}, "a": {}})),
         ("an empty description", file(json!({"description": " "}))),
         ("no input", file(json!({"input": null}))),
-        ("an input that is no object", file(json!({"input": {"type": "array"}}))),
+        ("an input that is not an object", file(json!({"input": {"type": "array"}}))),
         ("a schema with a bad type", file(json!({"input": {"properties": {"a": {"type": "strin"}}}}))),
         ("a schema with a bad keyword", file(json!({"input": {"required": "name"}}))),
         ("no runner", file(json!({"run": null}))),
@@ -142,42 +145,42 @@ fn what_is_wrong_is_refused_by_the_schema_and_the_loader() {
         ("an unknown method", http("method", json!("get"))),
         ("an unknown key deep inside", http("pagination", json!({"next_tokens": {}}))),
         ("two bodies", http("body", json!({"json": {}, "form": {}}))),
-        ("a secret in so many words", http("auth", json!({"bearer": "ghp_0123456789"}))),
-        ("half a kind of auth", http("auth", json!({"basic": {"username": "u"}}))),
-        ("no argument", run(json!({"process": {"argv": []}}))),
+        ("a literal secret", http("auth", json!({"bearer": "ghp_0123456789"}))),
+        ("incomplete auth", http("auth", json!({"basic": {"username": "u"}}))),
+        ("an empty argv", run(json!({"process": {"argv": []}}))),
         ("a shell line", run(json!({"process": {"argv": "echo hello"}}))),
         ("a condition without arguments", run(json!({"process": {"argv": ["p", {"if": "a"}]}}))),
-        ("an exit status that is none", run(json!({"process": {"argv": ["p"], "ok_statuses": [256]}}))),
+        ("an exit status out of range", run(json!({"process": {"argv": ["p"], "ok_statuses": [256]}}))),
         ("an unknown function", run(json!({"builtin": {"write_file": {}}}))),
         ("an unknown annotation", file(json!({"annotations": {"readOnly": true}}))),
         ("annotations as a list", file(json!({"annotations": [true]}))),
         ("retries as a list", file(json!({"retries": [1, "1s"]}))),
-        ("a kind of auth as a list", http("auth", json!({"basic": ["u", "secret:p"]}))),
+        ("auth as a list", http("auth", json!({"basic": ["u", "secret:p"]}))),
         ("an annotation of a wrong type", file(json!({"annotations": {"readOnlyHint": "yes"}}))),
         ("an unknown confirmation", file(json!({"confirm": "sometimes"}))),
         ("a confirmation of a wrong type", file(json!({"confirm": true}))),
         ("a duration without a unit", file(json!({"timeout": "30"}))),
         ("a duration as a number", file(json!({"timeout": 30}))),
-        ("no duration at all", file(json!({"timeout": "0s"}))),
+        ("a duration of zero", file(json!({"timeout": "0s"}))),
         ("too many retries", file(json!({"retries": {"times": 11}}))),
         ("retries without a number", file(json!({"retries": {"backoff": "1s"}}))),
-        ("a rate below nothing", file(json!({"rate_limit": {"calls": -1, "per": "1s"}}))),
+        ("a negative rate", file(json!({"rate_limit": {"calls": -1, "per": "1s"}}))),
         ("a rate without a window", file(json!({"rate_limit": {"calls": 1}}))),
-        ("no concurrency", file(json!({"concurrency": 0}))),
-        ("more concurrency than a number holds", file(json!({"concurrency": 5_000_000_000_u64}))),
+        ("a concurrency of zero", file(json!({"concurrency": 0}))),
+        ("a concurrency out of range", file(json!({"concurrency": 5_000_000_000_u64}))),
         ("a bad name in `depends_on`", file(json!({"depends_on": ["a b"]}))),
         ("an example without an input", file(json!({"examples": [{"name": "Ann"}]}))),
-        ("tags as one text", file(json!({"tags": "a, b"}))),
+        ("tags as a string", file(json!({"tags": "a, b"}))),
     ];
     let validator = validator();
-    for (what, file) in wrong {
+    for (what, file) in invalid {
         assert!(!validator.is_valid(&file), "{what}: the schema accepts {file}");
         assert!(!Folder::with(&[("file.json", &file)]).problems().is_empty(), "{what}: the loader accepts {file}");
     }
 }
 
-/// The schema, with the newest draft's own schema in place of draft 7's: a validator brings only that
-/// of its draft, and fetches none.
+/// A validator for the schema. It refers to the draft 2020-12 meta-schema instead of draft 7's, because a
+/// validator contains only the meta-schema of its own draft and does not fetch others.
 fn validator() -> Validator {
     let text = format::file_schema_text();
     let text = text.replace("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema");

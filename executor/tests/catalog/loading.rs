@@ -1,4 +1,4 @@
-//! Loading: what is right is there, whatever is wrong beside it.
+//! Loading: valid definitions are loaded, whatever is wrong with others.
 
 use executor::catalog::listing::Listing;
 use executor::catalog::{Catalog, Origin, Sources};
@@ -35,7 +35,7 @@ fn one_bad_file_never_hides_the_others() {
 }
 
 #[test]
-fn one_bad_subtool_never_hides_its_neighbours() {
+fn one_bad_subtool_never_hides_the_others() {
     let file = json!({
         "first": definition(json!({})),
         "second": definition(json!({"run": {"shell": "ls"}})),
@@ -50,18 +50,18 @@ fn one_bad_subtool_never_hides_its_neighbours() {
 }
 
 #[test]
-fn a_name_that_is_taken_names_both_places_and_the_first_stays() {
+fn a_duplicate_name_names_both_files_and_the_first_one_stays() {
     let file = |description: &str| json!({"greet": definition(json!({"description": description}))});
     let folder = Folder::with(&[("b.json", &file("The second one.")), ("a.json", &file("The first one."))]);
     let catalog = folder.load();
     assert_eq!(catalog.get("greet").expect("the first").definition.description, "The first one.");
-    let told = catalog.problems()[0].to_string();
-    assert!(told.contains("a.json") && told.contains("b.json") && told.contains("greet"), "{told}");
+    let problem = catalog.problems()[0].to_string();
+    assert!(problem.contains("a.json") && problem.contains("b.json") && problem.contains("greet"), "{problem}");
     assert_eq!(catalog.problems().len(), 1);
 }
 
 #[test]
-fn a_name_of_a_shipped_pack_is_taken_too() {
+fn a_name_of_a_shipped_pack_cannot_be_reused() {
     let mut folder = Folder::with(&[("own.json", &json!({"git_log": definition(json!({}))}))]);
     folder.config.catalog.packs = vec!["git".to_owned()];
     let catalog = folder.load();
@@ -70,7 +70,7 @@ fn a_name_of_a_shipped_pack_is_taken_too() {
 }
 
 #[test]
-fn a_namespace_stands_before_every_name_of_its_file_only() {
+fn a_namespace_prefixes_only_the_names_of_its_file() {
     let greet = json!({"greet": definition(json!({}))});
     let mut spaced = greet.clone();
     object_mut(&mut spaced).insert("$namespace".to_owned(), json!("acme"));
@@ -80,9 +80,9 @@ fn a_namespace_stands_before_every_name_of_its_file_only() {
 }
 
 #[test]
-fn defaults_lie_under_each_subtool_of_their_file_only() {
+fn defaults_apply_only_to_the_subtools_of_their_file() {
     let file = json!({
-        // After the subtools that they are for: the order of the keys means nothing.
+        // `$defaults` comes last, because the order of keys must not matter.
         "plain": definition(json!({})),
         "own": definition(json!({"timeout": "5s", "annotations": {"readOnlyHint": false}, "tags": []})),
         "none": definition(json!({"timeout": Value::Null})),
@@ -98,12 +98,12 @@ fn defaults_lie_under_each_subtool_of_their_file_only() {
         |read_only: bool| json!({"readOnlyHint": read_only, "idempotentHint": false, "openWorldHint": false});
     assert_eq!(shown("plain"), json!(["7s", annotations(true), ["x"]]));
     assert_eq!(shown("own"), json!(["5s", annotations(false), Value::Null]));
-    assert_eq!(shown("none"), shown("plain"), "a key that `definition` took away");
+    assert_eq!(shown("none"), shown("plain"), "`definition` removed the key");
     assert_eq!(shown("other"), json!([null, {"readOnlyHint": false, "idempotentHint": false}, null]));
 }
 
 #[test]
-fn null_takes_a_default_away() {
+fn null_removes_a_default() {
     let mut greet = definition(json!({}));
     object_mut(&mut greet).insert("timeout".to_owned(), Value::Null);
     let catalog = Folder::with(&[("a.json", &json!({"$defaults": {"timeout": "7s"}, "greet": greet}))]).load();
@@ -111,23 +111,23 @@ fn null_takes_a_default_away() {
 }
 
 #[test]
-fn what_depends_on_something_that_was_left_out_is_left_out() {
+fn a_subtool_that_depends_on_a_skipped_one_is_skipped() {
     let file = json!({
         "good": definition(json!({})),
-        "leans": definition(json!({"depends_on": ["good"]})),
-        "falls": definition(json!({"depends_on": ["broken"]})),
-        "falls_too": definition(json!({"depends_on": ["falls"]})),
+        "depends": definition(json!({"depends_on": ["good"]})),
+        "skipped": definition(json!({"depends_on": ["broken"]})),
+        "skipped_too": definition(json!({"depends_on": ["skipped"]})),
         "broken": definition(json!({"timeout": "never"})),
         "loop_a": definition(json!({"depends_on": ["loop_b"]})),
         "loop_b": definition(json!({"depends_on": ["loop_a"]}))
     });
     let catalog = Folder::with(&[("a.json", &file)]).load();
-    assert_eq!(names(&catalog), ["good", "leans"]);
+    assert_eq!(names(&catalog), ["depends", "good"]);
     assert_eq!(catalog.problems().len(), 5);
 }
 
 #[test]
-fn thousands_of_subtools_in_one_file_that_lean_on_one_another_are_loaded() {
+fn a_chain_of_thousands_of_dependent_subtools_is_loaded() {
     let count = 3000;
     let file: Map<_, _> = (0..count)
         .map(|number| {
@@ -141,7 +141,7 @@ fn thousands_of_subtools_in_one_file_that_lean_on_one_another_are_loaded() {
 }
 
 #[test]
-fn another_setting_makes_the_listing_anew() {
+fn a_changed_setting_rebuilds_the_listing() {
     let mut folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
     let cache = folder.folder.path().join("cache");
     let seen = |folder: &Folder| {
@@ -159,7 +159,7 @@ fn another_setting_makes_the_listing_anew() {
 }
 
 #[test]
-fn only_json_files_that_are_in_sight_are_definitions() {
+fn only_visible_json_files_are_definitions() {
     let greet = json!({"greet": definition(json!({}))});
     let folder = Folder::with(&[("a.json", &greet)]);
     for name in ["subtool.schema.json", ".hidden.json", "a.json.bak", "a.JSON5", "README.md"] {
@@ -170,7 +170,7 @@ fn only_json_files_that_are_in_sight_are_definitions() {
 }
 
 #[test]
-fn a_single_file_can_be_named_and_a_folder_that_is_not_there_is_told() {
+fn a_source_may_be_a_single_file_and_a_missing_folder_is_a_problem() {
     let folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))})), ("b.json", &json!([]))]);
     let path = folder.folder.path();
     let named = std::env::join_paths([path.join("a.json"), path.join("nowhere")]).expect("paths");
@@ -181,24 +181,24 @@ fn a_single_file_can_be_named_and_a_folder_that_is_not_there_is_told() {
 }
 
 #[test]
-fn what_callers_may_not_use_is_not_there_and_is_no_problem() {
+fn a_subtool_that_callers_may_not_use_is_hidden_without_a_problem() {
     let file = json!({
         "open": definition(json!({})),
         "denied": definition(json!({})),
         "off": definition(json!({"enabled": false})),
         "for_admins": definition(json!({"admin": true})),
         "privileged": definition(json!({"requires": ["mail:send"]})),
-        "leans": definition(json!({"depends_on": ["off"]}))
+        "depends": definition(json!({"depends_on": ["off"]}))
     });
     let mut folder = Folder::with(&[("a.json", &file)]);
     folder.config.access.deny = vec!["den*".to_owned()];
     folder.config.access.privileges = vec!["calendar:*".to_owned()];
-    assert_eq!(names(&folder.load()), ["leans", "open"]);
+    assert_eq!(names(&folder.load()), ["depends", "open"]);
     assert!(folder.problems().is_empty());
 }
 
 #[test]
-fn a_folder_with_a_thousand_files_is_loaded_whole_and_listed_from_its_cache() {
+fn a_thousand_files_are_loaded_and_then_listed_from_the_cache() {
     let folder = Folder::new();
     for number in 0..1000 {
         let name = format!("subtool_{number:04}");
@@ -208,17 +208,17 @@ fn a_folder_with_a_thousand_files_is_loaded_whole_and_listed_from_its_cache() {
     assert_eq!((catalog.subtools().count(), catalog.problems().len()), (1000, 0));
     let cache = folder.folder.path().join("cache");
     let names = |listing: Listing| listing.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
-    let made = names(Listing::of(&folder.sources(), &cache));
-    let kept = std::fs::read(&cache).expect("the cache");
-    assert_eq!(names(Listing::of(&folder.sources(), &cache)), made);
-    assert_eq!(made.len(), 1000);
+    let built = names(Listing::of(&folder.sources(), &cache));
+    let cached = std::fs::read(&cache).expect("the cache");
+    assert_eq!(names(Listing::of(&folder.sources(), &cache)), built);
+    assert_eq!(built.len(), 1000);
     folder.write("500.json", "{}");
     assert_eq!(Listing::of(&folder.sources(), &cache).entries.len(), 999);
-    assert_ne!(std::fs::read(&cache).expect("the cache"), kept);
+    assert_ne!(std::fs::read(&cache).expect("the cache"), cached);
 }
 
 #[test]
-fn a_damaged_cache_is_made_anew() {
+fn a_damaged_cache_is_rebuilt() {
     let folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
     let cache = folder.folder.path().join("cache");
     for damage in ["", "{}", "[1]", "{\"stamp\": 5"] {
@@ -232,7 +232,7 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names
 }
 
-/// Any JSON, with words of the format among the keys.
+/// Arbitrary JSON whose keys include words of the format.
 fn anything() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "$defaults",
@@ -279,7 +279,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_file_holds_the_others_are_loaded_and_every_problem_names_it(content in anything()) {
+    fn arbitrary_json_in_one_file_never_affects_the_others(content in anything()) {
         let folder = Folder::with(&[("any.json", &content), ("good.json", &json!({"good": definition(json!({}))}))]);
         let catalog = folder.load();
         prop_assert!(catalog.get("good").is_some());
@@ -289,16 +289,16 @@ proptest! {
     }
 
     #[test]
-    fn defaults_are_the_same_as_writing_them_out(timeout in "[1-9][0-9]{0,3}(ms|s|m)", admin: bool, tag in "[a-z]{1,8}") {
+    fn defaults_have_the_same_effect_as_repeating_them(timeout in "[1-9][0-9]{0,3}(ms|s|m)", admin: bool, tag in "[a-z]{1,8}") {
         let common = json!({"timeout": timeout, "admin": admin, "tags": [tag]});
         let mut folder = Folder::with(&[
             ("a.json", &json!({"$defaults": common, "greet": definition(json!({}))})),
         ]);
         folder.config.access.admin = true;
-        let laid_under = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
+        let with_defaults = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
         folder.write("a.json", json!({"greet": definition(common)}).to_string());
-        let written_out = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
-        prop_assert!(laid_under.is_some());
-        prop_assert_eq!(laid_under, written_out);
+        let repeated = folder.load().get("greet").map(|subtool| serde_json::to_value(&*subtool.definition).expect("JSON"));
+        prop_assert!(with_defaults.is_some());
+        prop_assert_eq!(with_defaults, repeated);
     }
 }

@@ -1,129 +1,129 @@
-//! What is said of typical mistakes, word by word: file, subtool, place, and how to mend it.
+//! The messages for typical mistakes, word for word: file, subtool, location, and how to fix it.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};
 
-/// What is said of a subtool with these changes.
-fn said_of(changes: Value) -> String {
-    said_of_file(&json!({"greet": definition(changes)}))
+/// The problems of a subtool with these changes.
+fn problems(changes: Value) -> String {
+    problems_of_file(&json!({"greet": definition(changes)}))
 }
 
-fn said_of_file(file: &Value) -> String {
+fn problems_of_file(file: &Value) -> String {
     Folder::with(&[("acme.json", file)]).problems().join("\n")
 }
 
-fn said_of_text(text: &str) -> String {
+fn problems_of_text(text: &str) -> String {
     let folder = Folder::new();
     folder.write("acme.json", text);
     folder.problems().join("\n")
 }
 
 #[test]
-fn broken_json() {
-    assert_snapshot!(said_of_text("{\n  \"greet\": {,}\n}"), @"acme.json: line 2 column 13: key must be a string");
+fn malformed_json() {
+    assert_snapshot!(problems_of_text("{\n  \"greet\": {,}\n}"), @"acme.json: line 2 column 13: key must be a string");
     assert_snapshot!(
-        said_of_text("{\"greet\": {\"input\": {}, \"input\": {}}}"),
+        problems_of_text("{\"greet\": {\"input\": {}, \"input\": {}}}"),
         @"acme.json: line 1 column 31: duplicate key `input`"
     );
-    assert_snapshot!(said_of_text("[]"), @"acme.json: a file of definitions is one JSON object");
+    assert_snapshot!(problems_of_text("[]"), @"acme.json: a file of definitions is one JSON object");
 }
 
 #[test]
-fn keys_of_the_file() {
+fn keys_of_a_file() {
     assert_snapshot!(
-        said_of_file(&json!({"$default": {}})),
+        problems_of_file(&json!({"$default": {}})),
         @"acme.json: $default: the keys of a file are `$schema`, `$defaults` and `$namespace`; did you mean `$defaults`?"
     );
     assert_snapshot!(
-        said_of_file(&json!({"$namespace": 5})),
+        problems_of_file(&json!({"$namespace": 5})),
         @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
     );
     assert_snapshot!(
-        said_of_file(&json!({"$namespace": ""})),
+        problems_of_file(&json!({"$namespace": ""})),
         @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
     );
-    assert_snapshot!(said_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` is an object");
+    assert_snapshot!(problems_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` is an object");
     assert_snapshot!(
-        said_of_file(&json!({"$defaults": {"tiemout": "5s"}})),
+        problems_of_file(&json!({"$defaults": {"tiemout": "5s"}})),
         @"acme.json: $defaults.tiemout: unknown field `tiemout`; did you mean `timeout`?"
     );
     assert_snapshot!(
-        said_of_file(&json!({"$defaults": {"run": {"http": {"header": {}}}}, "greet": definition(json!({}))})),
+        problems_of_file(&json!({"$defaults": {"run": {"http": {"header": {}}}}, "greet": definition(json!({}))})),
         @"acme.json: $defaults.run.http.header: unknown field `header`; did you mean `headers`?"
     );
     assert_snapshot!(
-        said_of_file(&json!({"say hello": definition(json!({}))})),
+        problems_of_file(&json!({"say hello": definition(json!({}))})),
         @"acme.json: say hello: `say hello` is not a valid subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -"
     );
 }
 
 #[test]
-fn a_lookup_that_cannot_look_it_up() {
+fn lookups() {
     let look = definition(json!({"annotations": {"readOnlyHint": true}}));
     let needy = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
-    let said_of_verify = |subtool: &str, verify: Value, changes: Value| {
+    let problems_of_lookup = |subtool: &str, verify: Value, changes: Value| {
         let mut sender = definition(changes);
         sender["verify"] = verify;
         sender["verify"]["subtool"] = subtool.into();
         let needy = definition(json!({"annotations": {"readOnlyHint": true}, "input": needy}));
-        said_of_file(
+        problems_of_file(
             &json!({"send": sender, "look": look, "needy": needy, "change": definition(json!({"annotations": {}}))}),
         )
     };
     let writes = || json!({"annotations": {"readOnlyHint": false}});
     let yes = || json!({"happened": "length > 0"});
-    assert_snapshot!(said_of_verify("look", yes(), writes()), @"");
-    assert_snapshot!(said_of_verify("lock", yes(), writes()), @"acme.json: send: verify.subtool: there is no subtool `lock`");
-    assert_snapshot!(said_of_verify("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so that looking could change something");
-    assert_snapshot!(said_of_verify("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` needs `id`");
-    assert_snapshot!(said_of_verify("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is not a valid jq expression: syntax error");
-    assert_snapshot!(said_of_verify("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
-    assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
-    assert_snapshot!(said_of_verify("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
+    assert_snapshot!(problems_of_lookup("look", yes(), writes()), @"");
+    assert_snapshot!(problems_of_lookup("lock", yes(), writes()), @"acme.json: send: verify.subtool: there is no subtool `lock`");
+    assert_snapshot!(problems_of_lookup("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so that looking could change something");
+    assert_snapshot!(problems_of_lookup("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` needs `id`");
+    assert_snapshot!(problems_of_lookup("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is not a valid jq expression: syntax error");
+    assert_snapshot!(problems_of_lookup("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
+    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
+    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
 }
 
 #[test]
 fn keys_of_a_subtool() {
     assert_snapshot!(
-        said_of(json!({"tiemout": "30s"})),
+        problems(json!({"tiemout": "30s"})),
         @"acme.json: greet: tiemout: unknown field `tiemout`; did you mean `timeout`?"
     );
     assert_snapshot!(
-        said_of(json!({"colour": "red"})),
+        problems(json!({"colour": "red"})),
         @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `min_assurance`, `grantable`, `timeout`, `retries`, `verify`, `preview`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
     );
-    assert_snapshot!(said_of(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
+    assert_snapshot!(problems(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
     assert_snapshot!(
-        said_of(json!({"annotations": {"readOnly": true}})),
+        problems(json!({"annotations": {"readOnly": true}})),
         @"acme.json: greet: annotations.readOnly: unknown field `readOnly`; did you mean `readOnlyHint`?"
     );
     assert_snapshot!(
-        said_of(json!({"annotations": [true]})),
+        problems(json!({"annotations": [true]})),
         @"acme.json: greet: annotations: expected an object, found an array"
     );
     assert_snapshot!(
-        said_of(json!({"confirm": "sometimes"})),
+        problems(json!({"confirm": "sometimes"})),
         @"acme.json: greet: confirm: unknown choice `sometimes`; expected `never`, `always` or `when`"
     );
     assert_snapshot!(
-        said_of(json!({"confirm": "when"})),
+        problems(json!({"confirm": "when"})),
         @r#"acme.json: greet: confirm.when: `when` needs more: write it as {"when": …}"#
     );
     assert_snapshot!(
-        said_of(json!({"confirm": {"never": true}})),
+        problems(json!({"confirm": {"never": true}})),
         @r#"acme.json: greet: confirm.never: `never` stands alone: write it as "never""#
     );
-    assert_snapshot!(said_of(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
-    assert_snapshot!(said_of(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
-    assert_snapshot!(said_of(json!({"tags": "a, b"})), @"acme.json: greet: tags: expected an array, found a string");
+    assert_snapshot!(problems(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
+    assert_snapshot!(problems(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
+    assert_snapshot!(problems(json!({"tags": "a, b"})), @"acme.json: greet: tags: expected an array, found a string");
     assert_snapshot!(
-        said_of(json!({"timeout": "30"})),
+        problems(json!({"timeout": "30"})),
         @"acme.json: greet: timeout: `30` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`"
     );
     assert_snapshot!(
-        said_of(json!({"concurrency": 0})),
+        problems(json!({"concurrency": 0})),
         @"acme.json: greet: concurrency: 0 would never run; the least is 1"
     );
 }
@@ -131,35 +131,35 @@ fn keys_of_a_subtool() {
 #[test]
 fn runners() {
     assert_snapshot!(
-        said_of(json!({"run": {"shell": "ls"}})),
+        problems(json!({"run": {"shell": "ls"}})),
         @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`"
     );
     assert_snapshot!(
-        said_of(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
+        problems(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
         @"acme.json: greet: run: exactly one runner; this has `process` and `http`"
     );
-    assert_snapshot!(said_of(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`; this has none");
+    assert_snapshot!(problems(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`; this has none");
     assert_snapshot!(
-        said_of(json!({"run": {"http": {"path": "/a"}}})),
+        problems(json!({"run": {"http": {"path": "/a"}}})),
         @"acme.json: greet: run.http: missing field `base_url`"
     );
     assert_snapshot!(
-        said_of(json!({"run": {"http": {"base_url": "https://a.example", "query": {"q": "{{ q"}}}})),
+        problems(json!({"run": {"http": {"base_url": "https://a.example", "query": {"q": "{{ q"}}}})),
         @"acme.json: greet: run.http.query.q: template `{{ q`: syntax error: unexpected end of input, expected end of variable block"
     );
     assert_snapshot!(
-        said_of(json!({"run": {"http": {"base_url": "https://a.example", "auth": {"bearer": "ghp_x"}}}})),
+        problems(json!({"run": {"http": {"base_url": "https://a.example", "auth": {"bearer": "ghp_x"}}}})),
         @"acme.json: greet: run.http.auth.bearer: not a secret reference; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
     );
     assert_snapshot!(
-        said_of(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),
+        problems(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),
         @"acme.json: greet: run.process.argv[0]: the program must be a constant, not a template"
     );
 }
 
-/// A secret where its name belongs, or anywhere else where one could be written.
+/// A secret may be written in place of its name, or anywhere else.
 #[test]
-fn no_secret_that_was_written_into_a_definition() {
+fn a_secret_written_into_a_definition_is_never_quoted() {
     const CANARY: &str = "ghp_0123456789abcdefCANARY";
     let quoted = format!("{CANARY} \"{CANARY}\" {{{{");
     let reference = format!("secret:{CANARY}!");
@@ -222,9 +222,9 @@ fn no_secret_that_was_written_into_a_definition() {
             json!({"greet": definition(json!({"run": run}))}),
             json!({"$defaults": {"run": run}, "greet": definition(json!({"run": Value::Null}))}),
         ] {
-            let said = said_of_file(&file);
-            assert!(!said.is_empty(), "nothing is wrong with {file}");
-            assert!(!said.contains(CANARY), "{said}");
+            let problems = problems_of_file(&file);
+            assert!(!problems.is_empty(), "no problem found in {file}");
+            assert!(!problems.contains(CANARY), "{problems}");
         }
     }
 }
@@ -232,36 +232,36 @@ fn no_secret_that_was_written_into_a_definition() {
 #[test]
 fn schemas_examples_and_expressions() {
     assert_snapshot!(
-        said_of(json!({"input": {"type": "object", "properties": {"a": {"type": "strin"}}}})),
+        problems(json!({"input": {"type": "object", "properties": {"a": {"type": "strin"}}}})),
         @r#"acme.json: greet: input: the schema at `/properties/a/type`: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword"#
     );
-    assert_snapshot!(said_of(json!({"output": {"type": "array", "items": {"type": "string"}}})), @"");
+    assert_snapshot!(problems(json!({"output": {"type": "array", "items": {"type": "string"}}})), @"");
     assert_snapshot!(
-        said_of(json!({"output": {"type": "lst"}})),
+        problems(json!({"output": {"type": "lst"}})),
         @r#"acme.json: greet: output: the schema at `/type`: "lst" is not valid under any of the schemas listed in the 'anyOf' keyword"#
     );
     assert_snapshot!(
-        said_of(json!({"examples": [{"input": {"name": "Ann"}}, {"input": {"name": 5}}]})),
+        problems(json!({"examples": [{"input": {"name": "Ann"}}, {"input": {"name": 5}}]})),
         @r#"acme.json: greet: examples[1].input/name: 5 is not of type "string""#
     );
     assert_snapshot!(
-        said_of(json!({"result": {"select": ".a | "}})),
+        problems(json!({"result": {"select": ".a | "}})),
         @"acme.json: greet: result.select: `.a | ` is not a valid jq expression: syntax error"
     );
     assert_snapshot!(
-        said_of(json!({"confirm": {"when": "input.a >"}})),
+        problems(json!({"confirm": {"when": "input.a >"}})),
         @"acme.json: greet: confirm.when: template `input.a >`: syntax error: unexpected end of input, expected expression"
     );
     assert_snapshot!(
-        said_of(json!({"depends_on": ["nobody"]})),
+        problems(json!({"depends_on": ["nobody"]})),
         @"acme.json: greet: depends_on: there is no subtool `nobody`"
     );
 }
 
 #[test]
-fn a_name_that_is_taken() {
+fn a_duplicate_name() {
     let greet = json!({"greet": definition(json!({}))});
     let folder = Folder::with(&[("a.json", &greet), ("b.json", &greet)]);
-    let said = folder.problems().join("\n");
-    assert_snapshot!(said, @"b.json: greet: the name is taken by a.json; a later definition wins nothing");
+    let problems = folder.problems().join("\n");
+    assert_snapshot!(problems, @"b.json: greet: the name is taken by a.json; a later definition wins nothing");
 }

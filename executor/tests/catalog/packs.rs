@@ -1,4 +1,4 @@
-//! The packs that ship, as the loader sees them: nothing is left out, and every example can be planned.
+//! The shipped packs: every definition loads, and every example can be planned.
 
 use executor::catalog::lint::lint;
 use executor::catalog::{Catalog, SHIPPED, Sources};
@@ -7,7 +7,7 @@ use executor::runner::Invocation;
 use protocol::caller::Caller;
 use serde_json::Value;
 
-/// The packs that ship and nothing else, for callers who may do anything.
+/// Only the shipped packs, for callers with every permission.
 pub(crate) fn shipped_sources() -> (Sources, Config) {
     let mut config = Config::default();
     config.catalog.folders.clear();
@@ -29,18 +29,18 @@ fn shipped() -> (Catalog, Config) {
 fn every_definition_of_every_pack_is_loaded() {
     let (catalog, _) = shipped();
     assert_eq!(catalog.problems(), []);
-    let written: usize = SHIPPED
+    let defined: usize = SHIPPED
         .iter()
         .map(|pack| {
             let file: Value = serde_json::from_str(pack.text).expect("it is JSON");
             file.as_object().expect("an object").keys().filter(|key| !key.starts_with('$')).count()
         })
         .sum();
-    assert_eq!(catalog.subtools().count(), written);
+    assert_eq!(catalog.subtools().count(), defined);
 }
 
 #[test]
-fn every_example_fits_its_schema_and_makes_a_plan() {
+fn every_example_is_valid_and_can_be_planned() {
     let (catalog, config) = shipped();
     let home = tempfile::tempdir().expect("a temporary folder");
     for subtool in catalog.subtools() {
@@ -58,13 +58,13 @@ fn every_example_fits_its_schema_and_makes_a_plan() {
             };
             let plan = subtool.definition.run.plan(&invocation, &config);
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));
-            assert!(!plan.to_string().contains("{{"), "{}: a template is left in {plan}", subtool.name);
+            assert!(!plan.to_string().contains("{{"), "{}: unrendered template in {plan}", subtool.name);
         }
     }
 }
 
 #[test]
-fn lint_has_nothing_to_say() {
+fn lint_has_no_findings() {
     let findings: Vec<_> = lint(&shipped().0)
         .into_iter()
         .map(|finding| format!("{:?}: {}: {}", finding.subtool, finding.code, finding.message))

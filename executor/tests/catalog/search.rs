@@ -1,17 +1,17 @@
-//! Search over the shipped packs: what a person would ask leads to the subtool that does it.
+//! Search over the shipped packs: a natural query finds the right subtool first.
 
 use executor::catalog::listing::{Listing, ListingEntry};
 use executor::catalog::search::search;
 
 use crate::packs::shipped_sources;
 
-/// The names that a query finds, best first.
+/// The names that `query` finds, best first.
 fn found<'a>(query: &str, entries: &'a [ListingEntry]) -> Vec<&'a str> {
     search(query, entries).into_iter().map(|hit| entries[hit.index].name.as_str()).collect()
 }
 
 #[test]
-fn what_a_person_asks_leads_to_the_subtool_that_does_it() {
+fn a_natural_query_finds_the_right_subtool_first() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let entries = Listing::of(&shipped_sources().0, &folder.path().join("cache")).entries;
     let mut wrong = Vec::new();
@@ -34,7 +34,7 @@ fn what_a_person_asks_leads_to_the_subtool_that_does_it() {
     ] {
         let names = found(query, &entries);
         if names.first() != Some(&best) {
-            wrong.push(format!("{query}: {names:?} instead of {best}"));
+            wrong.push(format!("{query}: found {names:?}, expected {best} first"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -1,27 +1,27 @@
-//! The structure of data without its contents: enough to write the jq expression that gets them.
+//! The structure of data without its content: enough to write a jq expression for the content.
 //!
-//! Small whatever the data is: so many levels, keys and kinds, and so many entries in all.
+//! The size of a shape is bounded: levels, keys, variants and the total number of entries have limits.
 
 use protocol::excerpt;
 use serde_json::{Map, Value, json};
 
-const DEEPEST: usize = 5;
+const MAX_DEPTH: usize = 5;
 const MAX_KEYS: usize = 30;
-/// A longer key is data itself.
-const MAX_KEY: usize = 60;
-/// How many of a list's items are looked at: its first ones tell what the rest is like.
-const SAMPLED: usize = 50;
+/// A longer key is probably data itself and is cut.
+const MAX_KEY_CHARS: usize = 60;
+/// How many items of a list are examined; the first ones are representative.
+const MAX_SAMPLED_ITEMS: usize = 50;
 const MAX_VARIANTS: usize = 4;
-/// Entries in all.
-const BUDGET: usize = 200;
+/// The most entries in total.
+const MAX_ENTRIES: usize = 200;
 
-/// `value`'s structure. A list is `{"array": LENGTH, "of": SHAPE}`, or `"of": {"any": [SHAPE, ...]}`
-/// where its items differ; of objects in a list a key ends in `?` where some lack it.
+/// Returns the structure of `value`. A list is `{"array": LENGTH, "of": SHAPE}`, or `"of": {"any": [SHAPE, ...]}`
+/// if its items differ. For objects in a list, a key that some of them lack ends in `?`.
 pub(super) fn shape(value: &Value) -> Value {
-    shape_of(&[value], 0, &mut BUDGET.clone())
+    shape_of(&[value], 0, &mut MAX_ENTRIES.clone())
 }
 
-/// What the `values`, which stand in the same place, have in common; never none.
+/// Returns the common structure of `values`, which occur at the same position; there is at least one.
 fn shape_of(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     let mut kinds: Vec<(&str, Vec<&Value>)> = Vec::new();
     for value in values {
@@ -51,8 +51,8 @@ fn list(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     let (least, most) =
         lists.iter().fold((usize::MAX, 0), |(least, most), list| (least.min(list.len()), most.max(list.len())));
     let length = if least == most { json!(most) } else { format!("{least} to {most}").into() };
-    let items: Vec<_> = lists.into_iter().flatten().take(SAMPLED).collect();
-    if items.is_empty() || depth >= DEEPEST || *budget == 0 {
+    let items: Vec<_> = lists.into_iter().flatten().take(MAX_SAMPLED_ITEMS).collect();
+    if items.is_empty() || depth >= MAX_DEPTH || *budget == 0 {
         return json!({ "array": length });
     }
     json!({"array": length, "of": shape_of(&items, depth + 1, budget)})
@@ -64,23 +64,23 @@ fn object(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     let mut more = 0;
     for (key, field) in objects.iter().copied().flatten() {
         match keys.iter().position(|(known, _)| *known == key) {
-            Some(place) => keys[place].1.push(field),
+            Some(index) => keys[index].1.push(field),
             None if keys.len() < MAX_KEYS => keys.push((key, vec![field])),
             None => more += 1,
         }
     }
     let mut shape = Map::new();
     for (key, fields) in keys {
-        if depth >= DEEPEST || *budget == 0 {
+        if depth >= MAX_DEPTH || *budget == 0 {
             more += fields.len();
             continue;
         }
         let mark = if fields.len() < objects.len() { "?" } else { "" };
-        let name = excerpt::chars(key, MAX_KEY);
+        let name = excerpt::chars(key, MAX_KEY_CHARS);
         shape.insert(format!("{name}{mark}"), shape_of(&fields, depth + 1, budget));
     }
     if more > 0 {
-        // What is left out of several objects is counted in each of them.
+        // A key that is omitted from several objects counts once for each of them.
         shape.insert("…".to_owned(), format!("{more} more").into());
     }
     Value::Object(shape)
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_differ_are_told_as_one() {
+    fn the_shapes_of_list_items_are_merged() {
         let data = json!({"next": "abc", "items": [
             {"id": 1, "labels": ["a"], "to": null},
             {"id": 2, "labels": [], "to": {"name": "年", "x": true}},
@@ -123,18 +123,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small_whatever_the_data_is() {
+    fn the_shape_of_any_data_is_small() {
         let wide: Map<_, _> = (0..10_000).map(|n| (format!("key{n}{}", "x".repeat(500)), json!({"a": [n]}))).collect();
-        let mut bush = json!(1);
+        let mut branching = json!(1);
         for _ in 0..4 {
-            bush = (0..30).map(|n| (format!("{n}"), bush.clone())).collect::<Map<_, _>>().into();
+            branching = (0..30).map(|n| (format!("{n}"), branching.clone())).collect::<Map<_, _>>().into();
         }
         let mut deep = json!(1);
         for _ in 0..60 {
             deep = json!([{"a": deep, "b": 1}]);
         }
         let mixed: Vec<_> = (0..5_000).map(|n| json!({ format!("k{n}"): n })).collect();
-        for data in [Value::Object(wide), bush, deep, mixed.into()] {
+        for data in [Value::Object(wide), branching, deep, mixed.into()] {
             let text = shape(&data).to_string();
             assert!(text.len() < 20_000, "{} bytes: {text}", text.len());
         }

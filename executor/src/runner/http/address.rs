@@ -30,7 +30,7 @@ pub(super) fn address(
     let mut url = Url::parse(&endpoint(&base, endpoints))
         .map_err(|error| Failure::new(Code::Rejected, format!("`{base}` is no URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(Failure::new(Code::Rejected, format!("`{base}` is no http or https URL")));
+        return Err(Failure::new(Code::Rejected, format!("`{base}` is not an http or https URL")));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Failure::new(Code::Rejected, "a URL must not hold a user name or a password"));

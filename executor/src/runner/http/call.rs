@@ -16,7 +16,7 @@ use super::{
     CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, pages, response, upload,
 };
 use crate::config::secret::{Secret, SecretName};
-use crate::net::clients::{REDIRECTS, next_hop, not_sent_or_lost, too_many_redirects};
+use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use crate::task::failure::SideEffect;
 
 /// One order under way.
@@ -128,14 +128,14 @@ impl<'a> HttpCall<'a> {
         let mut headers = self.headers(access).await?;
         let mut url = self.url(page, access).await?;
         let (mut guarded, mut foreign) = (self.draft.guarded, false);
-        for _ in 0..=REDIRECTS {
-            let client = self.context.http.pick(&url, guarded).await?;
+        for _ in 0..=MAX_REDIRECTS {
+            let client = self.context.http.client_for(&url, guarded).await?;
             let mut request = client.request(self.draft.method.to_reqwest(), url.clone()).headers(headers.clone());
             if let Some(body) = &self.draft.body {
                 request = self.with_body(request, body, access).await?;
             }
             self.sent.store(true, Ordering::Relaxed);
-            let response = request.send().await.map_err(|error| self.not_sent_or_lost(&error, &url))?;
+            let response = request.send().await.map_err(|error| self.send_failure(&error, &url))?;
             let next = match self.draft.method {
                 Method::Get | Method::Head => next_hop(&url, response.status(), response.headers())?,
                 _ => None,
@@ -154,8 +154,8 @@ impl<'a> HttpCall<'a> {
         Err(too_many_redirects(&url))
     }
 
-    fn not_sent_or_lost(&self, error: &reqwest::Error, url: &Url) -> Failure {
-        let failure = not_sent_or_lost(error, url);
+    fn send_failure(&self, error: &reqwest::Error, url: &Url) -> Failure {
+        let failure = send_failure(error, url);
         if failure.side_effect == SideEffect::None {
             self.sent.store(false, Ordering::Relaxed);
         }

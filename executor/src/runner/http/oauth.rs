@@ -239,7 +239,8 @@ async fn ask(name: &SecretName, grant: &OAuthSecret, context: &RunnerContext) ->
         None => vec![("grant_type", "client_credentials")],
     };
     form.extend(grant.scope.as_deref().map(|scope| ("scope", scope)));
-    let mut request = context.http.pick(&url, false).await?.post(url.clone()).header("accept", "application/json");
+    let mut request =
+        context.http.client_for(&url, false).await?.post(url.clone()).header("accept", "application/json");
     match (grant.auth_style, &grant.client_secret) {
         (AuthStyle::Basic, secret) => request = request.basic_auth(client_id, secret.as_ref()),
         (AuthStyle::Body, secret) => {
@@ -248,7 +249,7 @@ async fn ask(name: &SecretName, grant: &OAuthSecret, context: &RunnerContext) ->
         }
     }
     let sent = request.form(&form).send().await;
-    let response = sent.map_err(|error| nothing_ordered(clients::not_sent_or_lost(&error, &url)))?;
+    let response = sent.map_err(|error| nothing_ordered(clients::send_failure(&error, &url)))?;
     let status = response.status();
     let wait = api_error::retry_after(response.headers());
     let body = clients::bytes(response, ANSWER_BYTES, &url).await.map_err(nothing_ordered)?;

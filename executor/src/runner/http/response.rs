@@ -9,7 +9,7 @@ use url::Url;
 
 use super::call::{HttpAnswer, HttpCall};
 use super::{AnswerFormat, Code, Failure, Http, Method, RunnerContext, RunnerOutput, api_error};
-use crate::net::clients::{broken_off, bytes, header, too_large};
+use crate::net::clients::{body_failure, bytes, header, too_large};
 use crate::net::text;
 use crate::runner::OutputData;
 use crate::task::failure::SideEffect;
@@ -150,7 +150,7 @@ async fn spooled(
         return Err(too_large(limit));
     }
     let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-    let chunks = response.bytes_stream().map(|chunk| chunk.map_err(|error| broken_off(&error, url)));
+    let chunks = response.bytes_stream().map(|chunk| chunk.map_err(|error| body_failure(&error, url)));
     spool(call, chunks, limit, content_type).await
 }
 
