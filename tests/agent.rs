@@ -1,12 +1,12 @@
-//! Our own loop: through the binary, against servers that speak the providers' protocols.
+//! Tests of our own agent through the binary, against a server that speaks the providers' protocols.
 
 pub(crate) mod aimock;
 mod approval;
+mod chat;
 mod cost;
 mod delegation;
 mod ends;
 mod limits;
 mod sessions;
 mod story;
-mod talk;
 mod terminal;

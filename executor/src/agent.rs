@@ -1,8 +1,7 @@
-//! Our own agent: the loop that asks a model, carries out its calls, and is woken when results are there.
+//! Our own agent: a loop that asks a model, performs its tool calls, and wakes up when tasks end.
 //!
-//! `machine.rs` decides, `driver.rs` carries out, `journal.rs` remembers. Nothing of it runs in the
-//! executor's own tasks, and it reads nothing but what a caller may: a loop is a caller like any other,
-//! with files between.
+//! `machine.rs` decides what to do, `driver.rs` does it, `journal.rs` stores it. The loop runs outside the
+//! executor: it is a caller like any other, and talks to the executor only through the mailbox.
 
 pub mod driver;
 pub mod journal;

@@ -1,4 +1,4 @@
-//! Language models: which there are, what was said to them, and how one is asked.
+//! Language models: the configured models, the conversation with a model, and the requests to its provider.
 
 pub mod conversation;
 pub mod fallback;

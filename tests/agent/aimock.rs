@@ -1,7 +1,7 @@
-//! A language model by rule: npm's `@copilotkit/aimock` speaks the protocols, `model.mjs` decides what is said.
+//! A scripted language model: npm's `@copilotkit/aimock` speaks the protocols, `model.mjs` chooses the answers.
 //!
-//! The package is found by `AGENT_MAGIC_TOOL_TEST_AIMOCK`; without it the tests that need it say loudly that they
-//! are skipped.
+//! `AGENT_MAGIC_TOOL_TEST_AIMOCK` names the folder of the package. Without it, the tests that need it print that
+//! they are skipped.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::world::World;
 
 const PACKAGE: &str = "AGENT_MAGIC_TOOL_TEST_AIMOCK";
 
-/// Everything that a model can be reached by.
+/// All providers.
 pub(crate) const PROVIDERS: [&str; 5] = ["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A model that follows these rules, and a world whose configuration names it once for each provider; the
-    /// default is `openai`. `None`, with a word on standard error, where there is no package.
+    /// Starts a model that follows these rules, and configures it in `world` once for each provider; the default
+    /// is `openai`. Returns `None`, with a note on standard error, if the package is not installed.
     #[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
     pub(crate) fn start(world: &World, rules: &Value, more: &str) -> Option<Self> {
         let Some(package) = std::env::var_os(PACKAGE) else {
@@ -38,25 +38,27 @@ impl Model {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/agent/model.mjs");
         let mut process = Command::new("node")
             .args([script.as_os_str(), &package, scenario.path().as_os_str()])
-            // It ends when this does.
+            // The process ends when its standard input closes.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("node starts");
         let mut url = String::new();
-        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut url).expect("it says where it listens");
+        BufReader::new(process.stdout.take().expect("a pipe"))
+            .read_line(&mut url)
+            .expect("the model prints its address");
         let address = url.trim().strip_prefix("http://").expect("a URL").to_owned();
         let model = Self { process, address, _scenario: scenario };
         world.configure(&model.configuration(more));
         Some(model)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The configuration with this model for each provider. `more` may begin with keys of `[agent]`.
+    /// Returns the configuration with this model for each provider. `more` may start with keys of `[agent]`.
     pub(crate) fn configuration(&self, more: &str) -> String {
         let entry = |provider: &&str| {
             format!(
@@ -69,10 +71,10 @@ impl Model {
         format!("[agent]\nmodel = \"openai\"\n{more}\n{models}{text}")
     }
 
-    /// What was asked so far: the bodies of the requests, in the provider's own form.
+    /// Returns the bodies of the requests so far, in the provider's format.
     pub(crate) fn asked(&self) -> Vec<Value> {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        write!(stream, "GET /__aimock/journal HTTP/1.0\r\nHost: {}\r\n\r\n", self.address).expect("asked");
+        let mut stream = TcpStream::connect(&self.address).expect("the model listens");
+        write!(stream, "GET /__aimock/journal HTTP/1.0\r\nHost: {}\r\n\r\n", self.address).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
@@ -84,13 +86,13 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // Gone by itself is gone as well.
+        // An error means that the process has already ended.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// A subtool that counts words, and ends when the test says so: while a file `hold` is in the folder it waits.
+/// A subtool that counts words. It waits while a file `hold` exists in its folder.
 pub(crate) fn counting() -> Value {
     json!({"count_words": {
         "description": "Counts the words of a text.",
@@ -103,7 +105,7 @@ pub(crate) fn counting() -> Value {
     }})
 }
 
-/// The whole story: list, run, end the turn, be woken, read, answer.
+/// The rules of a whole task: list, run, end the turn, be woken, read, answer.
 pub(crate) fn story() -> Value {
     json!([
         {"last": "^How many words", "runs": ["agent-magic-tool list tools --query='count words' --limit 1"]},

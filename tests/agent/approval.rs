@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::aimock::{Model, PROVIDERS};
 use super::story::{entries_of, spawn};
-use crate::page::decide::approve;
 use crate::world::{World, until};
 
 fn marks() -> serde_json::Value {
@@ -31,7 +30,7 @@ async fn an_approval_in_the_browser_wakes_every_provider() {
     let world = World::new();
     world.define("marks.json", &marks());
     let Some(model) = Model::start(&world, &rules(), "") else { return };
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     for (number, provider) in PROVIDERS.iter().enumerate() {
         let before = model.asked().len();
         let mut asking = world.command(&["agent", "--json", "--model", provider, "Leave a mark"]);
@@ -41,7 +40,7 @@ async fn an_approval_in_the_browser_wakes_every_provider() {
         until("the agent sleeps", || entries_of(&world, session, "answered").len() == 3);
         assert_eq!(model.asked().len() - before, 3);
         let waiting = world.run(&["tasks", "--state", "awaiting_confirmation"]).json();
-        tab.click(&approve(waiting[0]["id"].as_str().expect("an id"))).await;
+        tab.card(waiting[0]["id"].as_str().expect("an id")).approve().await;
         let ran = world.transcript(&asking.wait_with_output().expect("the agent ends"));
         assert_eq!(ran.json()["answer"], "The mark is left.", "{provider}: {ran}");
         assert_eq!(model.asked().len() - before, 5, "{provider}");

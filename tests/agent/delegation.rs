@@ -153,7 +153,7 @@ fn a_call_waits_for_approval_and_a_denial_is_reported() {
     let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "hello"})), ONE_SLOT) else { return };
     let input = json!({"tool": "write_note", "arguments": {"text": "hello"}});
     let denied = world.start("llm_tool", &input);
-    world.decides(&open_task(&world, "write_note"), "deny", "");
+    world.decide(&open_task(&world, "write_note"), "deny", "");
     let result = world.run(&["wait", &denied]).json();
     assert_eq!(result["error"]["code"], "denied", "{result:#}");
     assert!(!world.folder().join("note").exists());
@@ -162,7 +162,7 @@ fn a_call_waits_for_approval_and_a_denial_is_reported() {
     let Some(_model) = Model::start(&world, &rules, ONE_SLOT) else { return };
     world.run(&["executor", "stop"]);
     let approved = world.start("llm_tool", &json!({"tool": "write_note", "arguments": {"text": "again"}}));
-    world.decides(&open_task(&world, "write_note"), "approve", "");
+    world.decide(&open_task(&world, "write_note"), "approve", "");
     let result = world.run(&["wait", &approved]).json();
     assert_eq!(result["data"], "It came to written.", "{result:#}");
     assert_eq!(fs::read_to_string(world.folder().join("note")).expect("a note"), "again");
@@ -321,7 +321,7 @@ fn a_prompt_section_is_edited_after_approval() {
     let id = world.start("edit_prompt_section", &edit);
     until("the edit waits for approval", || world.result_file(&id)["state"] == "awaiting_confirmation");
     assert_eq!(fs::read_to_string(folder.join("10-tone.md")).expect("read"), "Be formal.");
-    world.decides(&id, "approve", "edit_prompt_section");
+    world.decide(&id, "approve", "edit_prompt_section");
     let result = world.run(&["wait", &id]).json();
     assert_eq!(
         (&result["data"]["before"], &result["data"]["after"]),
@@ -333,7 +333,7 @@ fn a_prompt_section_is_edited_after_approval() {
     assert!(system.ends_with("# work\n\n## tone\n\nBe brief, 年度."), "{system}");
 
     let id = world.start("edit_prompt_section", &json!({"section": "work", "text": "x"}));
-    world.decides(&id, "approve", "edit_prompt_section");
+    world.decide(&id, "approve", "edit_prompt_section");
     let result = world.run(&["wait", &id]).json();
     assert_eq!(
         result["error"]["message"], "prompt section `work` is a folder; only a file can be edited",

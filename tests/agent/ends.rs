@@ -1,4 +1,4 @@
-//! Models that misbehave, providers that fail: each question ends well, and says how it ended.
+//! Models that misbehave and providers that fail: every question ends properly and reports how.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::story::{entries_of, journal};
 use crate::world::World;
 
 #[test]
-fn wrong_tools_and_broken_arguments_are_answered_and_the_model_goes_on() {
+fn wrong_tools_and_arguments_get_a_result_and_the_model_continues() {
     let world = World::new();
     let rules = json!([
         {"last": "^Try", "calls": [
@@ -24,13 +24,13 @@ fn wrong_tools_and_broken_arguments_are_answered_and_the_model_goes_on() {
         assert_eq!(ran.json()["answer"], "Now I know.", "{provider}: {ran}");
         let second = &model.asked()[before + 1].to_string();
         assert!(second.contains("agent-magic-tool run gmail_send_message"), "{provider}: {second}");
-        assert!(second.contains("no object with a text"), "{provider}: {second}");
+        assert!(second.contains("not an object with a string"), "{provider}: {second}");
         assert!(second.contains("hello"), "{provider}: {second}");
     }
 }
 
 #[test]
-fn arguments_that_are_no_json_are_answered_too() {
+fn arguments_that_are_not_json_get_a_result() {
     let world = World::new();
     let rules = json!([
         {"last": "^Try", "calls": [{"name": "command_executor", "arguments": "{\"command\": \"agent-magic"}]},
@@ -44,10 +44,10 @@ fn arguments_that_are_no_json_are_answered_too() {
 }
 
 #[test]
-fn a_failure_that_may_pass_is_repeated_and_another_is_not() {
+fn a_transient_failure_is_retried_and_another_is_not() {
     let world = World::new();
-    let passing = json!([{"fails": 503, "times": 2}, {"says": "Here I am."}]);
-    let Some(model) = Model::start(&world, &passing, "") else { return };
+    let transient = json!([{"fails": 503, "times": 2}, {"says": "Here I am."}]);
+    let Some(model) = Model::start(&world, &transient, "") else { return };
     let ran = world.run(&["agent", "--json", "Hello"]);
     assert_eq!(ran.json()["answer"], "Here I am.", "{ran}");
     assert!(ran.stderr.contains("failed with status 503; trying again in 1s"), "{ran}");
@@ -58,16 +58,16 @@ fn a_failure_that_may_pass_is_repeated_and_another_is_not() {
     let Some(model) = Model::start(&world, &json!([{"fails": 401}]), "") else { return };
     let ran = world.run(&["agent", "--json", "Hello"]);
     assert_eq!((ran.exit, ran.error()["code"].as_str()), (1, Some("model-failed")), "{ran}");
-    assert_eq!(ran.error()["message"], "the model `openai` refused our key");
+    assert_eq!(ran.error()["message"], "the provider of the model `openai` rejected the API key");
     assert_eq!(model.asked().len(), 1);
     let log = std::fs::read_to_string(world.state().join("agent.log")).expect("a log");
     assert!(log.contains("as the scenario wants it"), "{log}");
-    assert!(!ran.stderr.contains("as the scenario wants it"), "what a provider says is for the log");
+    assert!(!ran.stderr.contains("as the scenario wants it"), "the provider's message goes to the log only");
     assert_eq!(entries_of(&world, 101, "stopped")[0]["reason"], "provider_failed");
 }
 
 #[test]
-fn a_model_without_tools_writes_its_calls_and_gets_the_question_again() {
+fn a_model_without_tool_calls_writes_them_as_text_and_sees_the_question_again() {
     let world = World::new();
     world.define("count.json", &counting());
     let mut rules = story();
@@ -99,7 +99,7 @@ fn a_greeting_is_answered_without_a_call() {
 }
 
 #[test]
-fn a_key_is_sent_and_stays_out_of_everything_else() {
+fn a_key_is_sent_to_the_provider_and_appears_nowhere_else() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Hello!"}]), "") else { return };
     let config = std::fs::read_to_string(world.config_folder().join("config.toml")).expect("read");

@@ -1,4 +1,4 @@
-//! What a question may take, and what it is told when it has taken it.
+//! The limits of a question, and what happens when it reaches them.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::story::entries_of;
 use crate::world::World;
 
 #[test]
-fn after_the_last_step_a_request_without_tools_gets_an_answer() {
+fn after_the_last_step_a_request_without_tools_gets_the_answer() {
     let world = World::new();
     let rules = json!([
         {"tools": false, "says": "What I have so far."},
@@ -43,7 +43,7 @@ fn a_model_that_repeats_itself_is_told_so() {
 }
 
 #[test]
-fn a_budget_ends_it_before_another_request_and_says_what_is_open() {
+fn a_used_up_budget_ends_the_question_and_lists_open_tasks() {
     let world = World::new();
     world.define("count.json", &counting());
     std::fs::write(world.folder().join("hold"), "").expect("held");
@@ -59,7 +59,7 @@ fn a_budget_ends_it_before_another_request_and_says_what_is_open() {
 }
 
 #[test]
-fn a_large_result_is_cut_before_it_enters_the_conversation() {
+fn a_large_result_is_cut_before_the_model_reads_it() {
     let world = World::new();
     std::fs::write(world.folder().join("large.txt"), "年度报告 ".repeat(20_000)).expect("written");
     let rules = json!([{"last": "^Read", "runs": ["agent-magic-tool run read_file path=large.txt --wait"]}, {"says": "Large."}]);
@@ -73,7 +73,7 @@ fn a_large_result_is_cut_before_it_enters_the_conversation() {
 }
 
 #[test]
-fn the_oldest_exchanges_are_left_out_and_the_question_stays() {
+fn the_oldest_exchanges_are_left_out_and_the_first_question_stays() {
     let world = World::new();
     let rules = json!([
         {"seen": "q12", "last": "", "says": "Enough."},

@@ -1,11 +1,12 @@
-// A language model by rule: @copilotkit/aimock speaks the providers' protocols, this decides what it says.
+// A scripted language model: @copilotkit/aimock speaks the providers' protocols, this file chooses the answers.
 //
 // node model.mjs AIMOCK_PACKAGE SCENARIO.json
 //
 // A scenario is a list of rules: {"last": REGEX, "says": TEXT, "runs": [COMMAND...], "calls": [{name, arguments}],
-// "fails": STATUS, "times": N, "slow": true}. The first one whose expression finds something in the last message (and in all of
-// them, for "seen") answers; $1 in its texts is the first group of the match, $ID the newest task id in the
-// conversation. The port is printed; what was asked is read at /__aimock/journal.
+// "fails": STATUS, "times": N, "slow": true, "seen": REGEX, "tools": BOOLEAN}. The first rule answers for which "last"
+// matches the last message, "seen" matches the whole conversation, "tools" says whether the request offers tools, and
+// "times" is not used up. In its texts, $1 is the first group of the match with "last", $ID the newest task id in the
+// conversation. The program prints its URL; the requests are listed at /__aimock/journal.
 
 import { pathToFileURL } from "node:url";
 import { readFileSync } from "node:fs";
@@ -15,11 +16,11 @@ const [, , folder, scenario] = process.argv;
 const { LLMock } = await import(pathToFileURL(join(folder, "dist", "index.js")));
 const rules = JSON.parse(readFileSync(scenario, "utf8")).map((rule) => ({ times: Infinity, ...rule }));
 
-// Gemini's results come as JSON in JSON.
+// Gemini's results are JSON inside JSON.
 const text = (content) =>
   (typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("")).replaceAll('\\"', '"');
 
-function fitting(request) {
+function matching(request) {
   const said = request.messages.map((message) => text(message.content));
   const last = said.at(-1);
   const all = said.join("\n");
@@ -33,7 +34,7 @@ function fitting(request) {
 }
 
 function answer(request) {
-  const { rule, found, last, all } = fitting(request);
+  const { rule, found, last, all } = matching(request);
   if (!rule) return { content: `no rule fits: ${last.slice(0, 2000)}` };
   rule.times -= 1;
   const ids = [...all.matchAll(/"id":\s*"([0-9a-f]{32})"|\(id ([0-9a-f]{32})\)/g)].map((id) => id[1] ?? id[2]);
@@ -52,8 +53,8 @@ function answer(request) {
 }
 
 const mock = new LLMock({ port: 0, logLevel: "silent", journalMaxEntries: 0 });
-// A few letters at a time, for whoever wants to be quicker than the answer.
-mock.on({ predicate: (request) => Boolean(fitting(request).rule?.slow) }, answer, { latency: 100, chunkSize: 8 });
+// A few characters at a time, for tests that act while the answer arrives.
+mock.on({ predicate: (request) => Boolean(matching(request).rule?.slow) }, answer, { latency: 100, chunkSize: 8 });
 mock.on({ predicate: () => true }, answer);
 await mock.start();
 console.log(mock.url);

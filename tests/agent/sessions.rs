@@ -1,4 +1,4 @@
-//! Sessions: numbered, listed, gone on with, deleted; the report of one.
+//! Sessions: numbered, listed, continued, deleted; the report of a question; the system prompt.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::aimock::{Model, counting, story};
 use crate::world::World;
 
 #[test]
-fn sessions_are_numbered_gone_on_with_and_deleted() {
+fn sessions_are_numbered_continued_and_deleted() {
     let world = World::new();
     let rules = json!([{"last": "again", "seen": "first question", "says": "I remember."}, {"says": "Noted."}]);
     let Some(_model) = Model::start(&world, &rules, "") else { return };
@@ -24,7 +24,7 @@ fn sessions_are_numbered_gone_on_with_and_deleted() {
 }
 
 #[test]
-fn without_a_model_it_says_how_to_have_one() {
+fn without_a_model_the_error_says_how_to_configure_one() {
     let world = World::new();
     let ran = world.run(&["agent", "Hello"]);
     assert_eq!((ran.exit, ran.error()["code"].as_str()), (2, Some("no-model")), "{ran}");
@@ -35,7 +35,7 @@ fn without_a_model_it_says_how_to_have_one() {
 }
 
 #[test]
-fn a_focus_is_analysed_and_reported() {
+fn a_focus_is_analyzed_and_reported() {
     let world = World::new();
     world.define("count.json", &counting());
     let mut rules = story();
@@ -51,7 +51,7 @@ fn a_focus_is_analysed_and_reported() {
 }
 
 #[test]
-fn the_system_prompt_is_shown_with_the_sections_that_people_add() {
+fn the_system_prompt_is_shown_with_the_sections_of_the_user() {
     let world = World::new();
     let own = world.run(&["agent", "--show-prompt"]);
     let tokens = own.json()["tokens"].as_u64().expect("counted");
@@ -63,7 +63,10 @@ fn the_system_prompt_is_shown_with_the_sections_that_people_add() {
     assert!(shown["prompt"].as_str().expect("words").ends_with("# house\n\n## names\n\nCall me Ann."), "{shown:#}");
     assert_eq!(shown["sections"][0]["sections"][0]["name"], "names");
     std::fs::write(prompt.join("names.md"), "Twice.").expect("written");
-    let twice = world.run(&["agent", "--show-prompt"]);
-    assert_eq!(twice.error()["code"], "bad-config", "{twice}");
-    assert!(twice.error()["message"].as_str().expect("words").contains("the section `names` stands twice"), "{twice}");
+    let duplicate = world.run(&["agent", "--show-prompt"]);
+    assert_eq!(duplicate.error()["code"], "bad-config", "{duplicate}");
+    assert!(
+        duplicate.error()["message"].as_str().expect("words").contains("two prompt sections are named `names`"),
+        "{duplicate}"
+    );
 }

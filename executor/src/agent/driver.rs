@@ -1,7 +1,7 @@
-//! Carries out what the machine wants: requests, calls, pauses, the journal, the sleep.
+//! Performs the effects of the machine: model requests, tool calls, retry delays, journal entries, sleep.
 //!
-//! One request or one turn's calls are under way at a time; beside them people may say something at any
-//! moment, and tasks may end. An entry is in the journal before what follows from it is done.
+//! At most one request, or the calls of one turn, run at a time. Meanwhile the driver accepts commands and
+//! watches for tasks that end. It writes each entry to the journal before it performs the effects that follow.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,71 +16,73 @@ use crate::model::provider::{ModelFailure, ModelRequest, Provider, ToolDefinitio
 use crate::model::view::{self, CallStyle, ContextBounds};
 use crate::results::trigger::Trigger;
 
-/// Carries out what a model calls.
+/// Performs the tool calls of a model.
 pub trait Tools: Send + Sync {
-    /// What is offered; the same at every request.
-    fn offered(&self) -> Vec<ToolDefinition>;
+    /// Returns the offered tools, which are the same for every request.
+    fn definitions(&self) -> Vec<ToolDefinition>;
 
-    /// Carries one call out. `key` is the same when the same call is carried out again after a crash.
+    /// Performs one call. `key` identifies the call: it is the same if the call is repeated after a crash.
     fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
-    /// Called now and then while the loop sleeps: sees to it that open tasks have somebody who performs them.
-    fn nudge(&self);
+    /// Makes sure that an executor runs. Called regularly while the loop waits for open tasks.
+    fn ensure_executor(&self);
 }
 
-/// Who sees and hears what goes on.
+/// Receives the events of a loop, to show them to someone.
 pub trait LoopObserver: Send + Sync {
-    fn observe(&self, news: LoopEvent<'_>);
+    fn observe(&self, event: LoopEvent<'_>);
 }
 
-/// What goes on, for whoever watches.
+/// What happens in a loop.
 #[derive(Debug)]
 pub enum LoopEvent<'a> {
-    /// A piece of an answer.
+    /// A piece of the model's answer.
     Text(&'a str),
-    /// An answer is whole; what was used up since the question, and in the whole session.
+    /// An answer is complete. The spending since the question, and of the whole session.
     Turn {
-        spent: Spending,
-        total: Spending,
+        question: Spending,
+        session: Spending,
     },
     Call(&'a ToolCall),
     Result(&'a ToolResult),
-    /// The model is told of these.
+    /// The model is told that these tasks ended.
     Woken(&'a [EndedTask]),
-    /// Nothing to do until one of these ends.
+    /// The loop sleeps until one of these tasks ends.
     Asleep(&'a [OpenedTask]),
+    /// A request failed and is retried after `delay`.
     Retry {
-        failed: &'a ModelFailure,
-        pause: std::time::Duration,
+        failure: &'a ModelFailure,
+        delay: std::time::Duration,
     },
+    /// A request failed and is not retried.
     GaveUp(&'a ModelFailure),
-    /// A question has come to its end.
+    /// The work on a question ended.
     Done {
         reason: StopReason,
-        spent: Spending,
+        question: Spending,
     },
 }
 
-/// What somebody wants of a running loop.
+/// A command to a running loop.
 pub enum LoopCommand {
     Ask(String),
-    /// Stop what is under way.
+    /// Stops the current request or call.
     Cancel,
     Undo,
     Clear,
-    /// From now on this one answers.
-    Model(Box<ActiveModel>),
-    /// The loop ends when it has nothing under way but open tasks.
+    /// Switches to another model.
+    UseModel(Box<ActiveModel>),
+    /// Ends the loop as soon as no request or call runs; open tasks continue.
     Leave,
 }
 
-/// The model that answers, and what it is given.
+/// The model that answers, with its system prompt and limits.
 pub struct ActiveModel {
     pub name: String,
     pub provider: Arc<dyn Provider>,
     pub system: String,
-    /// Whether it calls tools in its provider's own form.
-    pub native: bool,
+    /// Whether the model has native tool calls.
+    pub native_calls: bool,
     pub bounds: ContextBounds,
 }
 
@@ -91,7 +93,7 @@ impl std::fmt::Debug for LoopCommand {
             Self::Cancel => "Cancel",
             Self::Undo => "Undo",
             Self::Clear => "Clear",
-            Self::Model(_) => "Model",
+            Self::UseModel(_) => "UseModel",
             Self::Leave => "Leave",
         })
     }
@@ -99,11 +101,11 @@ impl std::fmt::Debug for LoopCommand {
 
 impl std::fmt::Debug for ActiveModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ActiveModel").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// One session at work.
+/// Runs the loop of one session.
 pub struct Driver {
     machine: Machine,
     journal: Journal,
@@ -111,24 +113,24 @@ pub struct Driver {
     tools: Arc<dyn Tools>,
     trigger: Trigger,
     observer: Arc<dyn LoopObserver>,
-    last: Option<StopReason>,
+    stop_reason: Option<StopReason>,
 }
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver")
             .field("machine", &self.machine)
-            .field("seat", &self.active_model)
+            .field("active_model", &self.active_model)
             .finish_non_exhaustive()
     }
 }
 
-/// What a driver is made of.
-#[expect(missing_debug_implementations, reason = "its parts are traits; it is taken apart at once")]
+/// The parts of a driver.
+#[expect(missing_debug_implementations, reason = "its parts are trait objects, and `Driver::new` takes it apart")]
 pub struct DriverParts {
     pub settings: LoopSettings,
     pub journal: Journal,
-    /// What was said in the session before.
+    /// The entries of the session so far.
     pub entries: Vec<JournalEntry>,
     pub active_model: ActiveModel,
     pub tools: Arc<dyn Tools>,
@@ -139,11 +141,11 @@ pub struct DriverParts {
 type Work = Pin<Box<dyn Future<Output = MachineEvent> + Send>>;
 
 impl Driver {
-    /// Takes the session up where it was; the effects go to [`Driver::run`].
+    /// Restores the session. The caller passes the returned effects to [`Driver::run`].
     pub fn new(parts: DriverParts) -> (Self, Vec<MachineEffect>) {
         let (machine, effects) = Machine::restore(parts.settings, parts.entries);
         let DriverParts { journal, active_model, tools, trigger, observer, .. } = parts;
-        (Self { machine, journal, active_model, tools, trigger, observer, last: None }, effects)
+        (Self { machine, journal, active_model, tools, trigger, observer, stop_reason: None }, effects)
     }
 
     pub fn machine(&self) -> &Machine {
@@ -154,18 +156,19 @@ impl Driver {
         &self.journal
     }
 
-    /// The model that answers.
+    /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         &self.active_model.name
     }
 
-    /// How the last question ended, if one did.
-    pub fn last(&self) -> Option<StopReason> {
-        self.last
+    /// Returns why the last question ended, if one did during this run.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.stop_reason
     }
 
-    /// Works until somebody leaves, or nobody is there to wish anything and nothing is open. Interrupted, it
-    /// leaves at once what is under way; open tasks go on.
+    /// Runs until it receives [`LoopCommand::Leave`], or all command senders are dropped and no task is open.
+    ///
+    /// An interrupt cancels the current request or call and ends the loop; open tasks continue.
     pub async fn run(
         &mut self,
         effects: Vec<MachineEffect>,
@@ -174,7 +177,7 @@ impl Driver {
     ) -> std::io::Result<()> {
         let mut work: Option<Work> = None;
         let mut is_leaving = false;
-        self.carry_out(effects, &mut work)?;
+        self.perform(effects, &mut work)?;
         loop {
             if is_leaving && work.is_none() && self.machine.phase() == LoopPhase::Idle {
                 return Ok(());
@@ -193,9 +196,9 @@ impl Driver {
                         is_leaving = true;
                         continue;
                     }
-                    Some(command) => self.event_of_command(command),
+                    Some(command) => self.accept(command),
                 },
-                event = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
+                event = async { work.as_mut().expect("the branch is enabled only while there is work").await }, if work.is_some() => {
                     work = None;
                     event
                 }
@@ -207,37 +210,38 @@ impl Driver {
                 ),
             };
             let effects = self.machine.handle(event);
-            self.carry_out(effects, &mut work)?;
+            self.perform(effects, &mut work)?;
         }
     }
 
-    fn event_of_command(&mut self, command: LoopCommand) -> MachineEvent {
+    /// Turns a command into an event for the machine, and switches the model if asked to.
+    fn accept(&mut self, command: LoopCommand) -> MachineEvent {
         match command {
             LoopCommand::Ask(text) => MachineEvent::Asked(text),
             LoopCommand::Cancel | LoopCommand::Leave => MachineEvent::Cancelled,
             LoopCommand::Undo => MachineEvent::Undone,
             LoopCommand::Clear => MachineEvent::Cleared,
-            LoopCommand::Model(active_model) => {
+            LoopCommand::UseModel(active_model) => {
                 self.active_model = *active_model;
                 MachineEvent::UsesModel(self.active_model.name.clone())
             }
         }
     }
 
-    fn carry_out(&mut self, effects: Vec<MachineEffect>, work: &mut Option<Work>) -> std::io::Result<()> {
+    fn perform(&mut self, effects: Vec<MachineEffect>, work: &mut Option<Work>) -> std::io::Result<()> {
         for effect in effects {
             match effect {
                 MachineEffect::Record(entry) => {
-                    self.journal.add(&entry)?;
-                    self.tell(&entry);
+                    self.journal.append(&entry)?;
+                    self.report(&entry);
                 }
-                MachineEffect::Ask { tools } => *work = Some(self.ask(tools)),
+                MachineEffect::Ask { tools } => *work = Some(self.request(tools)),
                 MachineEffect::Call { turn, calls } => *work = Some(self.call(turn, calls)),
                 MachineEffect::Abort => *work = None,
-                MachineEffect::Pause { length, failed, .. } => {
-                    self.observer.observe(LoopEvent::Retry { failed: &failed, pause: length });
+                MachineEffect::Pause { delay, failure, .. } => {
+                    self.observer.observe(LoopEvent::Retry { failure: &failure, delay });
                     *work = Some(Box::pin(async move {
-                        tokio::time::sleep(length).await;
+                        tokio::time::sleep(delay).await;
                         MachineEvent::RetryDue
                     }));
                 }
@@ -245,47 +249,48 @@ impl Driver {
                     let open: Vec<_> = self.machine.open().cloned().collect();
                     self.observer.observe(LoopEvent::Asleep(&open));
                 }
-                MachineEffect::GiveUp(failed) => self.observer.observe(LoopEvent::GaveUp(&failed)),
+                MachineEffect::GiveUp(failure) => self.observer.observe(LoopEvent::GaveUp(&failure)),
                 MachineEffect::Done(reason) => {
-                    self.last = Some(reason);
-                    self.observer.observe(LoopEvent::Done { reason, spent: self.machine.spent() });
+                    self.stop_reason = Some(reason);
+                    self.observer.observe(LoopEvent::Done { reason, question: self.machine.question_spending() });
                 }
             }
         }
         Ok(())
     }
 
-    fn tell(&self, entry: &JournalEntry) {
+    /// Reports a recorded entry to the observer.
+    fn report(&self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Answered { .. } | JournalEntry::Diagnosed { .. } => {
-                let (spent, total) = (self.machine.spent(), self.machine.total());
-                self.observer.observe(LoopEvent::Turn { spent, total });
+                let (question, session) = (self.machine.question_spending(), self.machine.session_spending());
+                self.observer.observe(LoopEvent::Turn { question, session });
             }
             JournalEntry::Woken { tasks } => self.observer.observe(LoopEvent::Woken(tasks)),
             _ => {}
         }
     }
 
-    fn ask(&self, with_tools: bool) -> Work {
+    fn request(&self, with_tools: bool) -> Work {
         let active_model = &self.active_model;
-        let style = if with_tools && active_model.native { CallStyle::Native } else { CallStyle::Text };
+        let style = if with_tools && active_model.native_calls { CallStyle::Native } else { CallStyle::Text };
         let request = ModelRequest {
             system: active_model.system.clone(),
             messages: view::messages(self.machine.entries(), style, active_model.bounds),
-            tools: if style == CallStyle::Native { self.tools.offered() } else { Vec::new() },
+            tools: if style == CallStyle::Native { self.tools.definitions() } else { Vec::new() },
         };
         let provider = Arc::clone(&active_model.provider);
         let observer = Arc::clone(&self.observer);
         Box::pin(async move {
-            let heard = move |text: &str| observer.observe(LoopEvent::Text(text));
-            match provider.ask(request, &heard).await {
+            let on_text = move |text: &str| observer.observe(LoopEvent::Text(text));
+            match provider.ask(request, &on_text).await {
                 Ok(turn) => MachineEvent::Answered(turn),
-                Err(failed) => MachineEvent::Failed(failed),
+                Err(failure) => MachineEvent::Failed(failure),
             }
         })
     }
 
-    /// The calls of one turn, one after the other: a later one may stand on an earlier one.
+    /// Performs the calls of one turn in order, since a later call may depend on an earlier one.
     fn call(&self, turn: usize, calls: Vec<ToolCall>) -> Work {
         let tools = Arc::clone(&self.tools);
         let observer = Arc::clone(&self.observer);
@@ -303,18 +308,19 @@ impl Driver {
     }
 }
 
-/// How long a sleeping loop takes for granted that its tasks are seen to.
-const NUDGE: std::time::Duration = std::time::Duration::from_secs(5);
+/// How often a sleeping loop makes sure that an executor runs.
+const ENSURE_EXECUTOR_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// Waits until at least one of the tasks is final. Cancel-safe.
 async fn ended(
     trigger: &Trigger,
     ids: &[protocol::task::TaskId],
     tools: &dyn Tools,
 ) -> Vec<crate::results::trigger::FinalState> {
     loop {
-        if let Ok(ended) = tokio::time::timeout(NUDGE, trigger.ended(ids)).await {
+        if let Ok(ended) = tokio::time::timeout(ENSURE_EXECUTOR_INTERVAL, trigger.wait_for_any(ids)).await {
             return ended;
         }
-        tools.nudge();
+        tools.ensure_executor();
     }
 }

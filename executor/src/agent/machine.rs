@@ -1,4 +1,4 @@
-//! The loop as a pure machine: an event in, entries and effects out.
+//! The loop as a pure state machine: an event in, journal entries and effects out.
 //!
 //! ```text
 //! idle --asked--> asking --answered with calls--> calling --called--> asking --answered--> idle
@@ -6,8 +6,8 @@
 //!                   +--+ retry                     asleep --a task ended--> asking
 //! ```
 //!
-//! What it knows is what its entries add up to: restored from the same entries it goes on where it was.
-//! Touches no file, clock or network; `driver.rs` carries its effects out.
+//! Its state follows from its entries, so a machine restored from the journal continues where it was.
+//! It touches no file, clock or network; `driver.rs` performs its effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,9 +22,10 @@ use crate::model::provider::{FailureClass, ModelFailure};
 #[cfg(test)]
 mod tests;
 
-/// The least and the longest pause before a request is repeated.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// The first delay before a retry, which doubles with each attempt.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay, unless the provider asks for a longer one.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 const LAST_STEP: &str = "[agent-magic-tool] No more tool calls are possible for this question. Answer it now from what you have. Say plainly what is not done or not known.";
 const REFLECT: &str = "[agent-magic-tool] You have made several calls in a row. Look at what you have: does it answer the question already? If so, answer. If not, say to yourself what is missing, and make the one call that gets it.";
@@ -33,20 +34,23 @@ const DIAGNOSE: &str = "[agent-magic-tool] A call went wrong. In one or two sent
 const EMPTY: &str = "[agent-magic-tool] Your answer was empty. Answer the question, or make a call.";
 const CANCELLED: &str = "this call was stopped by the user before its result was known";
 
-/// How it works.
+/// The settings of a loop.
 #[derive(Debug, Clone)]
 pub struct LoopSettings {
-    /// Requests for one question, the last one without tools not counted.
+    /// The most requests for one question, not counting the last one, which is made without tools.
     pub steps: u32,
+    /// After this many turns with calls in a row, the model is asked to reflect; 0 turns this off.
     pub reflect_after: u32,
+    /// Whether the model explains a failed call in a request of its own.
     pub diagnose: bool,
+    /// How often a failed request is retried.
     pub retries: u32,
     pub budget: Budget,
-    /// The tools that exist.
+    /// The names of the offered tools.
     pub tools: Vec<String>,
 }
 
-/// What one question may use up; 0 is no limit.
+/// The most that one question may use; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Budget {
     pub tokens: u64,
@@ -59,11 +63,11 @@ pub enum MachineEvent {
     Asked(String),
     Answered(Turn),
     Failed(ModelFailure),
-    /// The pause before a repetition is over.
+    /// The delay before a retry is over.
     RetryDue,
-    /// Each call of the turn has its result.
+    /// All calls of the turn returned.
     Called(Vec<ToolResult>),
-    /// Result files became final.
+    /// These tasks reached a final state.
     Ended(Vec<EndedTask>),
     Cancelled,
     UsesModel(String),
@@ -71,36 +75,31 @@ pub enum MachineEvent {
     Cleared,
 }
 
-/// What is to be done.
+/// What the driver has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MachineEffect {
-    /// Kept before anything else is done.
+    /// Append to the journal, before any later effect.
     Record(JournalEntry),
-    /// Ask the model; without tools where they are not to be offered.
-    Ask {
-        tools: bool,
-    },
-    /// Carry these out, and say [`MachineEvent::Called`]. `turn` is the number of the entry that they stand in, of all
-    /// that there ever were: with it, carrying them out again after a crash is known as the same.
-    Call {
-        turn: usize,
-        calls: Vec<ToolCall>,
-    },
-    /// Whatever is under way is of no interest any more.
+    /// Make a request to the model, with or without tools.
+    Ask { tools: bool },
+    /// Perform these calls, then report [`MachineEvent::Called`].
+    ///
+    /// `turn` is the number of the entry with the calls, counting all entries that were ever recorded. It
+    /// identifies the calls when they are repeated after a crash.
+    Call { turn: usize, calls: Vec<ToolCall> },
+    /// Drop the current request, calls or delay.
     Abort,
-    Pause {
-        length: Duration,
-        attempt: u32,
-        failed: ModelFailure,
-    },
-    /// Nothing to do until a task ends.
+    /// Wait, then report [`MachineEvent::RetryDue`].
+    Pause { delay: Duration, attempt: u32, failure: ModelFailure },
+    /// Wait until a task ends.
     Sleep,
+    /// The work on the question ended.
     Done(StopReason),
-    /// The last failure, for the person.
+    /// The request failed for good.
     GiveUp(ModelFailure),
 }
 
-/// What goes on.
+/// What the loop is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopPhase {
     Idle,
@@ -108,13 +107,13 @@ pub enum LoopPhase {
         purpose: RequestPurpose,
         attempt: u32,
     },
-    /// Waits before it asks again.
+    /// Waits before a retry.
     Pausing {
         purpose: RequestPurpose,
         attempt: u32,
     },
     Calling,
-    /// Nothing to do, and tasks are open.
+    /// Waits for open tasks.
     Asleep,
 }
 
@@ -122,51 +121,56 @@ pub enum LoopPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPurpose {
     Step,
-    /// The last one, without tools, and why it is the last.
-    Last(StopReason),
+    /// The final request, without tools, and why it is the final one.
+    Final(StopReason),
     Diagnosis,
 }
 
+/// The state of a loop.
 #[derive(Debug)]
 pub struct Machine {
     settings: LoopSettings,
     entries: Vec<JournalEntry>,
-    /// How many entries there ever were, those included that were taken back.
-    applied: usize,
+    /// How many entries were ever recorded, including those that were undone or cleared.
+    recorded: usize,
     phase: LoopPhase,
     open: BTreeMap<TaskId, OpenedTask>,
-    /// Final, and the model has not been told.
-    arrived: Vec<EndedTask>,
-    known: Progress,
-    total: Spending,
+    /// Final tasks that the model has not been told about.
+    unreported: Vec<EndedTask>,
+    progress: Progress,
+    session_spending: Spending,
 }
 
-/// What the entries since the last question add up to.
+/// The state of the current question.
 #[derive(Debug, Default)]
 struct Progress {
     requests: u32,
-    spent: Spending,
-    /// Turns in a row that called something that does not only wait or read.
+    spending: Spending,
+    /// Turns in a row with a call that does more than wait or read results.
     calls_in_a_row: u32,
-    made: BTreeSet<String>,
+    /// The arguments of all calls so far.
+    calls: BTreeSet<String>,
+    /// Whether the last turn repeated an earlier call.
     repeated: bool,
     diagnosis: Diagnosis,
-    was_empty: bool,
+    /// Whether the model was asked again after an empty answer.
+    had_empty_answer: bool,
+    /// Set while the last task outcome is a refusal or denial.
     refusal: Option<StopReason>,
 }
 
-/// Whether the model looked at what went wrong.
+/// Whether the model should explain a failed call.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Diagnosis {
-    /// Nothing did.
+    /// No call failed.
     #[default]
     NotNeeded,
     Due,
-    /// Once is enough until something goes right.
-    Made,
+    /// Already done; not repeated until a call succeeds.
+    Done,
 }
 
-/// What was used up.
+/// Requests, tokens and cost that were used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spending {
     pub requests: u32,
@@ -179,16 +183,16 @@ impl Machine {
         Self {
             settings,
             entries: Vec::new(),
-            applied: 0,
+            recorded: 0,
             phase: LoopPhase::Idle,
             open: BTreeMap::new(),
-            arrived: Vec::new(),
-            known: Progress::default(),
-            total: Spending::default(),
+            unreported: Vec::new(),
+            progress: Progress::default(),
+            session_spending: Spending::default(),
         }
     }
 
-    /// The machine that these entries led to, and what it has to do now.
+    /// Restores the machine from its entries, and returns what it has to do next.
     pub fn restore(settings: LoopSettings, entries: Vec<JournalEntry>) -> (Self, Vec<MachineEffect>) {
         let mut machine = Self::new(settings);
         for entry in entries {
@@ -196,8 +200,8 @@ impl Machine {
         }
         let mut effects = Vec::new();
         match machine.entries.last() {
-            Some(JournalEntry::Answered { turn }) if !turn.calls.is_empty() => machine.call(&mut effects),
-            Some(JournalEntry::Answered { .. }) => machine.rest(StopReason::Completed, &mut effects),
+            Some(JournalEntry::Answered { turn }) if !turn.calls.is_empty() => machine.perform_calls(&mut effects),
+            Some(JournalEntry::Answered { .. }) => machine.finish_turn(StopReason::Completed, &mut effects),
             Some(
                 JournalEntry::Asked { .. }
                 | JournalEntry::Called { .. }
@@ -205,7 +209,7 @@ impl Machine {
                 | JournalEntry::Noted { .. }
                 | JournalEntry::Diagnosed { .. },
             ) => {
-                machine.step(&mut effects);
+                machine.request_step(&mut effects);
             }
             Some(
                 JournalEntry::Stopped { .. }
@@ -231,22 +235,22 @@ impl Machine {
         self.phase
     }
 
-    /// The tasks whose end the model does not know.
+    /// Returns the tasks whose end the model does not know about.
     pub fn open(&self) -> impl Iterator<Item = &OpenedTask> {
         self.open.values()
     }
 
-    /// Since the last question.
-    pub fn spent(&self) -> Spending {
-        self.known.spent
+    /// Returns the spending since the last question.
+    pub fn question_spending(&self) -> Spending {
+        self.progress.spending
     }
 
-    /// In the whole session.
-    pub fn total(&self) -> Spending {
-        self.total
+    /// Returns the spending of the whole session.
+    pub fn session_spending(&self) -> Spending {
+        self.session_spending
     }
 
-    /// What the model said last.
+    /// Returns the model's last answer that is neither empty nor a call written as text.
     pub fn answer(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|entry| match entry {
             JournalEntry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => {
@@ -256,26 +260,27 @@ impl Machine {
         })
     }
 
+    /// Handles an event, and returns the effects that the driver performs in order.
     pub fn handle(&mut self, event: MachineEvent) -> Vec<MachineEffect> {
         let mut effects = Vec::new();
         match event {
             MachineEvent::Asked(text) => {
                 self.interrupt(&mut effects);
                 self.record(JournalEntry::Asked { text }, &mut effects);
-                self.boundary(&mut effects);
+                self.next_step(&mut effects);
             }
-            MachineEvent::Answered(turn) => self.answered(turn, &mut effects),
-            MachineEvent::Failed(failed) => self.failed(failed, &mut effects),
+            MachineEvent::Answered(turn) => self.on_answer(turn, &mut effects),
+            MachineEvent::Failed(failure) => self.on_failure(failure, &mut effects),
             MachineEvent::RetryDue => {
                 if let LoopPhase::Pausing { purpose, attempt } = self.phase {
-                    self.ask(purpose, attempt, &mut effects);
+                    self.request(purpose, attempt, &mut effects);
                 }
             }
-            MachineEvent::Called(results) => self.called(results, &mut effects),
+            MachineEvent::Called(results) => self.on_results(results, &mut effects),
             MachineEvent::Ended(tasks) => {
-                self.arrived.extend(tasks.into_iter().filter(|task| self.open.remove(&task.id).is_some()));
-                if matches!(self.phase, LoopPhase::Asleep | LoopPhase::Idle) && !self.arrived.is_empty() {
-                    self.boundary(&mut effects);
+                self.unreported.extend(tasks.into_iter().filter(|task| self.open.remove(&task.id).is_some()));
+                if matches!(self.phase, LoopPhase::Asleep | LoopPhase::Idle) && !self.unreported.is_empty() {
+                    self.next_step(&mut effects);
                 }
             }
             MachineEvent::Cancelled => {
@@ -293,17 +298,17 @@ impl Machine {
         effects
     }
 
-    /// Ends what is under way, leaving whole pairs behind; false if nothing was.
+    /// Stops the current work so that every call has a result. Returns false if the loop was idle.
     fn interrupt(&mut self, effects: &mut Vec<MachineEffect>) -> bool {
         match self.phase {
             LoopPhase::Idle => return false,
-            // Its tasks go on, and wake it later.
+            // The open tasks continue, and wake the loop later.
             LoopPhase::Asleep => {}
             LoopPhase::Asking { .. } | LoopPhase::Pausing { .. } => effects.push(MachineEffect::Abort),
             LoopPhase::Calling => {
                 effects.push(MachineEffect::Abort);
                 let stopped = |call: &ToolCall| ToolResult::new(call, CANCELLED, 1);
-                let results = self.calls().iter().map(stopped).collect();
+                let results = self.last_calls().iter().map(stopped).collect();
                 self.record(JournalEntry::Called { results }, effects);
             }
         }
@@ -315,135 +320,136 @@ impl Machine {
         true
     }
 
-    fn answered(&mut self, mut turn: Turn, effects: &mut Vec<MachineEffect>) {
+    fn on_answer(&mut self, mut turn: Turn, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, .. } = self.phase else { return };
         match purpose {
             RequestPurpose::Step => {
                 if turn.calls.is_empty() {
                     let offered: Vec<_> = self.settings.tools.iter().map(String::as_str).collect();
-                    turn.calls = fallback::calls(&turn.text, &offered);
+                    turn.calls = fallback::parse_calls(&turn.text, &offered);
                     turn.in_text = !turn.calls.is_empty();
                 }
-                if turn.calls.is_empty() && turn.text.trim().is_empty() && !self.known.was_empty {
-                    self.known.was_empty = true;
-                    self.spend(&turn);
+                if turn.calls.is_empty() && turn.text.trim().is_empty() && !self.progress.had_empty_answer {
+                    self.progress.had_empty_answer = true;
+                    self.add_spending(&turn);
                     self.record(JournalEntry::Noted { text: EMPTY.to_owned() }, effects);
-                    return self.step(effects);
+                    return self.request_step(effects);
                 }
                 let is_over = turn.calls.is_empty();
                 self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 if is_over {
-                    self.rest(self.known.refusal.unwrap_or(StopReason::Completed), effects);
+                    self.finish_turn(self.progress.refusal.unwrap_or(StopReason::Completed), effects);
                 } else {
-                    self.call(effects);
+                    self.perform_calls(effects);
                 }
             }
-            RequestPurpose::Last(reason) => {
-                // Nothing was offered: what looks like a call is none.
+            RequestPurpose::Final(reason) => {
+                // The request offered no tools, so it cannot contain calls.
                 turn.calls.clear();
                 self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
-                self.done(reason, effects);
+                self.stop(reason, effects);
             }
             RequestPurpose::Diagnosis => {
                 turn.calls.clear();
                 self.record(JournalEntry::Diagnosed { turn: Box::new(turn) }, effects);
-                self.boundary(effects);
+                self.next_step(effects);
             }
         }
     }
 
-    fn failed(&mut self, failed: ModelFailure, effects: &mut Vec<MachineEffect>) {
+    fn on_failure(&mut self, failure: ModelFailure, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, attempt } = self.phase else { return };
-        if failed.class.may_pass() && attempt < self.settings.retries {
-            let usual = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(MAX_PAUSE);
-            let length = failed.retry_after.map_or(usual, |wanted| wanted.max(FIRST_PAUSE).min(MAX_PAUSE * 10));
+        if failure.class.is_transient() && attempt < self.settings.retries {
+            let backoff = MIN_RETRY_DELAY.saturating_mul(1 << attempt.min(10)).min(MAX_RETRY_DELAY);
+            let delay =
+                failure.retry_after.map_or(backoff, |wanted| wanted.max(MIN_RETRY_DELAY).min(MAX_RETRY_DELAY * 10));
             self.phase = LoopPhase::Pausing { purpose, attempt: attempt + 1 };
-            effects.push(MachineEffect::Pause { length, attempt: attempt + 1, failed });
+            effects.push(MachineEffect::Pause { delay, attempt: attempt + 1, failure });
             return;
         }
-        if purpose == RequestPurpose::Diagnosis && failed.class != FailureClass::Auth {
-            // It was a help, nothing more.
-            return self.boundary(effects);
+        if purpose == RequestPurpose::Diagnosis && failure.class != FailureClass::Auth {
+            // A diagnosis is optional.
+            return self.next_step(effects);
         }
-        effects.push(MachineEffect::GiveUp(failed));
-        self.done(StopReason::ProviderFailed, effects);
+        effects.push(MachineEffect::GiveUp(failure));
+        self.stop(StopReason::ProviderFailed, effects);
     }
 
-    fn called(&mut self, results: Vec<ToolResult>, effects: &mut Vec<MachineEffect>) {
+    fn on_results(&mut self, results: Vec<ToolResult>, effects: &mut Vec<MachineEffect>) {
         if self.phase != LoopPhase::Calling {
             return;
         }
-        let worked = !results.iter().all(|result| result.only_reads);
-        let repeated = worked && self.known.repeated;
+        let has_effect = !results.iter().all(|result| result.only_reads);
+        let repeated = has_effect && self.progress.repeated;
         self.record(JournalEntry::Called { results }, effects);
         if repeated {
             self.record(JournalEntry::Noted { text: REPEATED.to_owned() }, effects);
-        } else if self.settings.reflect_after > 0 && self.known.calls_in_a_row >= self.settings.reflect_after {
+        } else if self.settings.reflect_after > 0 && self.progress.calls_in_a_row >= self.settings.reflect_after {
             self.record(JournalEntry::Noted { text: REFLECT.to_owned() }, effects);
         }
-        if self.settings.diagnose && self.known.diagnosis == Diagnosis::Due {
+        if self.settings.diagnose && self.progress.diagnosis == Diagnosis::Due {
             self.record(JournalEntry::Noted { text: DIAGNOSE.to_owned() }, effects);
-            return self.ask(RequestPurpose::Diagnosis, 0, effects);
+            return self.request(RequestPurpose::Diagnosis, 0, effects);
         }
-        self.boundary(effects);
+        self.next_step(effects);
     }
 
-    /// Between two steps: what arrived is told, and the next request made.
-    fn boundary(&mut self, effects: &mut Vec<MachineEffect>) {
-        if !self.arrived.is_empty() {
-            let tasks = std::mem::take(&mut self.arrived);
+    /// Reports ended tasks to the model, and makes the next request.
+    fn next_step(&mut self, effects: &mut Vec<MachineEffect>) {
+        if !self.unreported.is_empty() {
+            let tasks = std::mem::take(&mut self.unreported);
             self.record(JournalEntry::Woken { tasks }, effects);
         }
-        self.step(effects);
+        self.request_step(effects);
     }
 
-    /// The next request, as far as steps and budget allow.
-    fn step(&mut self, effects: &mut Vec<MachineEffect>) {
+    /// Makes the next request, or stops if the request limit or the budget is reached.
+    fn request_step(&mut self, effects: &mut Vec<MachineEffect>) {
         let Budget { tokens, cost } = self.settings.budget;
-        let spent = self.known.spent;
-        let over =
-            (tokens > 0 && spent.usage.input + spent.usage.output >= tokens) || (cost > 0.0 && spent.cost >= cost);
-        if over {
-            return self.done(StopReason::BudgetExhausted, effects);
+        let spending = self.progress.spending;
+        let is_used_up = (tokens > 0 && spending.usage.input + spending.usage.output >= tokens)
+            || (cost > 0.0 && spending.cost >= cost);
+        if is_used_up {
+            return self.stop(StopReason::BudgetExhausted, effects);
         }
-        if self.known.requests >= self.settings.steps {
+        if self.progress.requests >= self.settings.steps {
             self.record(JournalEntry::Noted { text: LAST_STEP.to_owned() }, effects);
-            return self.ask(RequestPurpose::Last(StopReason::MaxIterations), 0, effects);
+            return self.request(RequestPurpose::Final(StopReason::MaxIterations), 0, effects);
         }
-        self.ask(RequestPurpose::Step, 0, effects);
+        self.request(RequestPurpose::Step, 0, effects);
     }
 
-    fn ask(&mut self, purpose: RequestPurpose, attempt: u32, effects: &mut Vec<MachineEffect>) {
+    fn request(&mut self, purpose: RequestPurpose, attempt: u32, effects: &mut Vec<MachineEffect>) {
         self.phase = LoopPhase::Asking { purpose, attempt };
         effects.push(MachineEffect::Ask { tools: purpose == RequestPurpose::Step });
     }
 
-    fn call(&mut self, effects: &mut Vec<MachineEffect>) {
+    fn perform_calls(&mut self, effects: &mut Vec<MachineEffect>) {
         self.phase = LoopPhase::Calling;
-        effects.push(MachineEffect::Call { turn: self.applied - 1, calls: self.calls().to_vec() });
+        effects.push(MachineEffect::Call { turn: self.recorded - 1, calls: self.last_calls().to_vec() });
     }
 
-    /// The calls of the last answer.
-    fn calls(&self) -> &[ToolCall] {
+    /// Returns the calls of the last answer.
+    fn last_calls(&self) -> &[ToolCall] {
         match self.entries.last() {
             Some(JournalEntry::Answered { turn }) => &turn.calls,
             _ => &[],
         }
     }
 
-    /// The model has nothing more to do for now.
-    fn rest(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
-        if !self.arrived.is_empty() {
-            self.boundary(effects);
+    /// Handles an answer without calls: reports ended tasks, waits for open ones, or ends the question.
+    fn finish_turn(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
+        if !self.unreported.is_empty() {
+            self.next_step(effects);
         } else if self.open.is_empty() {
-            self.done(reason, effects);
+            self.stop(reason, effects);
         } else {
             self.phase = LoopPhase::Asleep;
             effects.push(MachineEffect::Sleep);
         }
     }
 
-    fn done(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
+    fn stop(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
         self.record(JournalEntry::Stopped { reason }, effects);
         self.phase = LoopPhase::Idle;
         effects.push(MachineEffect::Done(reason));
@@ -454,39 +460,39 @@ impl Machine {
         self.apply(entry);
     }
 
-    /// What `entry` adds to what is known; the same live and when it is read again.
+    /// Updates the state with `entry`, in the same way for a new entry and one read from the journal.
     fn apply(&mut self, entry: JournalEntry) {
         match &entry {
-            JournalEntry::Asked { .. } => self.known = Progress::default(),
+            JournalEntry::Asked { .. } => self.progress = Progress::default(),
             JournalEntry::Answered { turn } => {
-                self.spend(turn);
-                self.known.repeated = false;
+                self.add_spending(turn);
+                self.progress.repeated = false;
                 for call in &turn.calls {
-                    self.known.repeated |= !self.known.made.insert(call.arguments.to_string());
+                    self.progress.repeated |= !self.progress.calls.insert(call.arguments.to_string());
                 }
             }
-            JournalEntry::Called { results } => self.learn(results),
+            JournalEntry::Called { results } => self.apply_results(results),
             JournalEntry::Woken { tasks } => {
                 for task in tasks {
                     self.open.remove(&task.id);
                     match task.state {
                         Some(TaskState::Denied | TaskState::Expired) => {
-                            self.known.refusal = Some(StopReason::ApprovalDenied);
+                            self.progress.refusal = Some(StopReason::ApprovalDenied);
                         }
-                        Some(TaskState::Succeeded) => self.known.refusal = None,
+                        Some(TaskState::Succeeded) => self.progress.refusal = None,
                         _ => {}
                     }
                 }
             }
             JournalEntry::Noted { text } => {
                 if text == REFLECT || text == REPEATED {
-                    self.known.calls_in_a_row = 0;
-                    self.known.repeated = false;
+                    self.progress.calls_in_a_row = 0;
+                    self.progress.repeated = false;
                 }
             }
             JournalEntry::Diagnosed { turn } => {
-                self.spend(turn);
-                self.known.diagnosis = Diagnosis::Made;
+                self.add_spending(turn);
+                self.progress.diagnosis = Diagnosis::Done;
             }
             JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } => {}
             JournalEntry::Undone => {
@@ -496,39 +502,39 @@ impl Machine {
             JournalEntry::Cleared => self.entries.clear(),
         }
         self.entries.push(entry);
-        self.applied += 1;
+        self.recorded += 1;
     }
 
-    fn learn(&mut self, results: &[ToolResult]) {
+    fn apply_results(&mut self, results: &[ToolResult]) {
         for result in results {
             self.open.extend(result.opened.iter().map(|task| (task.id, task.clone())));
             for id in &result.collected {
                 self.open.remove(id);
-                self.arrived.retain(|task| task.id != *id);
+                self.unreported.retain(|task| task.id != *id);
             }
         }
-        let is_wrong = results.iter().any(|result| result.status != 0 && !result.only_reads);
-        self.known.diagnosis = match (is_wrong, &self.known.diagnosis) {
+        let has_failed = results.iter().any(|result| result.status != 0 && !result.only_reads);
+        self.progress.diagnosis = match (has_failed, &self.progress.diagnosis) {
             (false, _) => Diagnosis::NotNeeded,
-            (true, Diagnosis::Made) => Diagnosis::Made,
+            (true, Diagnosis::Done) => Diagnosis::Done,
             (true, _) => Diagnosis::Due,
         };
         if results.iter().any(|result| result.status == protocol::code::Exit::Refused as u8) {
-            self.known.refusal.get_or_insert(StopReason::PolicyDenied);
+            self.progress.refusal.get_or_insert(StopReason::PolicyDenied);
         } else if results.iter().any(|result| result.status == 0 && !result.only_reads) {
-            self.known.refusal = None;
+            self.progress.refusal = None;
         }
         if !results.iter().all(|result| result.only_reads) {
-            self.known.calls_in_a_row += 1;
+            self.progress.calls_in_a_row += 1;
         }
     }
 
-    fn spend(&mut self, turn: &Turn) {
-        self.known.requests += 1;
-        for spent in [&mut self.known.spent, &mut self.total] {
-            spent.requests += 1;
-            spent.usage += turn.usage;
-            spent.cost += turn.cost;
+    fn add_spending(&mut self, turn: &Turn) {
+        self.progress.requests += 1;
+        for spending in [&mut self.progress.spending, &mut self.session_spending] {
+            spending.requests += 1;
+            spending.usage += turn.usage;
+            spending.cost += turn.cost;
         }
     }
 }

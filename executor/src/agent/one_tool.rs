@@ -1,6 +1,6 @@
-//! The one tool as the loop offers it: a model's call in, what the model reads of it out.
+//! The one tool that the loop offers: takes a model's call, and returns the text that the model reads.
 //!
-//! Whatever the model wrote, there is a result: a wrong name or wrong arguments say how to do it right.
+//! Every call gets a result. The result of a wrong name or wrong arguments says how to write the call.
 
 use std::pin::Pin;
 
@@ -13,36 +13,36 @@ use super::driver::Tools;
 use crate::model::conversation::{ToolCall, ToolResult};
 use crate::model::provider::ToolDefinition;
 
-/// `command_executor`, for one session.
+/// The tool `command_executor` for one session.
 #[derive(Debug)]
 pub struct OneTool {
     executor: CommandExecutor,
 }
 
-const NOTHING: &str = "(no output)";
+const NO_OUTPUT: &str = "(no output)";
 
-/// Any command revives an executor that went away and left open tasks.
-const NUDGE: &str = "agent-magic-tool tasks --state pending --limit 1";
+/// A harmless command: any command starts an executor if none is running.
+const ENSURE_EXECUTOR_COMMAND: &str = "agent-magic-tool tasks --state pending --limit 1";
 
 impl OneTool {
     pub fn new(executor: CommandExecutor) -> Self {
         Self { executor }
     }
 
-    /// Carries `command` out on a thread where it may block. Dropped before its end, it goes on unseen.
-    async fn answer(&self, command: &str, key: &str) -> CommandOutput {
+    /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
+    async fn run(&self, command: &str, key: &str) -> CommandOutput {
         let (executor, command, key) = (self.executor.clone(), command.to_owned(), key.to_owned());
         tokio::task::spawn_blocking(move || executor.carry_out(&command, &key)).await.unwrap_or_else(|error| {
-            let error = ErrorBody::new(Code::Internal, format!("the command did not come to its end: {error}"))
-                .hint("what it delegated goes on: agent-magic-tool tasks");
+            let error = ErrorBody::new(Code::Internal, format!("the command panicked or was cancelled: {error}"))
+                .hint("tasks that it started continue; to list them: agent-magic-tool tasks");
             CommandOutput::refused(&error)
         })
     }
 }
 
 impl Tools for OneTool {
-    fn offered(&self) -> Vec<ToolDefinition> {
-        vec![tool()]
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        vec![definition()]
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
@@ -51,30 +51,30 @@ impl Tools for OneTool {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
-            let answer = self.answer(command, key).await;
+            let output = self.run(command, key).await;
             ToolResult {
                 call: call.id.clone(),
                 name: call.name.clone(),
-                // Some providers refuse a result without words.
-                text: if answer.text.is_empty() { NOTHING.to_owned() } else { answer.text },
-                status: answer.status,
-                opened: answer.opened,
-                collected: answer.collected,
-                only_reads: answer.only_reads,
+                // Some providers reject an empty result.
+                text: if output.text.is_empty() { NO_OUTPUT.to_owned() } else { output.text },
+                status: output.status,
+                opened: output.opened,
+                collected: output.collected,
+                only_reads: output.only_reads,
             }
         })
     }
 
-    fn nudge(&self) {
+    fn ensure_executor(&self) {
         let executor = self.executor.clone();
-        drop(tokio::task::spawn_blocking(move || executor.carry_out(NUDGE, "")));
+        drop(tokio::task::spawn_blocking(move || executor.carry_out(ENSURE_EXECUTOR_COMMAND, "")));
     }
 }
 
-/// The tool's definition.
-pub fn tool() -> ToolDefinition {
+/// Returns the definition of the tool.
+pub fn definition() -> ToolDefinition {
     let definition = command_executor::definition();
-    let text = |key: &str| definition[key].as_str().expect("the definition has words").to_owned();
+    let text = |key: &str| definition[key].as_str().expect("the definition has this text").to_owned();
     ToolDefinition {
         name: text("name"),
         description: text("description"),
@@ -84,14 +84,17 @@ pub fn tool() -> ToolDefinition {
 
 fn command(call: &ToolCall) -> Result<&str, ErrorBody> {
     if call.name != NAME {
-        return Err(ErrorBody::new(Code::UnknownSubtool, format!("there is no tool `{}` here", call.name)).hint(format!(
-            "the one tool is `{NAME}`; if `{}` is a subtool, its command is: agent-magic-tool run {} --input='{{...}}'",
+        return Err(ErrorBody::new(Code::UnknownSubtool, format!("no tool named `{}`", call.name)).hint(format!(
+            "the only tool is `{NAME}`; if `{}` is a subtool, run it with the command: agent-magic-tool run {} --input='{{...}}'",
             call.name, call.name
         )));
     }
     call.arguments.get("command").and_then(Value::as_str).ok_or_else(|| {
-        ErrorBody::new(Code::InvalidInput, format!("the arguments of `{NAME}` are no object with a text `command`"))
-            .hint("write them like: {\"command\": \"agent-magic-tool list tools --query=mail\"}")
+        ErrorBody::new(
+            Code::InvalidInput,
+            format!("the arguments of `{NAME}` are not an object with a string `command`"),
+        )
+        .hint("write them like this: {\"command\": \"agent-magic-tool list tools --query=mail\"}")
     })
 }
 
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_gets_wrong_tells_it_how_to_do_it_right() {
+    fn a_wrong_call_gets_a_hint_how_to_write_it() {
         let call = |name: &str, arguments: Value| ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments };
         let error = command(&call("gmail_send", json!({}))).map(str::to_owned).expect_err("another tool");
         assert!(error.hint.expect("a hint").contains("agent-magic-tool run gmail_send"));

@@ -1,7 +1,7 @@
-//! A session opened: the model, its key and its prompt, the journal, the one tool, all from the configuration.
+//! Opens a session from the configuration: the model with its key and prompt, the journal, the one tool.
 //!
-//! The one place where the loop meets a runtime. Whoever opens a session blocks in [`Session::run`] and speaks
-//! to it through [`LoopSender`].
+//! Only this module creates a runtime for the loop. The thread that opens a session blocks in
+//! [`Session::run`]; other threads send commands through a [`LoopSender`].
 
 use std::io;
 use std::ops::Deref;
@@ -35,42 +35,42 @@ use crate::net::clients::HttpClients;
 use crate::results::trigger::Trigger;
 use crate::runner::agent::AgentBrief;
 
-/// How many wishes may wait; whoever has more waits himself.
-const WISHES: usize = 16;
+/// Capacity of the command channel; senders wait when it is full.
+const COMMAND_CAPACITY: usize = 16;
 
 /// Which session to open, and how.
 #[derive(Debug, Clone, Default)]
 pub struct SessionOptions {
-    /// The name of a model; the session's own, or the configured one, if absent.
+    /// The name of a model; if absent, the model that the session used last, or the configured one.
     pub model: Option<String>,
     /// A session's number or id; a new one if absent.
     pub session: Option<String>,
-    /// Overrides the configuration.
+    /// Overrides `agent.steps` of the configuration.
     pub steps: Option<u32>,
+    /// Overrides `agent.stream` of the configuration.
     pub stream: Option<bool>,
-    /// Stands at the end of the system prompt.
+    /// Added to the end of the system prompt.
     pub focus: Option<String>,
-    /// What it was told by the agent that called it, if one did: its limits, its part, its session.
+    /// The instructions and limits from the agent that delegates to this one, if any.
     pub brief: Option<AgentBrief>,
-    /// Who asks: the folder and depth of its tasks.
+    /// The caller of the session's tasks: folder, depth, tool scope.
     pub caller: Caller,
 }
 
-/// Makes seats: which models there are, and what they are given.
+/// Creates the active model of a session: its client and its system prompt.
 #[derive(Debug)]
 pub struct ModelFactory {
-    config: Config,
     models: ModelRegistry,
     clients: HttpClients,
     secrets: Secrets,
     prompt_folder: PathBuf,
     focus: Option<String>,
-    /// Of an agent that was called by another one.
-    own_part: Option<String>,
+    /// The instructions for a delegated agent, added to the end of the system prompt.
+    instructions: Option<String>,
     stream: bool,
 }
 
-/// The way to a session at work.
+/// Sends commands to a running session.
 pub type LoopSender = mpsc::Sender<LoopCommand>;
 
 /// An open session.
@@ -82,10 +82,10 @@ pub struct Session {
     commands: mpsc::Receiver<LoopCommand>,
     sender: Option<LoopSender>,
     interrupted: Arc<Notify>,
-    models: Arc<ModelFactory>,
+    model_factory: Arc<ModelFactory>,
 }
 
-/// A runtime until the session is dropped.
+/// The runtime of a session; `None` only while the session is dropped.
 #[derive(Debug)]
 struct SessionRuntime(Option<Runtime>);
 
@@ -93,52 +93,55 @@ impl Deref for SessionRuntime {
     type Target = Runtime;
 
     fn deref(&self) -> &Runtime {
-        self.0.as_ref().expect("the runtime is there until the session is dropped")
+        self.0.as_ref().expect("the runtime exists until the session is dropped")
     }
 }
 
 impl Session {
+    /// Opens the session that `options` name, or creates one.
     pub fn open(
-        opening: SessionOptions,
+        options: SessionOptions,
         paths: &Paths,
-        config: Config,
+        config: &Config,
         shell: Arc<dyn Shell>,
         observer: Arc<dyn LoopObserver>,
     ) -> Result<Self, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?;
+        let runtime = runtime.map_err(|error| internal(&format!("failed to start the async runtime: {error}")))?;
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
-            ErrorBody::new(Code::BadMailbox, chain(&error)).hint("look what is wrong: agent-magic-tool doctor")
+            ErrorBody::new(Code::BadMailbox, chain(&error)).hint("see what is wrong: agent-magic-tool doctor")
         })?;
-        paths.create_state().map_err(|error| io_error("the state folder cannot be written", &error))?;
-        let sessions = match &opening.brief {
-            Some(_) => SessionStore::of_delegates(paths),
+        paths.create_state().map_err(|error| io_error("failed to create the state folder", &error))?;
+        let sessions = match &options.brief {
+            Some(_) => SessionStore::of_delegated_agents(paths),
             None => SessionStore::in_state(&paths.state),
         };
-        let (journal, entries) = match &opening.session {
+        let (journal, entries) = match &options.session {
             Some(word) => sessions.resume(word)?,
-            None => (sessions.begin(opening.caller.folder.clone())?, Vec::new()),
+            None => (sessions.create(options.caller.folder.clone())?, Vec::new()),
         };
-        let settings = settings(&config, opening.steps, opening.brief.as_ref());
+        let settings = settings(config, options.steps, options.brief.as_ref());
         let others = config.shell.others;
-        let own_part = opening.brief.as_ref().and_then(|brief| brief.system.clone());
-        let models =
-            Arc::new(ModelFactory { own_part, ..ModelFactory::new(config, paths, opening.focus, opening.stream)? });
-        let used_before = entries.iter().rev().find_map(|entry| match entry {
+        let instructions = options.brief.as_ref().and_then(|brief| brief.system.clone());
+        let model_factory =
+            Arc::new(ModelFactory { instructions, ..ModelFactory::new(config, paths, options.focus, options.stream)? });
+        let last_used = entries.iter().rev().find_map(|entry| match entry {
             JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
         });
-        let name = opening.model.as_deref().or(used_before.filter(|name| models.models.choose(Some(name)).is_ok()));
-        let active_model = runtime.block_on(models.take(name))?;
-        // Whoever called it knows its tasks by the session that it was given.
-        let given = opening.brief.and(opening.caller.session.clone());
-        let caller = Caller { session: given.or_else(|| Some(journal.label())), wakes: true, ..opening.caller };
+        let name =
+            options.model.as_deref().or(last_used.filter(|name| model_factory.models.choose(Some(name)).is_ok()));
+        let active_model = runtime.block_on(model_factory.activate(name))?;
+        // The agent that delegated finds the tasks of this session by the session that it passed on.
+        let delegated_session = options.brief.and(options.caller.session.clone());
+        let caller =
+            Caller { session: delegated_session.or_else(|| Some(journal.label())), wakes: true, ..options.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = Trigger::new(mailbox);
         let (driver, effects) =
             Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer });
-        let (sender, commands) = mpsc::channel(WISHES);
+        let (sender, commands) = mpsc::channel(COMMAND_CAPACITY);
         let interrupted = Arc::new(Notify::new());
         Ok(Self {
             runtime: SessionRuntime(Some(runtime)),
@@ -147,67 +150,68 @@ impl Session {
             commands,
             sender: Some(sender),
             interrupted,
-            models,
+            model_factory,
         })
     }
 
-    /// The way to speak to it. The last one that is dropped makes it end when nothing is open any more.
-    pub fn commands(&mut self) -> Option<LoopSender> {
+    /// Takes the sender of commands; `None` after the first call. Once all its clones are dropped, the session ends
+    /// as soon as no task is open.
+    pub fn take_sender(&mut self) -> Option<LoopSender> {
         self.sender.take()
     }
 
-    pub fn models(&self) -> Arc<ModelFactory> {
-        Arc::clone(&self.models)
+    pub fn model_factory(&self) -> Arc<ModelFactory> {
+        Arc::clone(&self.model_factory)
     }
 
-    /// The number by which people name it.
+    /// Returns the session number, which is what users type.
     pub fn number(&self) -> u32 {
         self.driver.journal().number
     }
 
     pub fn id(&self) -> uuid::Uuid {
-        self.driver.journal().head.id
+        self.driver.journal().header.id
     }
 
     pub fn machine(&self) -> &Machine {
         self.driver.machine()
     }
 
-    /// Works until it ends; blocks.
+    /// Runs the loop until it ends. Blocks.
     pub fn run(&mut self) -> Result<(), ErrorBody> {
         let effects = std::mem::take(&mut self.effects);
         self.runtime
             .block_on(self.driver.run(effects, &mut self.commands, &self.interrupted))
-            .map_err(|error| io_error("the session's journal cannot be written", &error))
+            .map_err(|error| io_error("failed to write the session journal", &error))
     }
 
-    /// How the last question ended.
-    pub fn termination(&self) -> Option<StopReason> {
-        self.driver.last()
+    /// Returns why the last question ended, if one did during this run.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.driver.stop_reason()
     }
 
-    /// Since the last question, and in the whole session.
-    pub fn spent(&self) -> (Spending, Spending) {
-        (self.machine().spent(), self.machine().total())
+    /// Returns the spending since the last question, and of the whole session.
+    pub fn spending(&self) -> (Spending, Spending) {
+        (self.machine().question_spending(), self.machine().session_spending())
     }
 
-    /// The model that answers.
+    /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         self.driver.model()
     }
 
-    /// From now on an interrupt of this process does nothing: whoever reads the keys says what it means.
-    pub fn hold_interrupts(&self) {
+    /// Makes this process ignore SIGINT, because the chat reads Ctrl-C as a key.
+    pub fn ignore_interrupts(&self) {
         let _entered = self.runtime.enter();
-        // Once there is a handler, the kernel's own never comes back.
+        // A handler, once installed, replaces the default action for the life of the process.
         drop(signal(SignalKind::interrupt()));
     }
 
-    /// From now on an interrupt of this process ends what is under way, and with it [`Session::run`].
+    /// Makes SIGINT stop the current work and end [`Session::run`].
     pub fn end_on_interrupt(&self) {
         let _entered = self.runtime.enter();
         let interrupted = Arc::clone(&self.interrupted);
-        // Without it an interrupt ends the process, which is as good: the journal has everything.
+        // Without a handler SIGINT ends the process, which is fine because the journal is complete.
         let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
         #[expect(clippy::disallowed_methods, reason = "ends with the session's runtime")]
         drop(tokio::spawn(async move {
@@ -220,7 +224,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A call that still waits for something is waited for by nobody.
+        // Do not wait for tool calls that still block.
         if let Some(runtime) = self.runtime.0.take() {
             runtime.shutdown_background();
         }
@@ -228,17 +232,16 @@ impl Drop for Session {
 }
 
 impl ModelFactory {
-    pub fn new(config: Config, paths: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
-        let clients = HttpClients::new(&config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
+    pub fn new(config: &Config, paths: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
+        let clients = HttpClients::new(config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
-            models: ModelRegistry::new(&config),
+            models: ModelRegistry::new(config),
             clients,
-            secrets: Secrets::of(paths, &config),
+            secrets: Secrets::of(paths, config),
             prompt_folder: paths.prompts(),
             focus,
-            own_part: None,
+            instructions: None,
             stream: stream.unwrap_or(config.agent.stream),
-            config,
         })
     }
 
@@ -246,26 +249,28 @@ impl ModelFactory {
         &self.models
     }
 
-    /// The seat of a model; of the configured one where no name is given.
-    pub async fn take(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
+    /// Creates the active model with this name, or the configured one if `name` is `None`.
+    pub async fn activate(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
         let chosen = self.models.choose(name)?;
         let (_, system) = self.prompt_for(Some(&chosen.model))?;
-        let (native, bounds) =
+        let (native_calls, bounds) =
             (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens: chosen.model.window });
         let name = chosen.name.clone();
         let client = ModelClient::new(chosen, self.stream, &self.clients, &self.secrets).await?;
-        Ok(ActiveModel { name, provider: Arc::new(client), system, native, bounds })
+        Ok(ActiveModel { name, provider: Arc::new(client), system, native_calls, bounds })
     }
 
-    /// The same for whoever is in no runtime; blocks while the key is looked up.
-    pub fn take_here(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
+    /// Like [`Self::activate`], for a caller outside a runtime. Blocks while the key is read.
+    pub fn activate_blocking(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|error| internal(&format!("no runtime can be had: {error}")))?.block_on(self.take(name))
+        runtime
+            .map_err(|error| internal(&format!("failed to start the async runtime: {error}")))?
+            .block_on(self.activate(name))
     }
 
-    /// The sections that people added, and the whole system prompt of a model; of any that calls tools, where
-    /// none is named and none is configured.
-    pub fn prompt(&self, name: Option<&str>) -> Result<(Vec<PromptSection>, String), ErrorBody> {
+    /// Returns the sections that the user added, and the whole system prompt of a model. Without a name and a
+    /// configured model, it is the prompt for a model with native tool calls.
+    pub fn system_prompt(&self, name: Option<&str>) -> Result<(Vec<PromptSection>, String), ErrorBody> {
         match self.models.choose(name) {
             Ok(chosen) => self.prompt_for(Some(&chosen.model)),
             Err(_) if name.is_none() => self.prompt_for(None),
@@ -275,63 +280,58 @@ impl ModelFactory {
 
     fn prompt_for(&self, model: Option<&ModelSettings>) -> Result<(Vec<PromptSection>, String), ErrorBody> {
         let sections = prompt::sections(&self.prompt_folder).map_err(|error| {
-            ErrorBody::new(Code::BadConfig, chain(&error)).hint("mend it, or take it out of `prompt/`")
+            ErrorBody::new(Code::BadConfig, chain(&error)).hint("fix the file, or remove it from `prompt/`")
         })?;
-        let tool = one_tool::tool();
+        let tool = one_tool::definition();
         let writes_calls = model.is_some_and(|model| !model.tools);
-        let first = model.and_then(|model| model.system.as_deref());
-        let mut text = prompt::compose(first, &sections, writes_calls.then_some(&tool));
+        let preamble = model.and_then(|model| model.system.as_deref());
+        let mut text = prompt::compose(preamble, &sections, writes_calls.then_some(&tool));
         if let Some(focus) = &self.focus {
             text = format!("{text}\n\n# focus\n\nKeep to this: {focus}");
         }
-        if let Some(part) = &self.own_part {
-            text = format!("{text}\n\n# your part\n\n{part}");
+        if let Some(instructions) = &self.instructions {
+            text = format!("{text}\n\n# your part\n\n{instructions}");
         }
         Ok((sections, text))
     }
-
-    /// What is configured about the loop.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
 }
 
-/// A brief can only take away of what the configuration allows.
+/// Returns the loop settings. A brief can only lower the limits of the configuration.
 fn settings(config: &Config, steps: Option<u32>, brief: Option<&AgentBrief>) -> LoopSettings {
     let agent = &config.agent;
     let steps = steps.unwrap_or(agent.steps);
     let (mut tokens, mut cost) = (agent.tokens, agent.cost);
-    if let Some(most) = brief.and_then(|brief| brief.tokens).filter(|most| tokens == 0 || *most < tokens) {
-        tokens = most.max(1);
+    if let Some(limit) = brief.and_then(|brief| brief.tokens).filter(|limit| tokens == 0 || *limit < tokens) {
+        tokens = limit.max(1);
     }
-    if let Some(most) = brief.and_then(|brief| brief.cost).filter(|most| cost <= 0.0 || *most < cost) {
-        cost = most.max(f64::MIN_POSITIVE);
+    if let Some(limit) = brief.and_then(|brief| brief.cost).filter(|limit| cost <= 0.0 || *limit < cost) {
+        cost = limit.max(f64::MIN_POSITIVE);
     }
     LoopSettings {
-        steps: brief.and_then(|brief| brief.steps).map_or(steps, |most| steps.min(most)),
+        steps: brief.and_then(|brief| brief.steps).map_or(steps, |limit| steps.min(limit)),
         reflect_after: agent.reflect_after,
         diagnose: agent.diagnose,
         retries: agent.retries,
         budget: Budget { tokens, cost },
-        tools: vec![one_tool::tool().name],
+        tools: vec![one_tool::definition().name],
     }
 }
 
 impl From<JournalError> for ErrorBody {
     fn from(error: JournalError) -> Self {
         let (code, hint) = match &error {
-            JournalError::None(_) => (Code::NotFound, "the sessions that there are: agent-magic-tool agent --sessions"),
-            JournalError::InUse(_) => (Code::SessionInUse, "end it there, or begin another one"),
-            JournalError::Io { .. } | JournalError::Malformed { .. } => (Code::Io, "begin another session"),
+            JournalError::NotFound(_) => (Code::NotFound, "list the sessions: agent-magic-tool agent --sessions"),
+            JournalError::InUse(_) => (Code::SessionInUse, "end it there, or start another session"),
+            JournalError::Io { .. } | JournalError::Malformed { .. } => (Code::Io, "start another session"),
         };
         Self::new(code, chain(&error)).hint(hint)
     }
 }
 
 impl From<ModelFailure> for ErrorBody {
-    fn from(failed: ModelFailure) -> Self {
-        Self::new(Code::ModelFailed, failed.message)
-            .hint("what the provider said is in the log: agent-magic-tool doctor")
+    fn from(failure: ModelFailure) -> Self {
+        Self::new(Code::ModelFailed, failure.message)
+            .hint("the provider's message is in the log; to find it: agent-magic-tool doctor")
     }
 }
 

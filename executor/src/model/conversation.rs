@@ -1,8 +1,8 @@
-//! What was said in a session: the entries of its journal, and the types of a turn.
+//! The conversation of a session: the entries of its journal, and the types of a turn.
 //!
-//! The entries are the truth of a session. What a model is given is made from them anew at each request
-//! (`view.rs`), and what the loop knows is what they add up to (`machine.rs`). Written to disk as they are:
-//! a field is only ever added, with a default.
+//! The entries are the source of truth. Each request to the model is built from them (`view.rs`), and so is the
+//! state of the loop (`machine.rs`). They are written to disk in this form, so a new field needs a default, and
+//! no field is removed or renamed.
 
 use std::path::PathBuf;
 
@@ -13,71 +13,56 @@ use serde_json::Value;
 
 use crate::config::ProviderKind;
 
-/// One thing that happened in a session.
+/// One event of a session, as a line of its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalEntry {
-    /// A person asked.
-    Asked {
-        text: String,
-    },
-    Answered {
-        turn: Box<Turn>,
-    },
-    /// What the calls of the turn before came to, in their order.
-    Called {
-        results: Vec<ToolResult>,
-    },
-    /// The model was told that these are final.
-    Woken {
-        tasks: Vec<EndedTask>,
-    },
-    /// We said something to the model.
-    Noted {
-        text: String,
-    },
-    /// The model looked at what went wrong, without tools.
-    Diagnosed {
-        turn: Box<Turn>,
-    },
-    /// The question came to an end.
-    Stopped {
-        reason: StopReason,
-    },
-    /// From now on another model answers.
-    UsesModel {
-        name: String,
-    },
-    /// The last question is taken back, with all that came of it.
+    /// The user asked a question.
+    Asked { text: String },
+    /// The model answered, with or without tool calls.
+    Answered { turn: Box<Turn> },
+    /// The results of the tool calls of the previous turn, in the order of the calls.
+    Called { results: Vec<ToolResult> },
+    /// The model was told that these tasks are final.
+    Woken { tasks: Vec<EndedTask> },
+    /// The loop sent a note to the model.
+    Noted { text: String },
+    /// The model explained a failed call, in a request without tools.
+    Diagnosed { turn: Box<Turn> },
+    /// The work on the question ended.
+    Stopped { reason: StopReason },
+    /// Another model answers from here on.
+    UsesModel { name: String },
+    /// The last question and everything after it is removed from the conversation.
     Undone,
-    /// The conversation begins anew; open tasks stay.
+    /// The conversation starts over; open tasks stay open.
     Cleared,
 }
 
-/// What a model said in one answer.
+/// One answer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// The calls were found in the text.
+    /// The calls were parsed from the text.
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_text: bool,
-    /// The provider's own form of it, which it gets back unchanged.
+    /// The answer in the provider's own format, sent back to that provider unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawMessage>,
     #[serde(default)]
     pub usage: TokenUsage,
-    /// The name in `[models]` of who said it.
+    /// The name in `[models]` of the model that answered.
     #[serde(default)]
     pub model: String,
-    /// What it cost, by the prices of then.
+    /// The cost of the request, at the prices configured when it was made.
     #[serde(default)]
     pub cost: f64,
 }
 
-/// An answer as only its provider understands it: signed thoughts, its own order of parts.
+/// An answer in the format of its provider, with what that provider needs back: signed thoughts, order of parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawMessage {
@@ -91,32 +76,32 @@ pub struct RawMessage {
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// An object, unless the model wrote something else.
+    /// A JSON object, unless the model wrote something else.
     pub arguments: Value,
 }
 
-/// What came of one call.
+/// The result of one tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     pub call: String,
     pub name: String,
-    /// As the model reads it.
+    /// The text that the model reads.
     pub text: String,
     pub status: u8,
-    /// The tasks that it delegated and that were open then.
+    /// The tasks that the call started and that were still open when it returned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened: Vec<OpenedTask>,
-    /// The tasks whose end the model has read in it.
+    /// The tasks whose final result this text contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<TaskId>,
-    /// It only waited or read.
+    /// The call only waited or read results.
     #[serde(default, skip_serializing_if = "is_false")]
     pub only_reads: bool,
 }
 
 impl ToolResult {
-    /// Of a call that delegated nothing and read no result.
+    /// Returns the result of a call that started no task and read no task's result.
     pub fn new(call: &ToolCall, text: impl Into<String>, status: u8) -> Self {
         Self {
             call: call.id.clone(),
@@ -130,57 +115,57 @@ impl ToolResult {
     }
 }
 
-/// A task that is final.
+/// A task in a final state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndedTask {
     pub id: TaskId,
     pub tool: String,
-    /// None if its result file is gone.
+    /// `None` if the result file has been removed.
     pub state: Option<State>,
     pub result_file: PathBuf,
 }
 
-/// Tokens.
+/// Token counts of one or more requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenUsage {
     pub input: u64,
     pub output: u64,
-    /// How many of `input` the provider had seen before.
+    /// How many of the `input` tokens the provider read from its cache.
     #[serde(default)]
     pub cached: u64,
 }
 
 impl std::ops::AddAssign for TokenUsage {
-    fn add_assign(&mut self, more: Self) {
-        self.input += more.input;
-        self.output += more.output;
-        self.cached += more.cached;
+    fn add_assign(&mut self, other: Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cached += other.cached;
     }
 }
 
-/// Why a question came to its end.
+/// Why the work on a question ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The model answered, and nothing is open.
+    /// The model answered and no task is open.
     Completed,
-    /// The last request, without tools, was answered.
+    /// The request limit was reached; the model answered once more, without tools.
     MaxIterations,
-    /// Another request could cost more than allowed.
+    /// The budget of the question is used up.
     BudgetExhausted,
-    /// The model gave up after a rule said no.
+    /// The model stopped after a policy rule refused a task.
     PolicyDenied,
-    /// The model gave up after a human said no, or nobody answered.
+    /// The model stopped after a human denied a task, or the confirmation expired.
     ApprovalDenied,
-    /// No answer could be had; the only one that asking again may mend.
+    /// The provider failed; the only reason for which trying again may help.
     ProviderFailed,
     Cancelled,
 }
 
 impl StopReason {
-    /// Whether the answer is not what it could have been with more room.
+    /// Returns whether a limit cut the work short.
     pub fn is_truncated(self) -> bool {
         matches!(self, Self::MaxIterations | Self::BudgetExhausted)
     }
@@ -198,7 +183,7 @@ impl StopReason {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -1,14 +1,14 @@
-//! Calls that a model wrote as text, since it, or its server, has no better way.
+//! Parses tool calls that a model wrote as text, because the model or its server has no native tool calls.
 //!
 //! Local models write a call in a dozen forms: bare JSON, JSON between tags or fences, tags alone, Python.
-//! A text counts as calls only if nothing else is in it, so that a model which explains a call makes none,
-//! and only for tools that were offered. A bare shell or SQL line is never a call.
+//! A text counts as calls only if it contains nothing else, so a model that explains a call does not make it,
+//! and only if it names an offered tool. A bare shell or SQL line is never a call.
 
 use serde_json::{Map, Value};
 
 use super::conversation::ToolCall;
 
-/// What stands around a call and means nothing else. A longer one stands before its beginning.
+/// Markers around a call, which carry no other meaning. A longer marker comes before its own prefix.
 const WRAPPERS: &[&str] = &[
     "<tool_calls>",
     "</tool_calls>",
@@ -37,13 +37,14 @@ const WRAPPERS: &[&str] = &[
     "```xml",
     "```",
 ];
-/// The keys under which a name stands, and the arguments beside it.
-const NAMES: [&str; 3] = ["name", "tool", "tool_name"];
-const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
+/// The JSON keys for the name of the tool.
+const NAME_KEYS: [&str; 3] = ["name", "tool", "tool_name"];
+/// The JSON keys for the arguments.
+const ARGUMENT_KEYS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
 
-/// The calls in `text`, each once; none if there is anything else in it.
-pub fn calls(text: &str, offered: &[&str]) -> Vec<ToolCall> {
-    let mut rest = without_thoughts(text);
+/// Returns the distinct calls in `text`, or an empty list if it contains anything else.
+pub fn parse_calls(text: &str, offered: &[&str]) -> Vec<ToolCall> {
+    let mut rest = strip_thoughts(text);
     let mut found = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',', ';']);
@@ -53,7 +54,7 @@ pub fn calls(text: &str, offered: &[&str]) -> Vec<ToolCall> {
         if let Some(after) = WRAPPERS.iter().find_map(|wrapper| strip_prefix_ignoring_case(rest, wrapper)) {
             rest = after;
         } else if let Some((calls, after)) =
-            json(rest, offered).or_else(|| tagged(rest, offered)).or_else(|| said(rest, offered))
+            json_calls(rest, offered).or_else(|| tagged_call(rest, offered)).or_else(|| plain_call(rest, offered))
         {
             found.extend(calls);
             rest = after;
@@ -72,21 +73,21 @@ pub fn calls(text: &str, offered: &[&str]) -> Vec<ToolCall> {
 
 type FoundCalls = Vec<(String, Value)>;
 
-/// What follows the thoughts that some models write before their answer.
-fn without_thoughts(text: &str) -> &str {
+/// Removes the thoughts that some models write before their answer.
+fn strip_thoughts(text: &str) -> &str {
     let text = text.trim();
     match text.strip_prefix("<think>").and_then(|inside| inside.split_once("</think>")) {
         Some((_, after)) => after,
-        // Some servers swallow the opening tag.
+        // Some servers drop the opening tag.
         None => {
             text.split_once("</think>").filter(|(before, _)| !before.contains('<')).map_or(text, |(_, after)| after)
         }
     }
 }
 
-/// One JSON value: a call, an object around calls, or a list of them.
-fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
-    // Templates that were filled once too often leave double braces.
+/// Parses one JSON value: a call, an object that contains calls, or a list of them.
+fn json_calls<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
+    // A chat template that was rendered twice leaves double braces.
     let doubled = text.starts_with("{{");
     let source = if doubled { &text[1..] } else { text };
     if !source.starts_with(['{', '[']) {
@@ -98,25 +99,25 @@ fn json<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     if doubled {
         after = after.trim_start().strip_prefix('}')?;
     }
-    Some((in_value(&value, offered)?, after))
+    Some((calls_in_value(&value, offered)?, after))
 }
 
-fn in_value(value: &Value, offered: &[&str]) -> Option<FoundCalls> {
+fn calls_in_value(value: &Value, offered: &[&str]) -> Option<FoundCalls> {
     match value {
         Value::Array(values) if !values.is_empty() => {
-            let each = values.iter().map(|value| in_value(value, offered)).collect::<Option<Vec<_>>>()?;
+            let each = values.iter().map(|value| calls_in_value(value, offered)).collect::<Option<Vec<_>>>()?;
             Some(each.into_iter().flatten().collect())
         }
         Value::Object(object) => {
             if let Some(inner) =
                 object.get("tool_calls").or_else(|| object.get("function").filter(|inner| inner.is_object()))
             {
-                return in_value(inner, offered);
+                return calls_in_value(inner, offered);
             }
-            let name = NAMES.iter().find_map(|key| object.get(*key)?.as_str())?;
-            let arguments = ARGUMENTS.iter().find_map(|key| object.get(*key))?;
+            let name = NAME_KEYS.iter().find_map(|key| object.get(*key)?.as_str())?;
+            let arguments = ARGUMENT_KEYS.iter().find_map(|key| object.get(*key))?;
             let arguments = match arguments {
-                // OpenAI's way: JSON in a string.
+                // OpenAI's form: JSON in a string.
                 Value::String(text) => serde_json::from_str(text).ok().filter(Value::is_object)?,
                 Value::Object(_) => arguments.clone(),
                 _ => return None,
@@ -127,13 +128,13 @@ fn in_value(value: &Value, offered: &[&str]) -> Option<FoundCalls> {
     }
 }
 
-/// `<function=NAME>` or `<invoke name="NAME">`, with JSON or one tag for each parameter inside.
-fn tagged<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
+/// Parses `<function=NAME>` or `<invoke name="NAME">`, which contains JSON or one tag per parameter.
+fn tagged_call<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     let (head, inside) = text.strip_prefix('<')?.split_once('>')?;
     let (kind, name) = if let Some(name) = head.strip_prefix("function=") {
         ("function", name)
     } else {
-        ("invoke", attribute(head.strip_prefix("invoke")?)?)
+        ("invoke", name_attribute(head.strip_prefix("invoke")?)?)
     };
     if !offered.contains(&name) {
         return None;
@@ -149,20 +150,20 @@ fn tagged<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> 
             return Some((vec![(name.to_owned(), arguments.into())], after));
         }
         let (head, value) = inside.strip_prefix("<parameter")?.split_once('>')?;
-        let key = head.strip_prefix('=').or_else(|| attribute(head))?;
+        let key = head.strip_prefix('=').or_else(|| name_attribute(head))?;
         let (value, rest) = value.split_once("</parameter>")?;
         arguments.insert(key.to_owned(), value.trim_matches('\n').into());
         inside = rest;
     }
 }
 
-/// The name in ` name="NAME"`.
-fn attribute(head: &str) -> Option<&str> {
+/// Returns the value of ` name="NAME"`.
+fn name_attribute(head: &str) -> Option<&str> {
     head.trim().strip_prefix("name=").map(|quoted| quoted.trim_matches(['"', '\'']))
 }
 
-/// `Action: NAME` and `Action Input: {...}`, or `NAME(key="text")`, with or without brackets around it.
-fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
+/// Parses `Action: NAME` with `Action Input: {...}`, or `NAME(key="text")` with or without brackets around it.
+fn plain_call<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     if let Some(rest) = text.strip_prefix("Action:") {
         let (name, rest) = rest.split_once('\n')?;
         let rest = rest.trim_start().strip_prefix("Action Input:")?.trim_start();
@@ -175,7 +176,7 @@ fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     let source = bracketed.unwrap_or(text);
     let (name, rest) = source.split_once('(')?;
     let name = offered.iter().find(|offered| **offered == name.trim())?;
-    let (arguments, rest) = keywords(rest)?;
+    let (arguments, rest) = keyword_arguments(rest)?;
     let rest = match bracketed {
         Some(_) => rest.trim_start().strip_prefix(']')?,
         None => rest,
@@ -183,8 +184,8 @@ fn said<'a>(text: &'a str, offered: &[&str]) -> Option<(FoundCalls, &'a str)> {
     Some((vec![((*name).to_owned(), arguments.into())], rest))
 }
 
-/// `key="text", ...)` as in Python, for plain strings.
-fn keywords(mut rest: &str) -> Option<(Map<String, Value>, &str)> {
+/// Parses Python keyword arguments with string values, up to the closing parenthesis: `key="text", ...)`.
+fn keyword_arguments(mut rest: &str) -> Option<(Map<String, Value>, &str)> {
     let mut arguments = Map::new();
     loop {
         rest = rest.trim_start_matches([' ', '\n', ',']);
@@ -192,25 +193,25 @@ fn keywords(mut rest: &str) -> Option<(Map<String, Value>, &str)> {
             return Some((arguments, after));
         }
         let (key, value) = rest.split_once('=')?;
-        let (text, after) = string(value.trim_start())?;
+        let (text, after) = string_literal(value.trim_start())?;
         arguments.insert(key.trim().to_owned(), text.into());
         rest = after;
     }
 }
 
-/// One string literal, in either kind of quotes.
-fn string(text: &str) -> Option<(String, &str)> {
+/// Parses a string literal in single or double quotes.
+fn string_literal(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
     let mut read = String::new();
     let mut characters = text.char_indices().skip(1);
-    while let Some((place, character)) = characters.next() {
+    while let Some((index, character)) = characters.next() {
         match character {
             '\\' => match characters.next()?.1 {
                 'n' => read.push('\n'),
                 't' => read.push('\t'),
                 other => read.push(other),
             },
-            _ if character == quote => return Some((read, &text[place + 1..])),
+            _ if character == quote => return Some((read, &text[index + 1..])),
             _ => read.push(character),
         }
     }
@@ -229,12 +230,12 @@ mod tests {
     use super::*;
 
     fn commands(text: &str) -> Vec<String> {
-        let found = calls(text, &["command_executor"]);
+        let found = parse_calls(text, &["command_executor"]);
         found.iter().map(|call| call.arguments["command"].as_str().expect("a command").to_owned()).collect()
     }
 
     #[test]
-    fn every_form_in_the_wild_is_the_same_call() {
+    fn every_known_form_is_parsed_as_the_same_call() {
         let forms = [
             r#"{"tool": "command_executor", "arguments": {"command": "ls"}}"#,
             r#"{"name": "command_executor", "arguments": {"command": "ls"}}"#,
@@ -264,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn several_calls_are_all_found_and_the_same_one_counts_once() {
+    fn several_calls_are_found_and_a_duplicate_counts_once() {
         let call = |command: &str| json!({"name": "command_executor", "arguments": {"command": command}}).to_string();
         let text = format!("<tool_call>{}</tool_call>\n<tool_call>{}</tool_call>{}", call("a"), call("b"), call("a"));
         assert_eq!(commands(&text), ["a", "b"]);
     }
 
     #[test]
-    fn what_is_no_call_alone_is_none() {
+    fn text_that_is_not_only_a_call_is_not_a_call() {
         let call = r#"{"name": "command_executor", "arguments": {"command": "ls"}}"#;
         let prose = [
             &format!("You could say {call}"),
@@ -295,8 +296,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_is_too_strange(text in "[\\[\\](){}<>`\"'=:,\\\\a-c_/ \n]{0,60}|.{0,60}") {
-            calls(&text, &["command_executor", "a"]);
+        fn no_text_makes_it_panic(text in "[\\[\\](){}<>`\"'=:,\\\\a-c_/ \n]{0,60}|.{0,60}") {
+            parse_calls(&text, &["command_executor", "a"]);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A language model, as the loop sees it: messages in, one turn out.
+//! A language model as the loop sees it: messages in, one turn out.
 //!
-//! Knows nothing of tasks, sessions or repetition. [`client::Client`] speaks with real ones; the tests of the
-//! loop use a scripted one.
+//! Knows nothing about tasks, sessions or retries. [`client::ModelClient`] talks to real providers; the
+//! tests of the loop use a scripted one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use super::conversation::{RawMessage, ToolCall, ToolResult, Turn};
 
 pub mod client;
 
-/// One request.
+/// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
     pub system: String,
     pub messages: Vec<Message>,
-    /// The tools that it may call; none at all where this is empty.
+    /// The tools that the model may call natively; may be empty.
     pub tools: Vec<ToolDefinition>,
 }
 
@@ -31,11 +31,11 @@ pub enum Message {
         calls: Vec<ToolCall>,
         raw: Option<RawMessage>,
     },
-    /// One result for each call of the message before.
+    /// One result for each tool call of the previous message.
     Results(Vec<ToolResult>),
 }
 
-/// A tool's definition.
+/// The definition of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
     pub name: String,
@@ -44,24 +44,24 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
-/// Why there was no answer.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelFailure {
     pub class: FailureClass,
-    /// For the person; what the provider said of it is in the log.
+    /// For the user. The provider's own message goes to the log only.
     pub message: String,
-    /// The provider said when to come back.
+    /// The delay that the provider asked for, if any.
     pub retry_after: Option<Duration>,
 }
 
-/// Decides whether the same request may be made again.
+/// The class of a failure, which decides whether the request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
     Connection,
     RateLimit,
     ServerError,
-    /// An answer that nobody understands.
+    /// The response could not be parsed.
     BadAnswer,
     Auth,
     ClientError,
@@ -69,7 +69,8 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    pub fn may_pass(self) -> bool {
+    /// Returns whether the same request may succeed later.
+    pub fn is_transient(self) -> bool {
         match self {
             Self::Connection | Self::RateLimit | Self::ServerError | Self::BadAnswer => true,
             Self::Auth | Self::ClientError | Self::Configuration => false,
@@ -77,14 +78,14 @@ impl FailureClass {
     }
 }
 
-/// A turn on its way.
+/// A request in progress; resolves to the turn.
 pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<Turn, ModelFailure>> + Send + 'a>>;
 
-/// Takes the text of an answer as it comes.
+/// Receives the text of an answer piece by piece.
 pub type TextListener<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// Somebody who answers.
+/// A model that answers requests.
 pub trait Provider: Send + Sync {
-    /// Asks once. Dropping the future ends the request; what was heard of it until then counts for nothing.
-    fn ask<'a>(&'a self, request: ModelRequest, heard: TextListener<'a>) -> TurnFuture<'a>;
+    /// Makes one request. Dropping the future cancels it; the caller then discards the text received so far.
+    fn ask<'a>(&'a self, request: ModelRequest, on_text: TextListener<'a>) -> TurnFuture<'a>;
 }

@@ -1,4 +1,4 @@
-//! The models that there are: the configuration's entries, found by name.
+//! The enabled models of the configuration, found by name.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use protocol::nearest::{did_you_mean, nearest};
 use super::conversation::TokenUsage;
 use crate::config::{Config, ModelPrice, ModelSettings};
 
-/// One enabled model, with the name that people give it.
+/// One enabled model and its name in `[models]`.
 #[derive(Debug, Clone)]
 pub struct ChosenModel {
     pub name: String,
@@ -17,7 +17,7 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    /// The provider's name for it.
+    /// Returns the provider's name for the model.
     pub fn id(&self) -> &str {
         self.model.model.as_deref().unwrap_or(&self.name)
     }
@@ -39,12 +39,12 @@ impl ModelRegistry {
         }
     }
 
-    /// The model of that name; the default one where none is given.
+    /// Returns the model with this name, or the default model if `name` is `None`.
     pub fn choose(&self, name: Option<&str>) -> Result<ChosenModel, ErrorBody> {
         let wanted = name.unwrap_or(&self.default);
         if wanted.is_empty() {
-            return Err(ErrorBody::new(Code::NoModel, "no model is chosen").hint(
-                "name one in the configuration: `[agent] model = \"NAME\"` and `[models.NAME]`; agent-magic-tool doctor --settings shows both",
+            return Err(ErrorBody::new(Code::NoModel, "no model is configured").hint(
+                "set `[agent] model = \"NAME\"` and add `[models.NAME]` to the configuration; to see both: agent-magic-tool doctor --settings",
             ));
         }
         if let Some(model) = self.models.get(wanted) {
@@ -52,19 +52,20 @@ impl ModelRegistry {
         }
         let names = self.names();
         let hint = if names.is_empty() {
-            "there are none yet: add `[models.NAME]` to the configuration".to_owned()
+            "no models are configured: add `[models.NAME]` to the configuration".to_owned()
         } else {
             did_you_mean(nearest(wanted, names.iter().copied(), 3))
-                .unwrap_or_else(|| format!("there are: {}", names.join(", ")))
+                .unwrap_or_else(|| format!("available models: {}", names.join(", ")))
         };
         Err(ErrorBody::new(Code::NoModel, format!("no model named `{wanted}`")).hint(hint))
     }
 
+    /// Returns the names of all enabled models.
     pub fn names(&self) -> Vec<&str> {
         self.models.keys().map(String::as_str).collect()
     }
 
-    /// Name and description of each, the default one first.
+    /// Returns each model and its name, the default model first.
     pub fn listed(&self) -> impl Iterator<Item = (&str, &ModelSettings)> {
         let is_default = |name: &&String| **name == self.default;
         let default = self.models.iter().filter(move |(name, _)| is_default(name));
@@ -73,8 +74,8 @@ impl ModelRegistry {
     }
 }
 
-/// What `usage` costs.
-#[expect(clippy::cast_precision_loss, reason = "a sum of money is not exact to the last of 2^52 tokens")]
+/// Returns what `usage` costs; prices are per million tokens.
+#[expect(clippy::cast_precision_loss, reason = "token counts stay far below 2^52, and the cost is an estimate")]
 pub fn cost(price: ModelPrice, usage: TokenUsage) -> f64 {
     let cached = usage.cached.min(usage.input);
     let fresh = usage.input - cached;
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_model_is_told_its_neighbour() {
+    fn a_misspelled_model_name_gets_a_suggestion() {
         let config: Config = toml::from_str(&crate::config::DEFAULTS.replace(
             "[models]\n",
             "[models]\n[models.sonnet]\nprovider = \"anthropic\"\n[models.off]\nprovider = \"ollama\"\nenabled = false\n",
@@ -104,8 +105,8 @@ mod tests {
         .expect("a configuration");
         let models = ModelRegistry::new(&config);
         assert_eq!(models.names(), ["sonnet"]);
-        let error = models.choose(Some("sonet")).expect_err("there is none");
+        let error = models.choose(Some("sonet")).expect_err("no such model");
         assert_eq!(error.hint.as_deref(), Some("did you mean `sonnet`?"));
-        assert_eq!(models.choose(None).expect_err("none is chosen").message, "no model is chosen");
+        assert_eq!(models.choose(None).expect_err("no model is configured").message, "no model is configured");
     }
 }

@@ -1,46 +1,46 @@
-//! What a model is given of a session: its entries as messages, as many as it can take.
+//! Builds the messages of a request from the entries of a session, within the model's context limits.
 //!
-//! Whole exchanges are left out, the oldest first; the first question, the newest one and the newest
-//! exchange stay, and a call is never parted from its result.
+//! To stay within the limits, whole exchanges are left out, oldest first. The first question, the newest
+//! question and the newest exchange stay, and a call stays together with its result.
 
 use protocol::task::State;
 
 use super::conversation::{EndedTask, JournalEntry, ToolResult, Turn};
 use super::provider::Message;
 
-/// Below every request of a model that writes its calls as text.
-const AGAIN: &str = "The question was:";
+/// Introduces the question that is repeated for a model that writes its calls as text.
+const REPEATED_QUESTION: &str = "The question was:";
 
-/// How a model reads calls and results.
+/// How calls and results are represented in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStyle {
-    /// In its provider's own form.
+    /// In the provider's own format.
     Native,
-    /// As text: it has no tools, or none are offered this time. A request without tools must not speak of
-    /// calls in the provider's form; some refuse it.
+    /// As text, because the model has no native tool calls or the request offers no tools. Some providers
+    /// reject native calls in a request without tools.
     Text,
 }
 
-/// How much a model is given at most.
+/// The most that a request may contain.
 #[derive(Debug, Clone, Copy)]
 pub struct ContextBounds {
     pub messages: usize,
-    /// Roughly.
+    /// An estimate, see [`estimate_message_tokens`].
     pub tokens: u64,
 }
 
-/// One exchange: what stays or goes together.
+/// Messages that are kept or left out together.
 struct Exchange {
     messages: Vec<Message>,
     is_question: bool,
 }
 
-/// The messages of a request.
+/// Returns the messages of a request.
 pub fn messages(entries: &[JournalEntry], style: CallStyle, bounds: ContextBounds) -> Vec<Message> {
     let mut exchanges = exchanges(entries, style);
     let left_out = prune(&mut exchanges, bounds);
     if style == CallStyle::Text {
-        ask_again(&mut exchanges);
+        repeat_question(&mut exchanges);
     }
     let mut messages: Vec<_> = exchanges.into_iter().flat_map(|exchange| exchange.messages).collect();
     if left_out > 0
@@ -58,28 +58,28 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
             JournalEntry::Asked { text } => {
                 exchanges.push(Exchange { messages: vec![Message::User(text.clone())], is_question: true });
             }
-            JournalEntry::Answered { turn } => exchanges.push(of(assistant(turn, style))),
+            JournalEntry::Answered { turn } => exchanges.push(exchange(assistant(turn, style))),
             JournalEntry::Called { results } => {
                 let results = match style {
                     CallStyle::Native if !results.iter().any(|result| result.call.starts_with("text-")) => {
                         Message::Results(results.clone())
                     }
-                    _ => Message::User(as_text(results)),
+                    _ => Message::User(results_as_text(results)),
                 };
                 match exchanges.last_mut() {
                     Some(exchange) => exchange.messages.push(results),
-                    None => exchanges.push(of(results)),
+                    None => exchanges.push(exchange(results)),
                 }
             }
-            JournalEntry::Woken { tasks } => exchanges.push(of(Message::User(woken(tasks)))),
-            JournalEntry::Noted { text } => exchanges.push(of(Message::User(text.clone()))),
-            JournalEntry::Diagnosed { turn } => exchanges.push(of(assistant(turn, style))),
-            // A question that was not answered is not left standing.
+            JournalEntry::Woken { tasks } => exchanges.push(exchange(Message::User(wake_message(tasks)))),
+            JournalEntry::Noted { text } => exchanges.push(exchange(Message::User(text.clone()))),
+            JournalEntry::Diagnosed { turn } => exchanges.push(exchange(assistant(turn, style))),
+            // Close a question that has no answer, so that the model does not take it up again.
             JournalEntry::Stopped { reason } => {
                 let last = exchanges.last_mut().and_then(|exchange| exchange.messages.last());
                 if last.is_some_and(|last| !matches!(last, Message::Assistant { .. })) {
                     let text = format!("[No answer was given: {}.]", reason.as_str());
-                    exchanges.push(of(Message::Assistant { text, calls: Vec::new(), raw: None }));
+                    exchanges.push(exchange(Message::Assistant { text, calls: Vec::new(), raw: None }));
                 }
             }
             JournalEntry::UsesModel { .. } | JournalEntry::Undone | JournalEntry::Cleared => {}
@@ -88,12 +88,12 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
     exchanges
 }
 
-fn of(message: Message) -> Exchange {
+fn exchange(message: Message) -> Exchange {
     Exchange { messages: vec![message], is_question: false }
 }
 
 fn assistant(turn: &Turn, style: CallStyle) -> Message {
-    // Calls that were found in the text stand there already.
+    // Calls that were parsed from the text are already part of it.
     if style == CallStyle::Native && !turn.in_text {
         return Message::Assistant { text: turn.text.clone(), calls: turn.calls.clone(), raw: turn.raw.clone() };
     }
@@ -105,24 +105,25 @@ fn assistant(turn: &Turn, style: CallStyle) -> Message {
     Message::Assistant { text: text.trim().to_owned(), calls: Vec::new(), raw: None }
 }
 
-fn as_text(results: &[ToolResult]) -> String {
+fn results_as_text(results: &[ToolResult]) -> String {
     let each = results.iter().map(|result| format!("<tool_response>\n{}\n</tool_response>", result.text));
     each.collect::<Vec<_>>().join("\n")
 }
 
-/// What the model is told when tasks became final: which, how, and where. Nothing of what is in them, so
-/// that a result is read as a result.
-pub fn woken(tasks: &[EndedTask]) -> String {
+/// Returns the message that wakes the model: which tasks are final, their states and result files.
+///
+/// It contains nothing from the results, so that the model reads those as data.
+fn wake_message(tasks: &[EndedTask]) -> String {
     let one = |task: &EndedTask| {
         let state = match task.state {
             Some(State::Succeeded) => "succeeded".to_owned(),
             Some(State::Failed) => "failed".to_owned(),
             Some(State::Denied) => "was denied by a human".to_owned(),
-            Some(State::Expired) => "expired: no human answered".to_owned(),
+            Some(State::Expired) => "expired because no human answered".to_owned(),
             Some(State::Cancelled) => "was cancelled".to_owned(),
             Some(State::TimedOut) => "timed out".to_owned(),
-            Some(State::Unknown) => "ended, and nobody knows whether it took effect".to_owned(),
-            Some(_) | None => "is gone, with its result".to_owned(),
+            Some(State::Unknown) => "ended, but it is not known whether it took effect".to_owned(),
+            Some(_) | None => "was removed together with its result".to_owned(),
         };
         format!("- {} {state}: {} (id {})", task.tool, task.result_file.display(), task.id)
     };
@@ -134,24 +135,24 @@ pub fn woken(tasks: &[EndedTask]) -> String {
     )
 }
 
-/// Takes exchanges out until what stays is within bounds; how many messages went.
+/// Removes exchanges until the rest is within bounds, and returns the number of removed messages.
 fn prune(exchanges: &mut Vec<Exchange>, bounds: ContextBounds) -> usize {
     let mut left_out = 0;
     loop {
         let messages: usize = exchanges.iter().map(|exchange| exchange.messages.len()).sum();
-        let tokens: u64 = exchanges.iter().map(|exchange| size(&exchange.messages)).sum();
+        let tokens: u64 = exchanges.iter().map(|exchange| estimate_message_tokens(&exchange.messages)).sum();
         if messages <= bounds.messages && tokens <= bounds.tokens {
             return left_out;
         }
         let newest_question = exchanges.iter().rposition(|exchange| exchange.is_question).unwrap_or(0);
         let newest = exchanges.len().saturating_sub(1);
-        let Some(oldest) = (1..newest).find(|place| *place != newest_question) else { return left_out };
+        let Some(oldest) = (1..newest).find(|index| *index != newest_question) else { return left_out };
         left_out += exchanges.remove(oldest).messages.len();
     }
 }
 
-/// The question once more, below the results that answer it: who reads calls as text loses sight of it.
-fn ask_again(exchanges: &mut [Exchange]) {
+/// Repeats the question below the newest results: models that write calls as text tend to lose track of it.
+fn repeat_question(exchanges: &mut [Exchange]) {
     let question = exchanges.iter().rev().find(|exchange| exchange.is_question).and_then(|exchange| {
         match exchange.messages.first() {
             Some(Message::User(text)) => Some(text.clone()),
@@ -160,11 +161,11 @@ fn ask_again(exchanges: &mut [Exchange]) {
     });
     let (Some(question), Some(last)) = (question, exchanges.last_mut()) else { return };
     if let [_, .., Message::User(results)] = last.messages.as_mut_slice() {
-        *results = format!("{results}\n\n{AGAIN} {question}");
+        *results = format!("{results}\n\n{REPEATED_QUESTION} {question}");
     }
 }
 
-/// Neighbouring words of the user's side as one message: some providers want the sides to alternate.
+/// Merges consecutive user messages, since some providers require the roles to alternate.
 fn merge_users(messages: Vec<Message>) -> Vec<Message> {
     let mut merged: Vec<Message> = Vec::new();
     for message in messages {
@@ -176,27 +177,28 @@ fn merge_users(messages: Vec<Message>) -> Vec<Message> {
     merged
 }
 
-/// About how many tokens these messages have.
-pub fn size(messages: &[Message]) -> u64 {
-    messages.iter().map(tokens).sum()
+/// Estimates the number of tokens in the messages.
+pub fn estimate_message_tokens(messages: &[Message]) -> u64 {
+    messages.iter().map(message_tokens).sum()
 }
 
-/// About how many tokens a text has: four letters of ASCII each, or one of another script.
-pub fn words(text: &str) -> u64 {
+/// Estimates the number of tokens in a text: four ASCII characters, or one other character, make one token.
+pub fn estimate_tokens(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     let others = text.chars().count() - ascii;
     (ascii / 4 + others) as u64
 }
 
-fn tokens(message: &Message) -> u64 {
-    // What a provider writes around each.
-    const FRAME: u64 = 4;
+fn message_tokens(message: &Message) -> u64 {
+    // What a provider adds around each message.
+    const OVERHEAD: u64 = 4;
     match message {
-        Message::User(text) => words(text) + FRAME,
+        Message::User(text) => estimate_tokens(text) + OVERHEAD,
         Message::Assistant { text, calls, .. } => {
-            words(text) + FRAME + calls.iter().map(|call| words(&call.arguments.to_string()) + FRAME).sum::<u64>()
+            let calls = calls.iter().map(|call| estimate_tokens(&call.arguments.to_string()) + OVERHEAD);
+            estimate_tokens(text) + OVERHEAD + calls.sum::<u64>()
         }
-        Message::Results(results) => results.iter().map(|result| words(&result.text) + FRAME).sum(),
+        Message::Results(results) => results.iter().map(|result| estimate_tokens(&result.text) + OVERHEAD).sum(),
     }
 }
 
@@ -207,7 +209,7 @@ mod tests {
     use super::super::conversation::ToolCall;
     use super::*;
 
-    const WIDE: ContextBounds = ContextBounds { messages: 100, tokens: 100_000 };
+    const UNBOUNDED: ContextBounds = ContextBounds { messages: 100, tokens: 100_000 };
 
     fn asked(text: &str) -> JournalEntry {
         JournalEntry::Asked { text: text.to_owned() }
@@ -232,7 +234,7 @@ mod tests {
         [JournalEntry::Answered { turn: Box::new(turn) }, JournalEntry::Called { results: vec![result] }]
     }
 
-    fn words(messages: &[Message]) -> Vec<String> {
+    fn summary(messages: &[Message]) -> Vec<String> {
         let one = |message: &Message| match message {
             Message::User(text) => format!("user: {text}"),
             Message::Assistant { text, calls, .. } => format!("assistant: {text}{}", "*".repeat(calls.len())),
@@ -245,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn the_head_and_the_newest_stay_and_a_call_keeps_its_result() {
+    fn the_first_question_and_the_newest_exchanges_stay() {
         let mut entries = vec![asked("first")];
         entries.extend((1..4).flat_map(called));
         entries.push(asked("second"));
         entries.extend((4..6).flat_map(called));
-        let kept = messages(&entries, CallStyle::Native, ContextBounds { messages: 6, ..WIDE });
+        let kept = messages(&entries, CallStyle::Native, ContextBounds { messages: 6, ..UNBOUNDED });
         assert_eq!(
-            words(&kept),
+            summary(&kept),
             [
                 "user: first\n\n[6 older messages are left out here.]\n\nsecond",
                 "assistant: *",
@@ -261,17 +263,17 @@ mod tests {
                 "c5: result 5",
             ]
         );
-        let least = messages(&entries, CallStyle::Native, ContextBounds { messages: 1, ..WIDE });
-        assert_eq!(least.len(), 3);
-        assert_eq!(messages(&entries, CallStyle::Native, WIDE).len(), 12);
+        let fewest = messages(&entries, CallStyle::Native, ContextBounds { messages: 1, ..UNBOUNDED });
+        assert_eq!(fewest.len(), 3);
+        assert_eq!(messages(&entries, CallStyle::Native, UNBOUNDED).len(), 12);
     }
 
     #[test]
-    fn without_tools_calls_are_words_and_the_question_is_asked_again() {
+    fn without_tools_calls_are_text_and_the_question_is_repeated() {
         let mut entries = vec![asked("how many?")];
         entries.extend(called(1));
         assert_eq!(
-            words(&messages(&entries, CallStyle::Text, WIDE)),
+            summary(&messages(&entries, CallStyle::Text, UNBOUNDED)),
             [
                 "user: how many?",
                 "assistant: <tool_call>{\"name\":\"command_executor\",\"arguments\":{\"command\":\"x\"}}</tool_call>",
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_names_tasks_and_files_and_nothing_of_what_is_in_them() {
+    fn a_wake_message_names_tasks_and_files_but_no_content() {
         let id = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
         let ended = EndedTask {
             id: id.parse().expect("an id"),
@@ -290,7 +292,7 @@ mod tests {
             result_file: "/r/result.json".into(),
         };
         assert_eq!(
-            woken(&[ended]),
+            wake_message(&[ended]),
             format!(
                 "[agent-magic-tool] This result is final:\n- send was denied by a human: /r/result.json (id {id})\n\
                  Read it with `agent-magic-tool read ID`, then go on."

@@ -1,7 +1,7 @@
-//! `agent` without a question on a terminal: a talk, with answers, tasks and questions as they come.
+//! `agent` without a question on a terminal: an interactive chat that shows answers and tasks as they happen.
 //!
-//! The person types on this thread, the session works on its own. Nothing here decides for the human: a yes
-//! is given on the page, and what answers a task's question goes through the page's own door.
+//! This thread reads what the user types; the session runs on its own thread. The chat cannot approve a task:
+//! a human does that on the page. The answer to a task's question goes through a session of the page.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -25,45 +25,46 @@ mod question;
 mod running;
 mod screen;
 mod state;
+mod text;
 mod watch;
-mod words;
 
 use editor::{Editor, TypedLine};
 use input::{Input, Question};
 use running::RunningSession;
 use state::Activity;
-use watch::{QuestionWatcher, TerminalSessions};
-use words::{cut, line, plain, short};
+use text::{one_line, preview, sanitize, short_id};
+use watch::PageClient;
 
-/// The longest line about a session.
+/// The longest line about a session, in characters.
 const WIDTH: usize = 100;
 
-/// Whether the words ask for a talk, and somebody is there to have it.
+/// Returns whether the arguments ask for a chat, and the command runs on a terminal.
 pub(super) fn is_wanted(args: &Args, context: &Context) -> bool {
-    let is_person =
+    let is_interactive =
         matches!(context.stdin, Stdin::Process) && std::io::stdin().is_terminal() && context.output.is_terminal();
-    is_person && args.prompt.is_none() && args.focus.is_none() && args.report.is_none() && !args.json
+    is_interactive && args.prompt.is_none() && args.focus.is_none() && args.report.is_none() && !args.json
 }
 
-/// All of one talk.
+/// The state of one chat.
 struct Chat<'a> {
     args: &'a Args,
     config: &'a Config,
     sessions: &'a SessionStore,
     context: &'a Context,
-    to: Sender<String>,
+    /// Lines to print above the input line.
+    lines: Sender<String>,
     typing: Arc<AtomicBool>,
-    doors: TerminalSessions,
+    page: Arc<PageClient>,
     running: RunningSession,
-    /// What stands on the next line before anything is typed.
-    beginning: String,
+    /// The text that the next input line starts with.
+    prefill: String,
 }
 
-/// Whether the talk goes on.
+/// Whether the chat continues.
 #[derive(Debug, PartialEq, Eq)]
 enum ChatFlow {
-    GoesOn,
-    Ends,
+    Continue,
+    Exit,
 }
 
 pub(super) fn run(args: &Args, config: &Config, sessions: &SessionStore, context: &Context) -> Result<Exit, Error> {
@@ -71,60 +72,60 @@ pub(super) fn run(args: &Args, config: &Config, sessions: &SessionStore, context
     let models = ModelRegistry::new(config).names().into_iter().map(str::to_owned).collect();
     let history = context.paths.state.join("agent-history");
     let mut editor = Editor::new(history, models, sessions.clone(), Arc::clone(&typing))?;
-    let (to, messages) = mpsc::channel();
-    let printer = editor.print_above(messages);
-    let told = talk(args, config, sessions, context, &mut editor, to, typing);
-    // Without the line nothing is kept back for it any more.
+    let (lines, printed_lines) = mpsc::channel();
+    let printer = editor.print_above(printed_lines);
+    let farewell = chat(args, config, sessions, context, &mut editor, lines, typing);
+    // Without an input line, the printer prints everything that is left.
     drop(editor);
     if printer.join().is_err() {
-        return Err(Error::internal("the printer of the talk ended in the middle of its work"));
+        return Err(Error::internal("the printer thread of the chat panicked"));
     }
-    context.output.text(&told?)?;
+    context.output.text(&farewell?)?;
     Ok(Exit::Ok)
 }
 
-/// Talks until somebody leaves; the words to leave with.
-fn talk(
+/// Runs the chat until the user leaves, and returns the farewell message.
+fn chat(
     args: &Args,
     config: &Config,
     sessions: &SessionStore,
     context: &Context,
     editor: &mut Editor,
-    to: Sender<String>,
+    lines: Sender<String>,
     typing: Arc<AtomicBool>,
 ) -> Result<String, Error> {
-    let aside = Context {
+    let page_context = Context {
         paths: context.paths.clone(),
-        output: Output::to_chat(to.clone()),
+        output: Output::to_chat(lines.clone()),
         stdin: Stdin::Text(String::new()),
         caller: context.caller.clone(),
         dispatch: context.dispatch,
     };
-    let doors = Arc::new(QuestionWatcher::new(aside));
-    let running = RunningSession::open(args, config, sessions, to.clone(), Arc::clone(&typing), &doors, context)?;
-    let mut talk = Chat { args, config, sessions, context, to, typing, doors, running, beginning: String::new() };
-    talk.greet();
-    let done = talk.listen(editor);
-    let Chat { running, doors, .. } = talk;
+    let page = Arc::new(PageClient::new(page_context));
+    let running = RunningSession::open(args, config, sessions, lines.clone(), Arc::clone(&typing), &page, context)?;
+    let mut chat = Chat { args, config, sessions, context, lines, typing, page, running, prefill: String::new() };
+    chat.greet();
+    let done = chat.read_lines(editor);
+    let Chat { running, page, .. } = chat;
     let farewell = farewell(&running);
     let left = running.leave(sessions);
-    doors.leave();
+    page.log_out();
     done?;
     left?;
     Ok(farewell)
 }
 
 impl Chat<'_> {
-    fn listen(&mut self, editor: &mut Editor) -> Result<(), Error> {
+    fn read_lines(&mut self, editor: &mut Editor) -> Result<(), Error> {
         loop {
-            self.running.board.begin_line(editor.columns());
-            let beginning = std::mem::take(&mut self.beginning);
-            match editor.read(&beginning)? {
-                TypedLine::End => return Ok(()),
+            self.running.state.begin_line(editor.columns());
+            let prefill = std::mem::take(&mut self.prefill);
+            match editor.read(&prefill)? {
+                TypedLine::EndOfInput => return Ok(()),
                 TypedLine::Interrupt { had_text } => self.interrupt(had_text),
                 TypedLine::Text(text) if text.trim().is_empty() => {}
                 TypedLine::Text(text) => {
-                    if self.typed(&text, editor)? == ChatFlow::Ends {
+                    if self.handle_line(&text, editor)? == ChatFlow::Exit {
                         return Ok(());
                     }
                 }
@@ -133,89 +134,90 @@ impl Chat<'_> {
     }
 
     fn interrupt(&self, had_text: bool) {
-        let board = &self.running.board;
-        match board.doing() {
-            Activity::Sleeps => self.say("the open tasks go on: /cancel ID stops one, /exit or Ctrl-D leaves"),
-            Activity::Nothing if !had_text => self.say("nothing is under way; /exit or Ctrl-D leaves"),
-            Activity::Nothing | Activity::Works => {
-                // A session that has ended says so when it is asked next.
-                board.command(executor::agent::driver::LoopCommand::Cancel);
+        let state = &self.running.state;
+        match state.activity() {
+            Activity::Sleeping => self.say("open tasks continue; /cancel ID cancels one, /exit or Ctrl-D leaves"),
+            Activity::Idle if !had_text => self.say("nothing is running; /exit or Ctrl-D leaves"),
+            Activity::Idle | Activity::Working => {
+                // If the session has ended, the next question reports it.
+                state.send(executor::agent::driver::LoopCommand::Cancel);
             }
         }
     }
 
-    fn typed(&mut self, text: &str, editor: &mut Editor) -> Result<ChatFlow, Error> {
-        let Input { commands, question } = match input::understand(text) {
+    fn handle_line(&mut self, text: &str, editor: &mut Editor) -> Result<ChatFlow, Error> {
+        let Input { commands, question } = match input::parse(text) {
             Ok(input) => input,
-            Err(wrong) => {
+            Err(message) => {
                 editor.remember(text);
-                self.say(&wrong);
-                return Ok(ChatFlow::GoesOn);
+                self.say(&message);
+                return Ok(ChatFlow::Continue);
             }
         };
-        // What answers a task may be the person's alone, and is not remembered.
-        let answers = commands.is_empty() && self.running.board.question().is_some();
-        if !answers {
+        // The answer to a task's question may be private, so it is not stored in the history.
+        let answers_task = commands.is_empty() && self.running.state.question().is_some();
+        if !answers_task {
             editor.remember(text);
         }
         for command in commands {
-            if self.command(command)? == ChatFlow::Ends {
-                return Ok(ChatFlow::Ends);
+            if self.command(command)? == ChatFlow::Exit {
+                return Ok(ChatFlow::Exit);
             }
         }
         match question {
             None => {}
-            Some(question) if answers => self.answer(text, &question),
+            Some(question) if answers_task => self.answer(text, &question),
             Some(question) => self.ask(question)?,
         }
-        Ok(ChatFlow::GoesOn)
+        Ok(ChatFlow::Continue)
     }
 
     fn ask(&mut self, question: Question) -> Result<(), Error> {
-        let RunningSession { board, models, model, .. } = &self.running;
-        let is_asked = match question.model {
-            None => board.ask(question.text.clone()),
+        let RunningSession { state, model_factory, model, .. } = &self.running;
+        let is_alive = match question.model {
+            None => state.ask(question.text.clone()),
             Some(name) => {
-                // Both are had before anything is asked: a model that is not there is asked nothing.
-                let active_model = models
-                    .take_here(Some(&name))
-                    .and_then(|active_model| Ok((active_model, models.take_here(Some(model))?)));
-                match active_model {
-                    Ok((active_model, back)) => board.ask_once(question.text.clone(), active_model, back),
+                // Create both before asking, so that an unknown model changes nothing.
+                let both = model_factory
+                    .activate_blocking(Some(&name))
+                    .and_then(|asked| Ok((asked, model_factory.activate_blocking(Some(model))?)));
+                match both {
+                    Ok((asked, current)) => state.ask_once(question.text.clone(), asked, current),
                     Err(error) => {
-                        self.wrong(&error.into());
+                        self.say_error(&error.into());
                         return Ok(());
                     }
                 }
             }
         };
-        is_there(is_asked)?;
+        ensure_alive(is_alive)?;
         self.running.questions.push(question.text);
         Ok(())
     }
 
-    /// Answers the task that asks, with what was typed.
+    /// Answers a task's question with the text that the user typed.
     fn answer(&mut self, text: &str, question: &Question) {
-        let Some(asked) = self.running.board.question() else { return };
-        // An `@` is no model here.
+        let Some(asked) = self.running.state.question() else { return };
+        // A leading `@` does not name a model here.
         let typed = if question.model.is_some() { text } else { &question.text };
         match question::answer(&asked, typed) {
-            Err(wrong) => self.say(&wrong),
-            Ok((content, words)) => match self.doors.answer(&asked, Some(&content)) {
+            Err(message) => self.say(&message),
+            Ok((content, shown)) => match self.page.answer(&asked, Some(&content)) {
                 Ok(()) => {
-                    self.say(&format!("answered: {}", plain(&words)));
+                    self.say(&format!("answered: {}", sanitize(&shown)));
                     self.next_question(&asked);
                 }
                 Err(error) => {
-                    self.wrong(&error);
-                    text.clone_into(&mut self.beginning);
+                    self.say_error(&error);
+                    text.clone_into(&mut self.prefill);
                 }
             },
         }
     }
 
-    fn next_question(&self, over: &executor::page::terminal::PendingQuestion) {
-        if let Some(next) = self.running.board.next_question(over.id) {
+    /// Shows the question after `finished`, if another one waits.
+    fn next_question(&self, finished: &executor::page::terminal::PendingQuestion) {
+        if let Some(next) = self.running.state.next_question(finished.id) {
             self.say(&question::text(&next));
         }
     }
@@ -224,67 +226,67 @@ impl Chat<'_> {
         self.running.screen.say(text);
     }
 
-    fn wrong(&self, error: &Error) {
+    fn say_error(&self, error: &Error) {
         let body = error.body();
         let hint = body.hint.as_ref().map_or_else(String::new, |hint| format!("\n  {hint}"));
-        self.say(&plain(&format!("{}{hint}", body.message)));
+        self.say(&sanitize(&format!("{}{hint}", body.message)));
     }
 
-    /// What somebody should know before they ask anything.
+    /// Shows the session, the confirmation policy, and the end of the conversation so far.
     fn greet(&self) {
-        let RunningSession { number, model, questions, answer, board, .. } = &self.running;
-        let open = match board.open().len() {
+        let RunningSession { number, model, questions, last_answer, state, .. } = &self.running;
+        let open = match state.open_tasks().len() {
             0 => "no open tasks".to_owned(),
             1 => "1 open task".to_owned(),
             count => format!("{count} open tasks"),
         };
-        let state = if questions.is_empty() { "new" } else { "gone on with" };
-        self.say(&format!("session {number} ({state}), model {model}, {open}; /help says what can be typed"));
-        self.say(self.banner());
+        let origin = if questions.is_empty() { "new" } else { "resumed" };
+        self.say(&format!("session {number} ({origin}), model {model}, {open}; type /help for the commands"));
+        self.say(self.policy());
         if let Some(question) = questions.last() {
-            self.say(&format!("> {}", line(question, WIDTH)));
-            if let Some(answer) = answer {
-                self.say(&cut(&plain(answer), self.config.agent.preview));
+            self.say(&format!("> {}", one_line(question, WIDTH)));
+            if let Some(answer) = last_answer {
+                self.say(&preview(&sanitize(answer), self.config.agent.preview));
             }
-        } else if let Ok(Some(last)) = self.sessions.last_before(*number, self.context.caller.folder.as_deref()) {
-            self.say(&format!("the last session of this folder is {last}: /resume {last} goes on with it"));
+        } else if let Ok(Some(last)) = self.sessions.newest_before(*number, self.context.caller.folder.as_deref()) {
+            self.say(&format!("the last session in this folder was {last}; to continue it, type /resume {last}"));
         }
     }
 
-    /// What becomes of what changes something.
-    fn banner(&self) -> &'static str {
+    /// Says what happens to tasks that change something.
+    fn policy(&self) -> &'static str {
         if self.args.read_only || self.context.caller.read_only {
-            return "READ-ONLY: what is not declared to only read is refused in this session";
+            return "READ-ONLY: this session refuses every subtool that is not declared read-only";
         }
         match self.config.confirm.writes {
-            RuleAction::Ask => "what changes something asks you first, on the page (`confirm.writes` is `ask`)",
-            RuleAction::Refuse => "what changes something is refused (`confirm.writes` is `refuse`)",
+            RuleAction::Ask => "changes need your approval on the page (`confirm.writes` is `ask`)",
+            RuleAction::Refuse => "changes are refused (`confirm.writes` is `refuse`)",
             RuleAction::Allow => {
-                "WRITES ARE ALLOWED: what changes something runs unasked (`confirm.writes` is `allow`)"
+                "WRITES ARE ALLOWED: changes are made without asking you (`confirm.writes` is `allow`)"
             }
         }
     }
 }
 
-/// A session that has ended takes no wish; it says why when it is left.
-fn is_there(is_there: bool) -> Result<(), Error> {
-    if is_there { Ok(()) } else { Err(Error::internal("the session has ended")) }
+/// Fails if the session has ended. [`RunningSession::leave`] then returns the reason.
+fn ensure_alive(is_alive: bool) -> Result<(), Error> {
+    if is_alive { Ok(()) } else { Err(Error::internal("the session has ended")) }
 }
 
-/// What goes on, and how to come back.
+/// Says which tasks continue, and how to resume the session.
 fn farewell(running: &RunningSession) -> String {
-    let open = running.board.open();
+    let open = running.state.open_tasks();
     if open.is_empty() && running.questions.is_empty() {
         return String::new();
     }
-    let names: Vec<_> = open.iter().map(|(id, task)| format!("{} ({})", task.tool, short(*id))).collect();
-    let goes_on = match open.len() {
+    let names: Vec<_> = open.iter().map(|(id, task)| format!("{} ({})", task.tool, short_id(*id))).collect();
+    let tasks = match open.len() {
         0 => String::new(),
-        1 => format!("1 task goes on: {}; ", names.join(", ")),
-        count => format!("{count} tasks go on: {}; ", names.join(", ")),
+        1 => format!("1 task continues: {}; ", names.join(", ")),
+        count => format!("{count} tasks continue: {}; ", names.join(", ")),
     };
     format!(
-        "left session {}; {goes_on}to come back: agent-magic-tool agent --session {}\n",
+        "left session {}; {tasks}to resume it: agent-magic-tool agent --session {}\n",
         running.number, running.number
     )
 }

@@ -1,6 +1,6 @@
-//! An agent that was called by another one: told what to do in one JSON document, and answering in one.
+//! A delegated agent: reads its brief as a JSON document, and prints its outcome as another one.
 //!
-//! `executor/src/runner/agent.rs` starts it and reads what it prints.
+//! `executor/src/runner/agent.rs` starts this process and reads its output.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::error::Error;
 use crate::in_process::InProcess;
 use crate::output::Output;
 
-pub(super) fn run(config: Config, context: &Context) -> Result<Exit, Error> {
+pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
     let bytes = context.stdin.read_at_most(2 * MAX_REQUEST_BYTES);
-    let bytes = bytes.map_err(|error| Error::io("standard input cannot be read", &error))?;
+    let bytes = bytes.map_err(|error| Error::io("failed to read standard input", &error))?;
     let brief: AgentBrief = serde_json::from_slice(&bytes)
-        .map_err(|error| Error::usage(format!("standard input does not say what to do: {error}")))?;
+        .map_err(|error| Error::usage(format!("standard input is not a valid brief: {error}")))?;
     let observer = Arc::new(PlainObserver::new(Output::new(), false));
-    let opening = SessionOptions {
+    let options = SessionOptions {
         model: brief.model.clone(),
         stream: Some(false),
         caller: context.caller.clone(),
@@ -32,15 +32,15 @@ pub(super) fn run(config: Config, context: &Context) -> Result<Exit, Error> {
         ..SessionOptions::default()
     };
     let shell = Arc::new(InProcess::of(context));
-    let mut session = Session::open(opening, &context.paths, config, shell, Arc::clone(&observer) as _)?;
-    let commands = session.commands().ok_or_else(|| Error::internal("a new session takes no question"))?;
-    if commands.try_send(LoopCommand::Ask(brief.prompt)).is_err() {
-        return Err(Error::internal("a new session took no question"));
+    let mut session = Session::open(options, &context.paths, config, shell, Arc::clone(&observer) as _)?;
+    let sender = session.take_sender().ok_or_else(|| Error::internal("a new session has no command sender"))?;
+    if sender.try_send(LoopCommand::Ask(brief.prompt)).is_err() {
+        return Err(Error::internal("a new session did not accept the question"));
     }
-    drop(commands);
+    drop(sender);
     session.run()?;
-    if let Some(failed) = observer.heard().failed.take() {
-        return Err(Error::new(Code::ModelFailed, failed.message));
+    if let Some(failure) = observer.state().failure.take() {
+        return Err(Error::new(Code::ModelFailed, failure.message));
     }
     context.output.json(&one_shot::outcome(&session))?;
     Ok(Exit::Ok)

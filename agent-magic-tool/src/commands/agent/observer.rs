@@ -1,5 +1,5 @@
-//! What a person or a program is told while a question is worked on: one line for what happens, on standard
-//! error; the words of the model as they come, where somebody looks on.
+//! Prints the progress of a question: one line per event on standard error and, on a terminal, the model's
+//! answer as it arrives.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,33 +11,33 @@ use protocol::excerpt;
 
 use crate::output::Output;
 
-/// The longest line about a call.
+/// The longest line about a call, in characters.
 const WIDTH: usize = 120;
 
-/// Tells in lines.
+/// Prints the events of a loop as plain lines.
 #[derive(Debug)]
 pub(crate) struct PlainObserver {
     output: Output,
-    /// Whether the model's words are printed as they come.
+    /// Whether the answer is printed as it arrives.
     streams: bool,
-    heard: Mutex<PrintedState>,
+    state: Mutex<ObserverState>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct PrintedState {
-    /// The model's words are in the middle of a line.
+pub(crate) struct ObserverState {
+    /// Whether the streamed answer ends in the middle of a line.
     in_line: bool,
-    /// Why there is no answer, if there is none.
-    pub(crate) failed: Option<ModelFailure>,
+    /// The failure that ended the question, if any.
+    pub(crate) failure: Option<ModelFailure>,
 }
 
 impl PlainObserver {
     pub(crate) fn new(output: Output, streams: bool) -> Self {
-        Self { output, streams, heard: Mutex::default() }
+        Self { output, streams, state: Mutex::default() }
     }
 
-    pub(crate) fn heard(&self) -> std::sync::MutexGuard<'_, PrintedState> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, ObserverState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn line(&self, text: &str) {
@@ -46,19 +46,19 @@ impl PlainObserver {
     }
 
     fn end_line(&self) {
-        if std::mem::take(&mut self.heard().in_line) {
-            // A reader that went away is noticed at the end.
+        if std::mem::take(&mut self.state().in_line) {
+            // The final write reports a closed output.
             drop(self.output.text("\n"));
         }
     }
 }
 
 impl LoopObserver for PlainObserver {
-    fn observe(&self, news: LoopEvent<'_>) {
-        match news {
+    fn observe(&self, event: LoopEvent<'_>) {
+        match event {
             LoopEvent::Text(text) if self.streams && !text.is_empty() => {
                 drop(self.output.text(text));
-                self.heard().in_line = !text.ends_with('\n');
+                self.state().in_line = !text.ends_with('\n');
             }
             LoopEvent::Text(_) => {}
             LoopEvent::Turn { .. } => self.end_line(),
@@ -66,10 +66,10 @@ impl LoopObserver for PlainObserver {
             LoopEvent::Result(result) => self.result(result),
             LoopEvent::Woken(tasks) => tasks.iter().for_each(|task| self.line(&woken(task))),
             LoopEvent::Asleep(open) => self.line(&asleep(open)),
-            LoopEvent::Retry { failed, pause } => self.line(&format!("{failed}; trying again in {pause:.0?}")),
-            LoopEvent::GaveUp(failed) => {
+            LoopEvent::Retry { failure, delay } => self.line(&format!("{failure}; trying again in {delay:.0?}")),
+            LoopEvent::GaveUp(failure) => {
                 self.end_line();
-                self.heard().failed = Some(failed.clone());
+                self.state().failure = Some(failure.clone());
             }
             LoopEvent::Done { .. } => self.end_line(),
         }
@@ -79,7 +79,7 @@ impl LoopObserver for PlainObserver {
 impl PlainObserver {
     fn result(&self, result: &ToolResult) {
         for task in &result.opened {
-            self.line(&format!("{} is under way ({})", task.tool, task.id));
+            self.line(&format!("{} started ({})", task.tool, task.id));
         }
         if result.status != 0 && result.opened.is_empty() {
             self.line(&format!("exit status {}", result.status));
@@ -95,11 +95,11 @@ fn command(call: &ToolCall) -> String {
 }
 
 fn woken(task: &EndedTask) -> String {
-    let state = task.state.map_or("is gone".to_owned(), |state| state.to_string());
+    let state = task.state.map_or("was removed".to_owned(), |state| state.to_string());
     format!("{} {state} ({})", task.tool, task.id)
 }
 
 fn asleep(open: &[OpenedTask]) -> String {
     let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
-    format!("waiting for {}; where a yes is needed, a human gives it: agent-magic-tool executor page", names.join(", "))
+    format!("waiting for {}; a human approves tasks on the page: agent-magic-tool executor page", names.join(", "))
 }

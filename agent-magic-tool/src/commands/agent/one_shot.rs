@@ -1,4 +1,4 @@
-//! One question: asked, worked on until nothing is open, answered.
+//! One question: asks it, runs the loop until no task is open, prints the answer.
 
 use std::sync::Arc;
 
@@ -19,30 +19,31 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::output::Output;
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     pub(super) answer: String,
     pub(super) termination: &'static str,
-    /// The answer is not what it could have been with more room.
+    /// A limit cut the work short.
     pub(super) truncated: bool,
     pub(super) session: u32,
     pub(super) session_id: String,
     pub(super) model: String,
-    /// For this question, and for the whole session.
+    /// The usage of this question.
     pub(super) usage: Value,
+    /// The usage of the whole session.
     pub(super) session_usage: Value,
-    /// Tasks whose end the model does not know.
+    /// Tasks whose end the model does not know about.
     pub(super) open: Vec<Value>,
 }
 
-/// The question that the words ask; `None` if a session is only to be gone on with.
+/// Returns the question in the arguments; `None` to continue a session without one.
 pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>, Error> {
     let question = match args.prompt.as_deref() {
         Some("-") => {
             let bytes = context.stdin.read_at_most(MAX_REQUEST_BYTES);
-            let bytes = bytes.map_err(|error| Error::io("standard input cannot be read", &error))?;
-            let text = String::from_utf8(bytes).map_err(|_| Error::usage("the question is no UTF-8 text"))?;
+            let bytes = bytes.map_err(|error| Error::io("failed to read standard input", &error))?;
+            let text = String::from_utf8(bytes).map_err(|_| Error::usage("the question is not valid UTF-8"))?;
             Some(text)
         }
         Some(text) => Some(text.to_owned()),
@@ -54,7 +55,7 @@ pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>,
         Some(text) if text.trim().is_empty() => {
             Err(Error::usage("the question is empty").hint("agent-magic-tool agent \"what is new in my mail?\""))
         }
-        None if args.session.is_none() && !args.go_on => {
+        None if args.session.is_none() && !args.continue_newest => {
             Err(Error::usage("there is no question").hint("agent-magic-tool agent \"what is new in my mail?\""))
         }
         question => Ok(question),
@@ -64,34 +65,34 @@ pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>,
 pub(super) fn run(
     question: Option<&str>,
     args: &Args,
-    config: Config,
+    config: &Config,
     sessions: &SessionStore,
     context: &Context,
 ) -> Result<Exit, Error> {
-    // A program wants the answer alone.
+    // A program gets only the final answer.
     let streams = context.output.is_terminal() && !args.json;
     let observer = Arc::new(PlainObserver::new(Output::new(), streams));
     let mut session = super::open(args, config, sessions, Arc::clone(&observer) as _, context)?;
     session.end_on_interrupt();
-    let commands = session.commands();
-    if let (Some(commands), Some(text)) = (&commands, question) {
-        // There is room: nobody else has wished anything yet.
-        if commands.try_send(LoopCommand::Ask(text.to_owned())).is_err() {
-            return Err(Error::internal("a new session took no question"));
+    let sender = session.take_sender();
+    if let (Some(sender), Some(text)) = (&sender, question) {
+        // This is the first command, so the channel has room.
+        if sender.try_send(LoopCommand::Ask(text.to_owned())).is_err() {
+            return Err(Error::internal("a new session did not accept the question"));
         }
     }
-    drop(commands);
+    drop(sender);
     session.run()?;
-    let failed = observer.heard().failed.take();
+    let failure = observer.state().failure.take();
     let outcome = outcome(&session);
     if let Some(file) = &args.report {
         report::write(file, question, &outcome, session.machine().entries())?;
     }
-    let termination = session.termination().unwrap_or(StopReason::Completed);
-    if let (StopReason::ProviderFailed, Some(failed)) = (termination, failed) {
+    let stop_reason = session.stop_reason().unwrap_or(StopReason::Completed);
+    if let (StopReason::ProviderFailed, Some(failure)) = (stop_reason, failure) {
         let log = context.paths.state.join("agent.log");
-        return Err(Error::new(Code::ModelFailed, failed.message).hint(format!(
-            "what the provider said: {}; to try again: agent-magic-tool agent --session {}",
+        return Err(Error::new(Code::ModelFailed, failure.message).hint(format!(
+            "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
             log.display(),
             outcome.session
         )));
@@ -101,29 +102,30 @@ pub(super) fn run(
     } else if !streams || outcome.truncated {
         context.output.text(&format!("{}\n", outcome.answer.trim_end()))?;
     }
-    Ok(exit(termination))
+    Ok(exit(stop_reason))
 }
 
 pub(super) fn outcome(session: &Session) -> Outcome {
-    let reason = session.termination().unwrap_or(StopReason::Completed);
+    let reason = session.stop_reason().unwrap_or(StopReason::Completed);
     let machine = session.machine();
     let open: Vec<_> = machine
         .open()
         .map(|task| json!({"id": task.id.to_string(), "tool": task.tool, "result_file": task.result_file}))
         .collect();
-    let (question, all) = session.spent();
-    let said = machine.answer().unwrap_or_default();
+    let (question, total) = session.spending();
+    let last_answer = machine.answer().unwrap_or_default();
     let answer = match reason {
         StopReason::BudgetExhausted => {
-            let unread = if open.is_empty() { String::new() } else { format!(" {} tasks are still open.", open.len()) };
+            let open_tasks =
+                if open.is_empty() { String::new() } else { format!(" {} tasks are still open.", open.len()) };
             let tokens = question.usage.input + question.usage.output;
             let stopped = format!(
-                "[Stopped: the budget of this question is used up, after {} requests and {tokens} tokens.{unread}]",
+                "[Stopped: this question used up its budget after {} requests and {tokens} tokens.{open_tasks}]",
                 question.requests
             );
-            [said, &stopped].join("\n\n").trim_start().to_owned()
+            [last_answer, &stopped].join("\n\n").trim_start().to_owned()
         }
-        _ => said.to_owned(),
+        _ => last_answer.to_owned(),
     };
     Outcome {
         answer,
@@ -133,14 +135,20 @@ pub(super) fn outcome(session: &Session) -> Outcome {
         session_id: session.id().to_string(),
         model: session.model().to_owned(),
         usage: usage(question),
-        session_usage: usage(all),
+        session_usage: usage(total),
         open,
     }
 }
 
-fn usage(spent: Spending) -> Value {
-    let TokenUsage { input, output, cached } = spent.usage;
-    json!({"requests": spent.requests, "input_tokens": input, "cached_tokens": cached, "output_tokens": output, "cost": spent.cost})
+fn usage(spending: Spending) -> Value {
+    let TokenUsage { input, output, cached } = spending.usage;
+    json!({
+        "requests": spending.requests,
+        "input_tokens": input,
+        "cached_tokens": cached,
+        "output_tokens": output,
+        "cost": spending.cost,
+    })
 }
 
 fn exit(reason: StopReason) -> Exit {

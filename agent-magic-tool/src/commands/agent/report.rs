@@ -1,4 +1,4 @@
-//! The report of a question: the answer, and how it came about, as Markdown.
+//! The report of a question as Markdown: the answer, how the question ended, its cost and its tasks.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,15 +8,14 @@ use executor::model::conversation::JournalEntry;
 use super::one_shot::Outcome;
 use crate::error::Error;
 
-/// Writes it whole, or not at all.
+/// Writes the report atomically.
 pub(super) fn write(
     file: &Path,
     question: Option<&str>,
     outcome: &Outcome,
     entries: &[JournalEntry],
 ) -> Result<(), Error> {
-    let failed =
-        |error: std::io::Error| Error::io(&format!("the report `{}` cannot be written", file.display()), &error);
+    let failed = |error: std::io::Error| Error::io(&format!("failed to write report `{}`", file.display()), &error);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut written = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     std::io::Write::write_all(&mut written, text(question, outcome, entries).as_bytes()).map_err(failed)?;
@@ -27,7 +26,7 @@ pub(super) fn write(
 fn text(question: Option<&str>, outcome: &Outcome, entries: &[JournalEntry]) -> String {
     let mut text = format!("{}\n", outcome.answer.trim());
     let mut add = |line: String| {
-        // A text takes whatever is written.
+        // Writing to a string cannot fail.
         if writeln!(text, "{line}").is_ok() {}
     };
     add("\n---\n".to_owned());
@@ -38,7 +37,7 @@ fn text(question: Option<&str>, outcome: &Outcome, entries: &[JournalEntry]) -> 
     add(format!(
         "- ended: {}{}",
         outcome.termination,
-        if outcome.truncated { ", the answer is not whole" } else { "" }
+        if outcome.truncated { ", the answer may be incomplete" } else { "" }
     ));
     add(format!("- model: {}; session: {}", outcome.model, outcome.session));
     add(format!(

@@ -1,4 +1,4 @@
-//! The machine told what happened, and what it wants done: no runtime, no model.
+//! Tests of the machine: events in, effects out, without a runtime or a model.
 
 use serde_json::json;
 
@@ -68,8 +68,8 @@ fn failed(class: FailureClass) -> MachineEvent {
     MachineEvent::Failed(ModelFailure { class, message: "no".to_owned(), retry_after: None })
 }
 
-/// What it wants done, in short.
-fn wants(machine: &mut Machine, event: MachineEvent) -> Vec<String> {
+/// Handles an event, and returns its effects in short.
+fn effects_of(machine: &mut Machine, event: MachineEvent) -> Vec<String> {
     let word = |effect: &MachineEffect| match effect {
         MachineEffect::Record(entry) => {
             let name = serde_json::to_value(entry).expect("an entry");
@@ -82,227 +82,230 @@ fn wants(machine: &mut Machine, event: MachineEvent) -> Vec<String> {
         MachineEffect::Ask { tools: false } => "ask without tools".to_owned(),
         MachineEffect::Call { turn, calls } => format!("call {} of {turn}", calls.len()),
         MachineEffect::Abort => "abort".to_owned(),
-        MachineEffect::Pause { length, attempt, .. } => format!("pause {length:?} before {attempt}"),
+        MachineEffect::Pause { delay, attempt, .. } => format!("pause {delay:?} before {attempt}"),
         MachineEffect::Sleep => "sleep".to_owned(),
         MachineEffect::Done(reason) => format!("done: {}", reason.as_str()),
         MachineEffect::GiveUp(_) => "give up".to_owned(),
     };
     let effects = machine.handle(event);
-    // Whatever was recorded leads to the same machine.
-    let (again, _) = Machine::restore(machine.settings.clone(), machine.entries.clone());
-    assert_eq!(again.open.keys().collect::<Vec<_>>(), {
-        let arrived: BTreeSet<_> = machine.arrived.iter().map(|task| task.id).collect();
-        let all: BTreeSet<_> = machine.open.keys().copied().chain(arrived).collect();
-        again.open.keys().filter(|id| all.contains(id)).collect::<Vec<_>>()
+    // The entries restore the same machine.
+    let (restored, _) = Machine::restore(machine.settings.clone(), machine.entries.clone());
+    assert_eq!(restored.open.keys().collect::<Vec<_>>(), {
+        let unreported: BTreeSet<_> = machine.unreported.iter().map(|task| task.id).collect();
+        let all: BTreeSet<_> = machine.open.keys().copied().chain(unreported).collect();
+        restored.open.keys().filter(|id| all.contains(id)).collect::<Vec<_>>()
     });
     effects.iter().map(word).collect()
 }
 
 fn asked() -> Machine {
     let mut machine = Machine::new(settings());
-    assert_eq!(wants(&mut machine, MachineEvent::Asked("q".to_owned())), ["asked", "ask"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::Asked("q".to_owned())), ["asked", "ask"]);
     machine
 }
 
 #[test]
-fn it_calls_until_there_is_an_answer() {
+fn calls_are_performed_until_there_is_an_answer() {
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, calls(&["a", "b"])), ["answered", "call 2 of 1"]);
-    assert_eq!(wants(&mut machine, MachineEvent::Called(vec![result(0), result(1)])), ["called", "ask"]);
-    assert_eq!(wants(&mut machine, says("42")), ["answered", "stopped", "done: completed"]);
-    assert_eq!((machine.answer(), machine.spent().requests), (Some("42"), 2));
+    assert_eq!(effects_of(&mut machine, calls(&["a", "b"])), ["answered", "call 2 of 1"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::Called(vec![result(0), result(1)])), ["called", "ask"]);
+    assert_eq!(effects_of(&mut machine, says("42")), ["answered", "stopped", "done: completed"]);
+    assert_eq!((machine.answer(), machine.question_spending().requests), (Some("42"), 2));
 }
 
 #[test]
-fn while_a_task_is_open_it_sleeps_and_its_end_wakes_it_once() {
+fn the_loop_sleeps_while_a_task_is_open_and_wakes_once() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    assert_eq!(wants(&mut machine, delegated()), ["called", "ask"]);
-    assert_eq!(wants(&mut machine, says("it is on its way")), ["answered", "sleep"]);
-    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
-    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), [""; 0]);
-    assert_eq!(wants(&mut machine, says("done")), ["answered", "stopped", "done: completed"]);
+    effects_of(&mut machine, calls(&["run"]));
+    assert_eq!(effects_of(&mut machine, delegated()), ["called", "ask"]);
+    assert_eq!(effects_of(&mut machine, says("it is on its way")), ["answered", "sleep"]);
+    assert_eq!(effects_of(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
+    assert_eq!(effects_of(&mut machine, ended(TaskState::Succeeded)), [""; 0]);
+    assert_eq!(effects_of(&mut machine, says("done")), ["answered", "stopped", "done: completed"]);
 }
 
 #[test]
-fn what_ends_during_a_step_is_told_at_its_boundary() {
+fn a_task_that_ends_during_a_call_is_reported_after_it() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, delegated());
-    wants(&mut machine, calls(&["list"]));
-    assert_eq!(wants(&mut machine, ended(TaskState::Failed)), [""; 0]);
-    assert_eq!(wants(&mut machine, called()), ["called", "woken", "ask"]);
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, calls(&["list"]));
+    assert_eq!(effects_of(&mut machine, ended(TaskState::Failed)), [""; 0]);
+    assert_eq!(effects_of(&mut machine, called()), ["called", "woken", "ask"]);
 }
 
 #[test]
-fn what_ends_while_it_answers_makes_it_go_on() {
+fn a_task_that_ends_during_the_answer_makes_the_loop_continue() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, delegated());
-    wants(&mut machine, ended(TaskState::Succeeded));
-    assert_eq!(wants(&mut machine, says("I shall wait")), ["answered", "woken", "ask"]);
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, ended(TaskState::Succeeded));
+    assert_eq!(effects_of(&mut machine, says("I shall wait")), ["answered", "woken", "ask"]);
 }
 
 #[test]
-fn a_result_that_was_read_wakes_nobody() {
+fn a_result_that_was_read_does_not_wake_the_loop() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, delegated());
-    wants(&mut machine, calls(&["wait"]));
-    wants(&mut machine, ended(TaskState::Succeeded));
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, calls(&["wait"]));
+    effects_of(&mut machine, ended(TaskState::Succeeded));
     let collected = ToolResult { collected: vec![TASK.parse().expect("an id")], ..result(0) };
-    assert_eq!(wants(&mut machine, MachineEvent::Called(vec![collected])), ["called", "ask"]);
-    assert_eq!(wants(&mut machine, says("read")), ["answered", "stopped", "done: completed"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::Called(vec![collected])), ["called", "ask"]);
+    assert_eq!(effects_of(&mut machine, says("read")), ["answered", "stopped", "done: completed"]);
 }
 
 #[test]
-fn after_the_last_step_one_request_without_tools_is_made() {
+fn after_the_last_step_there_is_one_request_without_tools() {
     let mut machine = asked();
     for number in 0..4 {
-        wants(&mut machine, calls(&[&format!("a{number}")]));
-        let wanted = wants(&mut machine, called());
+        effects_of(&mut machine, calls(&[&format!("a{number}")]));
+        let wanted = effects_of(&mut machine, called());
         if number < 3 {
             assert_eq!(wanted, ["called", "ask"]);
         } else {
             assert_eq!(wanted, ["called", "noted", "ask without tools"]);
         }
     }
-    assert_eq!(wants(&mut machine, calls(&["more"])), ["answered", "stopped", "done: max_iterations"]);
-    assert_eq!(machine.spent().requests, 5);
+    assert_eq!(effects_of(&mut machine, calls(&["more"])), ["answered", "stopped", "done: max_iterations"]);
+    assert_eq!(machine.question_spending().requests, 5);
 }
 
 #[test]
-fn a_spent_budget_ends_it_before_another_request() {
+fn a_used_up_budget_prevents_another_request() {
     let mut machine = asked();
     machine.settings.budget = Budget { tokens: 15, cost: 0.0 };
-    wants(&mut machine, calls(&["a"]));
-    assert_eq!(wants(&mut machine, called()), ["called", "stopped", "done: budget_exhausted"]);
+    effects_of(&mut machine, calls(&["a"]));
+    assert_eq!(effects_of(&mut machine, called()), ["called", "stopped", "done: budget_exhausted"]);
 }
 
 #[test]
-fn three_calls_in_a_row_and_a_repeated_one_are_remarked_upon() {
+fn three_calls_in_a_row_and_a_repeated_call_get_a_note() {
     let mut machine = asked();
     machine.settings.reflect_after = 3;
     machine.settings.steps = 20;
-    let mut remarks = Vec::new();
+    let mut notes = Vec::new();
     for command in ["a", "b", "c", "d", "d", "e"] {
-        wants(&mut machine, calls(&[command]));
-        if wants(&mut machine, called()).contains(&"noted".to_owned()) {
-            remarks.push(command);
+        effects_of(&mut machine, calls(&[command]));
+        if effects_of(&mut machine, called()).contains(&"noted".to_owned()) {
+            notes.push(command);
         }
     }
-    assert_eq!(remarks, ["c", "d"]);
-    // Waiting and reading are what it was told to do.
+    assert_eq!(notes, ["c", "d"]);
+    // Waiting and reading results do not count.
     for _ in 0..5 {
-        wants(&mut machine, calls(&["wait"]));
+        effects_of(&mut machine, calls(&["wait"]));
         let waited = ToolResult { only_reads: true, ..result(0) };
-        assert_eq!(wants(&mut machine, MachineEvent::Called(vec![waited])), ["called", "ask"]);
+        assert_eq!(effects_of(&mut machine, MachineEvent::Called(vec![waited])), ["called", "ask"]);
     }
 }
 
 #[test]
-fn only_failures_that_may_pass_are_repeated() {
+fn only_transient_failures_are_retried() {
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, failed(FailureClass::RateLimit)), ["pause 1s before 1"]);
-    assert_eq!(wants(&mut machine, MachineEvent::RetryDue), ["ask"]);
-    assert_eq!(wants(&mut machine, failed(FailureClass::ServerError)), ["pause 2s before 2"]);
-    assert_eq!(wants(&mut machine, MachineEvent::RetryDue), ["ask"]);
-    assert_eq!(wants(&mut machine, failed(FailureClass::Connection)), ["give up", "stopped", "done: provider_failed"]);
+    assert_eq!(effects_of(&mut machine, failed(FailureClass::RateLimit)), ["pause 1s before 1"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::RetryDue), ["ask"]);
+    assert_eq!(effects_of(&mut machine, failed(FailureClass::ServerError)), ["pause 2s before 2"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::RetryDue), ["ask"]);
+    assert_eq!(
+        effects_of(&mut machine, failed(FailureClass::Connection)),
+        ["give up", "stopped", "done: provider_failed"]
+    );
     for class in [FailureClass::Auth, FailureClass::ClientError, FailureClass::Configuration] {
         let mut machine = asked();
-        assert_eq!(wants(&mut machine, failed(class)), ["give up", "stopped", "done: provider_failed"]);
+        assert_eq!(effects_of(&mut machine, failed(class)), ["give up", "stopped", "done: provider_failed"]);
     }
 }
 
 #[test]
-fn a_new_question_stops_what_is_under_way_and_leaves_whole_pairs() {
+fn a_new_question_stops_the_current_one_and_every_call_has_a_result() {
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, MachineEvent::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
-    wants(&mut machine, calls(&["a"]));
+    assert_eq!(effects_of(&mut machine, MachineEvent::Asked("r".to_owned())), ["abort", "stopped", "asked", "ask"]);
+    effects_of(&mut machine, calls(&["a"]));
     assert_eq!(
-        wants(&mut machine, MachineEvent::Asked("s".to_owned())),
+        effects_of(&mut machine, MachineEvent::Asked("s".to_owned())),
         ["abort", "called", "stopped", "asked", "ask"]
     );
-    assert_eq!(wants(&mut machine, MachineEvent::Cancelled), ["abort", "stopped", "done: cancelled"]);
-    assert_eq!(wants(&mut machine, MachineEvent::Cancelled), [""; 0]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::Cancelled), ["abort", "stopped", "done: cancelled"]);
+    assert_eq!(effects_of(&mut machine, MachineEvent::Cancelled), [""; 0]);
 }
 
 #[test]
-fn a_question_can_be_asked_while_tasks_run_and_they_wake_it_later() {
+fn a_question_can_be_asked_while_tasks_run() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, delegated());
-    wants(&mut machine, says("on its way"));
-    assert_eq!(wants(&mut machine, MachineEvent::Asked("meanwhile?".to_owned())), ["asked", "ask"]);
-    assert_eq!(wants(&mut machine, says("yes")), ["answered", "sleep"]);
-    assert_eq!(wants(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, says("on its way"));
+    assert_eq!(effects_of(&mut machine, MachineEvent::Asked("meanwhile?".to_owned())), ["asked", "ask"]);
+    assert_eq!(effects_of(&mut machine, says("yes")), ["answered", "sleep"]);
+    assert_eq!(effects_of(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
 }
 
 #[test]
-fn an_answer_after_a_no_says_so() {
+fn an_answer_after_a_denial_or_refusal_ends_with_that_reason() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, delegated());
-    wants(&mut machine, says("waiting"));
-    wants(&mut machine, ended(TaskState::Denied));
-    assert_eq!(wants(&mut machine, says("you said no")), ["answered", "stopped", "done: approval_denied"]);
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, says("waiting"));
+    effects_of(&mut machine, ended(TaskState::Denied));
+    assert_eq!(effects_of(&mut machine, says("you said no")), ["answered", "stopped", "done: approval_denied"]);
     let mut machine = asked();
-    wants(&mut machine, calls(&["run"]));
-    wants(&mut machine, MachineEvent::Called(vec![ToolResult { status: 5, ..result(0) }]));
-    assert_eq!(wants(&mut machine, says("not allowed")), ["answered", "stopped", "done: policy_denied"]);
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, MachineEvent::Called(vec![ToolResult { status: 5, ..result(0) }]));
+    assert_eq!(effects_of(&mut machine, says("not allowed")), ["answered", "stopped", "done: policy_denied"]);
 }
 
 #[test]
-fn an_error_is_looked_at_once_without_tools() {
+fn a_failed_call_is_diagnosed_once_without_tools() {
     let mut machine = asked();
     machine.settings.diagnose = true;
-    wants(&mut machine, calls(&["a"]));
-    let wrong = || MachineEvent::Called(vec![ToolResult { status: 2, ..result(0) }]);
-    assert_eq!(wants(&mut machine, wrong()), ["called", "noted", "ask without tools"]);
-    assert_eq!(wants(&mut machine, says("a typing error")), ["diagnosed", "ask"]);
-    wants(&mut machine, calls(&["b"]));
-    assert_eq!(wants(&mut machine, wrong()), ["called", "ask"]);
+    effects_of(&mut machine, calls(&["a"]));
+    let failed_call = || MachineEvent::Called(vec![ToolResult { status: 2, ..result(0) }]);
+    assert_eq!(effects_of(&mut machine, failed_call()), ["called", "noted", "ask without tools"]);
+    assert_eq!(effects_of(&mut machine, says("a typing error")), ["diagnosed", "ask"]);
+    effects_of(&mut machine, calls(&["b"]));
+    assert_eq!(effects_of(&mut machine, failed_call()), ["called", "ask"]);
 }
 
 #[test]
-fn an_empty_answer_is_asked_for_once_more() {
+fn after_an_empty_answer_the_model_is_asked_once_more() {
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, says(" ")), ["noted", "ask"]);
-    assert_eq!(wants(&mut machine, says("")), ["answered", "stopped", "done: completed"]);
+    assert_eq!(effects_of(&mut machine, says(" ")), ["noted", "ask"]);
+    assert_eq!(effects_of(&mut machine, says("")), ["answered", "stopped", "done: completed"]);
 }
 
 #[test]
-fn calls_in_the_text_are_carried_out_and_prose_is_not() {
+fn calls_in_the_text_are_performed_and_prose_is_not() {
     let mut machine = asked();
     let call = r#"{"name": "command_executor", "arguments": {"command": "x"}}"#;
-    assert_eq!(wants(&mut machine, says(call)), ["answered", "call 1 of 1"]);
+    assert_eq!(effects_of(&mut machine, says(call)), ["answered", "call 1 of 1"]);
     let mut machine = asked();
-    assert_eq!(wants(&mut machine, says("rm -rf /")), ["answered", "stopped", "done: completed"]);
+    assert_eq!(effects_of(&mut machine, says("rm -rf /")), ["answered", "stopped", "done: completed"]);
 }
 
 #[test]
-fn killed_at_any_moment_it_goes_on_where_it_was() {
+fn a_restored_machine_continues_where_it_was() {
     let mut machine = asked();
     let after = |machine: &Machine| Machine::restore(settings(), machine.entries.clone()).1;
     assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
-    wants(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, calls(&["run"]));
     assert!(matches!(&after(&machine)[..], [MachineEffect::Call { turn: 1, calls }] if calls.len() == 1));
-    wants(&mut machine, delegated());
+    effects_of(&mut machine, delegated());
     assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
-    wants(&mut machine, says("later"));
+    effects_of(&mut machine, says("later"));
     assert_eq!(after(&machine), [MachineEffect::Sleep]);
-    wants(&mut machine, ended(TaskState::Succeeded));
+    effects_of(&mut machine, ended(TaskState::Succeeded));
     assert_eq!(after(&machine), [MachineEffect::Ask { tools: true }]);
-    wants(&mut machine, says("done"));
+    effects_of(&mut machine, says("done"));
     assert_eq!(after(&machine), []);
 }
 
 #[test]
-fn a_question_taken_back_leaves_nothing_and_its_number_is_not_used_again() {
+fn an_undone_question_leaves_no_calls_and_its_turn_number_is_not_reused() {
     let mut machine = asked();
-    wants(&mut machine, calls(&["a"]));
-    wants(&mut machine, called());
-    assert_eq!(wants(&mut machine, MachineEvent::Undone), ["abort", "stopped", "undone"]);
-    wants(&mut machine, MachineEvent::Asked("again".to_owned()));
-    assert_eq!(wants(&mut machine, calls(&["a"])), ["answered", "call 1 of 6"]);
+    effects_of(&mut machine, calls(&["a"]));
+    effects_of(&mut machine, called());
+    assert_eq!(effects_of(&mut machine, MachineEvent::Undone), ["abort", "stopped", "undone"]);
+    effects_of(&mut machine, MachineEvent::Asked("again".to_owned()));
+    assert_eq!(effects_of(&mut machine, calls(&["a"])), ["answered", "call 1 of 6"]);
 }

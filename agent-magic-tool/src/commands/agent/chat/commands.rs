@@ -1,4 +1,4 @@
-//! What the commands of a talk do.
+//! Performs the commands of the chat.
 
 use executor::agent::driver::LoopCommand;
 use executor::agent::machine::Spending;
@@ -10,165 +10,169 @@ use super::super::Args;
 use super::input::{self, ChatCommand};
 use super::running::RunningSession;
 use super::state::Activity;
-use super::words::{line, plain, short, span};
-use super::{Chat, ChatFlow, WIDTH, farewell, is_there};
+use super::text::{format_duration, one_line, sanitize, short_id};
+use super::{Chat, ChatFlow, WIDTH, ensure_alive, farewell};
 use crate::error::Error;
 use crate::in_process::InProcess;
 
 impl Chat<'_> {
     pub(super) fn command(&mut self, command: ChatCommand) -> Result<ChatFlow, Error> {
         match command {
-            ChatCommand::Exit => return Ok(ChatFlow::Ends),
+            ChatCommand::Exit => return Ok(ChatFlow::Exit),
             ChatCommand::Help => self.say(&input::help()),
-            ChatCommand::Model(None) => self.say(&format!("{} answers; /models shows the others", self.running.model)),
-            ChatCommand::Model(Some(name)) => self.model(&name)?,
+            ChatCommand::Model(None) => {
+                self.say(&format!("the current model is {}; /models lists the others", self.running.model));
+            }
+            ChatCommand::Model(Some(name)) => self.switch_model(&name)?,
             ChatCommand::Models => self.say(&self.models()),
             ChatCommand::Tasks => self.say(&self.tasks()),
-            ChatCommand::Cancel(None) if self.running.board.doing() == Activity::Nothing => {
-                self.say("nothing is under way");
+            ChatCommand::Cancel(None) if self.running.state.activity() == Activity::Idle => {
+                self.say("nothing is running");
             }
-            ChatCommand::Cancel(None) => is_there(self.running.board.stop())?,
+            ChatCommand::Cancel(None) => ensure_alive(self.running.state.stop())?,
             ChatCommand::Cancel(Some(id)) => self.cancel(&id),
-            ChatCommand::Page => self.say(&self.doors.way()),
+            ChatCommand::Page => self.say(&self.page.link()),
             ChatCommand::Decline => self.decline(),
-            ChatCommand::Later => match self.running.board.question() {
-                None => self.say("no task asks you anything"),
+            ChatCommand::Later => match self.running.state.question() {
+                None => self.say("no task is asking you a question"),
                 Some(asked) => {
-                    self.say(&format!("it waits on the page: {}", self.doors.way()));
+                    self.say(&format!("you can answer it on the page: {}", self.page.link()));
                     self.next_question(&asked);
                 }
             },
             ChatCommand::Usage => self.say(&self.usage()),
             ChatCommand::Undo => self.undo()?,
             ChatCommand::Clear => {
-                let board = &self.running.board;
-                is_there(board.stop() && board.command(LoopCommand::Clear))?;
+                let state = &self.running.state;
+                ensure_alive(state.stop() && state.send(LoopCommand::Clear))?;
                 self.running.questions.clear();
-                self.say("the conversation begins anew; open tasks go on");
+                self.say("the conversation starts over; open tasks continue");
             }
             ChatCommand::New => {
                 let model = Some(self.running.model.clone());
-                self.switch(&Args { session: None, go_on: false, model, ..self.args.clone() })?;
+                self.switch(&Args { session: None, continue_newest: false, model, ..self.args.clone() })?;
             }
             ChatCommand::Sessions => self.say(&self.sessions()?),
             ChatCommand::Resume(word) => self.resume(word)?,
             ChatCommand::Delete(word) => self.delete(&word),
         }
-        Ok(ChatFlow::GoesOn)
+        Ok(ChatFlow::Continue)
     }
 
-    fn model(&mut self, name: &str) -> Result<(), Error> {
-        match self.running.models.take_here(Some(name)) {
-            Err(error) => self.wrong(&error.into()),
+    fn switch_model(&mut self, name: &str) -> Result<(), Error> {
+        match self.running.model_factory.activate_blocking(Some(name)) {
+            Err(error) => self.say_error(&error.into()),
             Ok(active_model) => {
-                is_there(self.running.board.use_model(active_model))?;
+                ensure_alive(self.running.state.use_model(active_model))?;
                 name.clone_into(&mut self.running.model);
-                self.say(&format!("{name} answers from now on"));
+                self.say(&format!("switched to {name}"));
             }
         }
         Ok(())
     }
 
     fn models(&self) -> String {
-        let models = self.running.models.models().listed().map(|(name, model)| {
+        let models = self.running.model_factory.models().listed().map(|(name, model)| {
             let mark = if name == self.running.model { "*" } else { " " };
-            let about = model.description.as_deref().or(model.model.as_deref()).unwrap_or_default();
-            format!("{mark} {name:<16} {}\n", line(about, WIDTH))
+            let description = model.description.as_deref().or(model.model.as_deref()).unwrap_or_default();
+            format!("{mark} {name:<16} {}\n", one_line(description, WIDTH))
         });
         models.collect()
     }
 
     fn tasks(&self) -> String {
-        let open = self.running.board.open();
+        let open = self.running.state.open_tasks();
         if open.is_empty() {
             return "no open tasks".to_owned();
         }
         let one = |(id, task): &(protocol::task::TaskId, super::state::ChatTask)| {
             let state = match task.state {
-                State::AwaitingConfirmation => "needs your yes: /page".to_owned(),
+                State::AwaitingConfirmation => "needs your approval: /page".to_owned(),
                 state => state.to_string(),
             };
-            format!("  {} ({}) {state}, {}\n", task.tool, short(*id), span(task.since.elapsed()))
+            format!("  {} ({}) {state}, {}\n", task.tool, short_id(*id), format_duration(task.since.elapsed()))
         };
         open.iter().map(one).collect()
     }
 
-    /// `word` is an id, or the end of one that is open here.
+    /// Cancels a task. `word` is its id, or the end of the id of an open task of this session.
     fn cancel(&self, word: &str) {
-        let open = self.running.board.open();
-        let meant: Vec<_> = open.iter().map(|(id, _)| id.to_string()).filter(|id| id.ends_with(word)).collect();
-        let id = match meant.as_slice() {
+        let open = self.running.state.open_tasks();
+        let matching: Vec<_> = open.iter().map(|(id, _)| id.to_string()).filter(|id| id.ends_with(word)).collect();
+        let id = match matching.as_slice() {
             [one] => one.clone(),
             [] => word.to_owned(),
-            [..] => return self.say(&format!("several tasks end with `{word}`: type more of it")),
+            [..] => return self.say(&format!("several task ids end with `{word}`; type more of the id")),
         };
         let words = ["cancel".to_owned(), id];
         let printed = InProcess::of(self.context).call(&words, "", &self.context.caller);
-        let told: Value = serde_json::from_str(&printed.stdout).unwrap_or_default();
+        let answer: Value = serde_json::from_str(&printed.stdout).unwrap_or_default();
         let error: Value = serde_json::from_str(printed.stderr.lines().last().unwrap_or_default()).unwrap_or_default();
-        match told["state"].as_str().or(told["status"].as_str()) {
+        match answer["state"].as_str().or(answer["status"].as_str()) {
             Some(state) => self.say(&format!("{}: {state}", words[1])),
-            None => self.say(&plain(error["error"]["message"].as_str().unwrap_or("it could not be cancelled"))),
+            None => self.say(&sanitize(error["error"]["message"].as_str().unwrap_or("failed to cancel the task"))),
         }
     }
 
     fn decline(&self) {
-        let Some(asked) = self.running.board.question() else { return self.say("no task asks you anything") };
-        match self.doors.answer(&asked, None) {
+        let Some(asked) = self.running.state.question() else {
+            return self.say("no task is asking you a question");
+        };
+        match self.page.answer(&asked, None) {
             Ok(()) => {
                 self.say("declined");
                 self.next_question(&asked);
             }
-            Err(error) => self.wrong(&error),
+            Err(error) => self.say_error(&error),
         }
     }
 
     fn usage(&self) -> String {
-        let (question, session) = self.running.board.cost();
-        format!("this question: {}\nthis session:  {}", used(question), used(session))
+        let (question, session) = self.running.state.spending();
+        format!("this question: {}\nthis session:  {}", format_spending(question), format_spending(session))
     }
 
     fn undo(&mut self) -> Result<(), Error> {
-        let board = &self.running.board;
+        let state = &self.running.state;
         let Some(question) = self.running.questions.pop() else {
             self.say("there is no question to take back");
             return Ok(());
         };
-        is_there(board.stop() && board.command(LoopCommand::Undo))?;
-        self.say("taken back, with what came of it; what tasks did stays done. Change it and ask again:");
-        self.beginning = question;
+        ensure_alive(state.stop() && state.send(LoopCommand::Undo))?;
+        self.say("question taken back; what its tasks did is not undone. Edit it and ask again:");
+        self.prefill = question;
         Ok(())
     }
 
     fn sessions(&self) -> Result<String, Error> {
         let listed = self.sessions.list()?;
-        let lines = listed.iter().map(|one| {
-            let mark = if one.number == self.running.number { "*" } else { " " };
-            let question = line(one.question.as_deref().unwrap_or("(nothing was asked)"), WIDTH);
-            format!("{mark} {:<6} {:.16} {question}\n", one.number, one.began_at.to_string())
+        let lines = listed.iter().map(|session| {
+            let mark = if session.number == self.running.number { "*" } else { " " };
+            let question = one_line(session.question.as_deref().unwrap_or("(no question yet)"), WIDTH);
+            format!("{mark} {:<6} {:.16} {question}\n", session.number, session.began_at.to_string())
         });
         Ok(lines.collect())
     }
 
     fn resume(&mut self, word: String) -> Result<(), Error> {
         if word == self.running.number.to_string() {
-            self.say("it is this one");
+            self.say("this is the current session");
             return Ok(());
         }
-        self.switch(&Args { session: Some(word), go_on: false, model: None, ..self.args.clone() })
+        self.switch(&Args { session: Some(word), continue_newest: false, model: None, ..self.args.clone() })
     }
 
-    /// Goes over to another session; stays where that cannot be opened.
+    /// Switches to another session; stays in the current one if the other cannot be opened.
     fn switch(&mut self, args: &Args) -> Result<(), Error> {
-        let (to, typing) = (self.to.clone(), std::sync::Arc::clone(&self.typing));
-        match RunningSession::open(args, self.config, self.sessions, to, typing, &self.doors, self.context) {
-            Err(error) => self.wrong(&error),
+        let (lines, typing) = (self.lines.clone(), std::sync::Arc::clone(&self.typing));
+        match RunningSession::open(args, self.config, self.sessions, lines, typing, &self.page, self.context) {
+            Err(error) => self.say_error(&error),
             Ok(opened) => {
                 let left = std::mem::replace(&mut self.running, opened);
-                let words = farewell(&left);
+                let farewell = farewell(&left);
                 left.leave(self.sessions)?;
-                if !words.is_empty() {
-                    self.say(&words);
+                if !farewell.is_empty() {
+                    self.say(&farewell);
                 }
                 self.greet();
             }
@@ -178,14 +182,14 @@ impl Chat<'_> {
 
     fn delete(&self, word: &str) {
         match self.sessions.delete(word) {
-            Ok(_) => self.say(&format!("session {word} is deleted")),
-            Err(error) => self.wrong(&error.into()),
+            Ok(_) => self.say(&format!("deleted session {word}")),
+            Err(error) => self.say_error(&error.into()),
         }
     }
 }
 
-fn used(spent: Spending) -> String {
-    let Spending { requests, usage, cost } = spent;
-    let cached = if usage.cached > 0 { format!(" ({} of them cached)", usage.cached) } else { String::new() };
+fn format_spending(spending: Spending) -> String {
+    let Spending { requests, usage, cost } = spending;
+    let cached = if usage.cached > 0 { format!(" ({} cached)", usage.cached) } else { String::new() };
     format!("{requests} requests, {} tokens in{cached}, {} out, cost {cost:.4}", usage.input, usage.output)
 }

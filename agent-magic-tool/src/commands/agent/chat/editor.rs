@@ -1,7 +1,6 @@
-//! The line that a person types: edited, completed, remembered.
+//! The input line of the chat: editing, completion, history.
 //!
-//! What is printed meanwhile goes above it by way of a thread of its own: whoever has something to say never
-//! waits for the line.
+//! Output goes above the input line through a thread of its own, so that printing never waits for the user.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -26,57 +25,58 @@ use crate::error::Error;
 use crate::output::Output;
 
 const PROMPT: &str = "> ";
-/// Where the width of a terminal cannot be told.
-const COLUMNS: usize = 80;
+/// The width of a terminal that does not report one.
+const DEFAULT_COLUMNS: usize = 80;
 const MAX_HISTORY: usize = 1_000;
 
 pub(super) struct Editor {
-    line: Line<CompletionWords, FileHistory>,
+    line: Line<LineHelper, FileHistory>,
     history: PathBuf,
 }
 
-/// What came of one line.
+/// One input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TypedLine {
     Text(String),
-    /// Ctrl-C; whether there was something on the line.
+    /// Ctrl-C; `had_text` tells whether the line was not empty.
     Interrupt {
         had_text: bool,
     },
-    End,
+    /// Ctrl-D on an empty line.
+    EndOfInput,
 }
 
 impl Editor {
-    /// `typing` says whether something stands on the line. What was typed is remembered in `history`, for its
-    /// owner alone.
+    /// Opens the terminal. `typing` is set while the line is not empty. `history` is a file that only its owner
+    /// can read.
     pub(super) fn new(
         history: PathBuf,
         models: Vec<String>,
         sessions: SessionStore,
         typing: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        let unusable = |error: ReadlineError| Error::io("the terminal cannot be used", &std::io::Error::other(error));
+        let unusable = |error: ReadlineError| Error::io("failed to open the terminal", &std::io::Error::other(error));
         let mut line = Line::new().map_err(unusable)?;
-        line.set_helper(Some(CompletionWords { models, sessions, typing }));
+        line.set_helper(Some(LineHelper { models, sessions, typing }));
         line.set_max_history_size(MAX_HISTORY).map_err(unusable)?;
         line.set_auto_add_history(false);
-        let made = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
-        made.map_err(|error| Error::io(&format!("the history `{}` cannot be written", history.display()), &error))?;
-        // One that cannot be read is begun anew.
+        let created = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
+        created.map_err(|error| Error::io(&format!("failed to open history `{}`", history.display()), &error))?;
+        // An unreadable history counts as empty.
         drop(line.load_history(&history));
         Ok(Self { line, history })
     }
 
-    /// Prints what comes until nobody has anything to say any more.
+    /// Prints each message above the input line, until all senders are dropped.
     pub(super) fn print_above(&mut self, messages: Receiver<String>) -> JoinHandle<()> {
         match self.line.create_external_printer() {
             Ok(mut printer) => thread::spawn(move || {
                 for message in messages {
-                    // There is nobody left to tell if this fails.
+                    // A failure to print cannot be reported anywhere.
                     drop(printer.print(message));
                 }
             }),
-            // A terminal that cannot move its cursor.
+            // The terminal cannot move its cursor.
             Err(_) => thread::spawn(move || {
                 let output = Output::new();
                 for message in messages {
@@ -87,40 +87,40 @@ impl Editor {
     }
 
     pub(super) fn columns(&mut self) -> usize {
-        self.line.dimensions().map_or(COLUMNS, |(columns, _)| usize::from(columns))
+        self.line.dimensions().map_or(DEFAULT_COLUMNS, |(columns, _)| usize::from(columns))
     }
 
-    /// Reads one line, or a block that was pasted. `beginning` stands there already.
-    pub(super) fn read(&mut self, beginning: &str) -> Result<TypedLine, Error> {
-        let typing = self.line.helper().map(|words| Arc::clone(&words.typing));
-        let had_text = |set: bool| typing.as_ref().is_some_and(|typing| typing.swap(set, Ordering::Relaxed));
-        had_text(!beginning.is_empty());
-        match self.line.readline_with_initial(PROMPT, (beginning, "")) {
+    /// Reads one line, or a pasted block. The line starts with `prefill`.
+    pub(super) fn read(&mut self, prefill: &str) -> Result<TypedLine, Error> {
+        let typing = self.line.helper().map(|helper| Arc::clone(&helper.typing));
+        let set_typing = |set: bool| typing.as_ref().is_some_and(|typing| typing.swap(set, Ordering::Relaxed));
+        set_typing(!prefill.is_empty());
+        match self.line.readline_with_initial(PROMPT, (prefill, "")) {
             Ok(text) => {
-                had_text(false);
+                set_typing(false);
                 Ok(TypedLine::Text(text))
             }
-            Err(ReadlineError::Interrupted) => Ok(TypedLine::Interrupt { had_text: had_text(false) }),
-            Err(ReadlineError::Eof) => Ok(TypedLine::End),
-            Err(error) => Err(Error::io("the terminal cannot be read", &std::io::Error::other(error))),
+            Err(ReadlineError::Interrupted) => Ok(TypedLine::Interrupt { had_text: set_typing(false) }),
+            Err(ReadlineError::Eof) => Ok(TypedLine::EndOfInput),
+            Err(error) => Err(Error::io("failed to read from the terminal", &std::io::Error::other(error))),
         }
     }
 
-    /// Keeps a line for later sessions.
+    /// Adds a line to the history.
     pub(super) fn remember(&mut self, text: &str) {
-        // What cannot be remembered is typed again.
+        // A line that is missing from the history is no reason to stop.
         drop(self.line.history_mut().add(text).and_then(|_| self.line.append_history(&self.history)));
     }
 }
 
-/// What can be completed.
-struct CompletionWords {
+/// Completes commands, models and sessions, and tracks whether the line is empty.
+struct LineHelper {
     models: Vec<String>,
     sessions: SessionStore,
     typing: Arc<AtomicBool>,
 }
 
-impl CompletionWords {
+impl LineHelper {
     fn candidates(&self, before: &str) -> (usize, Vec<String>) {
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         let line = &before[start..];
@@ -134,15 +134,15 @@ impl CompletionWords {
             Some(("/resume" | "!resume" | "/delete" | "!delete", typed)) => (typed, numbers().collect()),
             _ => return (before.len(), Vec::new()),
         };
-        let fitting = offered.into_iter().filter(|offer| offer.starts_with(typed)).collect();
-        (before.len() - typed.len(), fitting)
+        let matching = offered.into_iter().filter(|offer| offer.starts_with(typed)).collect();
+        (before.len() - typed.len(), matching)
     }
 }
 
-impl Helper for CompletionWords {}
-impl Highlighter for CompletionWords {}
+impl Helper for LineHelper {}
+impl Highlighter for LineHelper {}
 
-impl Completer for CompletionWords {
+impl Completer for LineHelper {
     type Candidate = String;
 
     fn complete(
@@ -155,8 +155,8 @@ impl Completer for CompletionWords {
     }
 }
 
-/// Gives no hints: it is told of each change of the line.
-impl Hinter for CompletionWords {
+/// Gives no hints; rustyline calls it on every change of the line, which is how `typing` is updated.
+impl Hinter for LineHelper {
     type Hint = String;
 
     fn hint(&self, line: &str, _: usize, _: &rustyline::Context<'_>) -> Option<String> {
@@ -165,10 +165,10 @@ impl Hinter for CompletionWords {
     }
 }
 
-impl Validator for CompletionWords {
+impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let goes_on = context.input().ends_with('\\');
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        let continues = context.input().ends_with('\\');
+        Ok(if continues { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
     }
 }
 
@@ -177,14 +177,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_models_and_sessions_are_completed_where_they_stand() {
+    fn commands_models_and_sessions_are_completed() {
         let state = tempfile::tempdir().expect("a folder");
         let sessions = SessionStore::in_state(state.path());
-        let _first = sessions.begin(None).expect("begun");
-        let words =
-            CompletionWords { models: vec!["local".to_owned(), "sonnet".to_owned()], sessions, typing: Arc::default() };
+        let _first = sessions.create(None).expect("created");
+        let helper =
+            LineHelper { models: vec!["local".to_owned(), "sonnet".to_owned()], sessions, typing: Arc::default() };
         let completed = |before: &str| {
-            let (start, found) = words.candidates(before);
+            let (start, found) = helper.candidates(before);
             (before[start..].to_owned(), found)
         };
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();

@@ -1,34 +1,34 @@
-//! What a person typed: commands, in their order, and what is left for the model.
+//! Parses what the user typed: commands in their order, and the question for the model.
 //!
-//! A line that begins with `/word` or `!word` is a command wherever it stands, and one that is not known
-//! stops all of it: what was meant for us never reaches a model. A blank before it makes it text.
+//! Every line that starts with `/word` or `!word` is a command. An unknown command rejects the whole input, so
+//! that a mistyped command never reaches a model. A space before it makes the line text.
 
 use protocol::nearest::{did_you_mean, nearest};
 
-/// A command, its name for the help, and what it does.
+/// The name of each command, its argument, and what it does. A command without a description is an alias.
 pub(super) const COMMANDS: [(&str, &str, &str); 19] = [
-    ("help", "", "this"),
-    ("model", "[NAME]", "the model that answers from now on; without a name: which one does"),
-    ("models", "", "the models that there are; `@NAME question` asks one of them once"),
-    ("tasks", "", "this session's open tasks"),
-    ("cancel", "[ID]", "stop a task; without an id: stop the answer that is under way"),
-    ("page", "", "the page where you confirm"),
-    ("decline", "", "give no answer to the question that a task asks you"),
-    ("later", "", "leave that question to the page"),
-    ("usage", "", "tokens and cost of this question and of the session"),
-    ("undo-prompt", "", "take the last question back, with all that came of it (/undo)"),
+    ("help", "", "show this list"),
+    ("model", "[NAME]", "switch to another model; without a name, show the current one"),
+    ("models", "", "list the models; `@NAME question` asks one of them once"),
+    ("tasks", "", "list the open tasks of this session"),
+    ("cancel", "[ID]", "cancel a task; without an id, stop the current answer"),
+    ("page", "", "open the page where you approve tasks"),
+    ("decline", "", "give no answer to a task's question"),
+    ("later", "", "leave the question for the page"),
+    ("usage", "", "show tokens and cost of this question and of the session"),
+    ("undo-prompt", "", "take back the last question and its answer (/undo)"),
     ("undo", "", ""),
-    ("clear", "", "begin the conversation anew; open tasks go on (/reset)"),
+    ("clear", "", "start the conversation over; open tasks continue (/reset)"),
     ("reset", "", ""),
-    ("new", "", "begin another session"),
-    ("sessions", "", "the sessions that there are"),
-    ("resume", "N", "go on with a session"),
+    ("new", "", "start a new session"),
+    ("sessions", "", "list the sessions"),
+    ("resume", "N", "resume a session"),
     ("delete", "N", "delete a session"),
-    ("exit", "", "leave; open tasks go on (Ctrl-D, /quit)"),
+    ("exit", "", "leave; open tasks continue (Ctrl-D, /quit)"),
     ("quit", "", ""),
 ];
 
-/// One thing to do.
+/// A command of the chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChatCommand {
     Help,
@@ -49,27 +49,27 @@ pub(super) enum ChatCommand {
     Exit,
 }
 
-/// All of one input.
+/// One parsed input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) commands: Vec<ChatCommand>,
     pub(super) question: Option<Question>,
 }
 
-/// What goes to a model.
+/// A question for a model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// The one that is to answer this alone.
+    /// The model that answers only this question, if it is not the current one.
     pub(super) model: Option<String>,
     pub(super) text: String,
 }
 
-/// What was typed, understood; or in words what is wrong, and then nothing of it is done.
-pub(super) fn understand(typed: &str) -> Result<Input, String> {
+/// Parses an input. The error is a message for the user; no part of the input is performed then.
+pub(super) fn parse(typed: &str) -> Result<Input, String> {
     let mut commands = Vec::new();
     let mut rest = Vec::new();
     for line in typed.replace("\\\n", "\n").split('\n') {
-        match words_of(line) {
+        match split_command(line) {
             Some((name, argument)) => commands.push(command(name, argument)?),
             None => rest.push(line.to_owned()),
         }
@@ -78,8 +78,8 @@ pub(super) fn understand(typed: &str) -> Result<Input, String> {
     Ok(Input { commands, question: question(&text)? })
 }
 
-/// The name and the argument of a line that is a command.
-fn words_of(line: &str) -> Option<(&str, &str)> {
+/// Splits a command line into name and argument; `None` if the line is not a command.
+fn split_command(line: &str) -> Option<(&str, &str)> {
     let rest = line.strip_prefix(['/', '!'])?;
     let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -89,7 +89,7 @@ fn words_of(line: &str) -> Option<(&str, &str)> {
 
 fn command(name: &str, argument: &str) -> Result<ChatCommand, String> {
     let given = || (!argument.is_empty()).then(|| argument.to_owned());
-    let needed = || given().ok_or_else(|| format!("`/{name}` wants a number: /sessions shows them"));
+    let required = || given().ok_or_else(|| format!("`/{name}` needs a session number; /sessions lists them"));
     let command = match name {
         "help" => ChatCommand::Help,
         "model" => ChatCommand::Model(given()),
@@ -104,22 +104,22 @@ fn command(name: &str, argument: &str) -> Result<ChatCommand, String> {
         "clear" | "reset" => ChatCommand::Clear,
         "new" => ChatCommand::New,
         "sessions" => ChatCommand::Sessions,
-        "resume" => ChatCommand::Resume(needed()?),
-        "delete" => ChatCommand::Delete(needed()?),
+        "resume" => ChatCommand::Resume(required()?),
+        "delete" => ChatCommand::Delete(required()?),
         "exit" | "quit" => ChatCommand::Exit,
         _ => return Err(unknown(name)),
     };
     let takes_none = COMMANDS.iter().any(|(known, argument, _)| *known == name && argument.is_empty());
     if takes_none && !argument.is_empty() {
-        return Err(format!("`/{name}` stands alone on its line"));
+        return Err(format!("`/{name}` takes no argument"));
     }
     Ok(command)
 }
 
 fn unknown(name: &str) -> String {
     let near = nearest(name, COMMANDS.iter().map(|(name, ..)| *name), 1).pop();
-    let hint = did_you_mean(near.map(|near| format!("/{near}"))).unwrap_or_else(|| "/help shows them".to_owned());
-    format!("there is no command `/{name}`: {hint} (a blank before it makes it a question)")
+    let hint = did_you_mean(near.map(|near| format!("/{near}"))).unwrap_or_else(|| "/help lists them".to_owned());
+    format!("no command named `/{name}`: {hint} (to send it as text, start the line with a space)")
 }
 
 fn question(text: &str) -> Result<Option<Question>, String> {
@@ -131,17 +131,18 @@ fn question(text: &str) -> Result<Option<Question>, String> {
     };
     let (model, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     match text.trim() {
-        "" => Err(format!("what is `{model}` to be asked? `@{model} QUESTION`; for good: /model {model}")),
+        "" => Err(format!("type a question after it: `@{model} QUESTION`; to switch models: /model {model}")),
         text => Ok(Some(Question { model: Some(model.to_owned()), text: text.to_owned() })),
     }
 }
 
-/// What `/help` says.
+/// Returns the text of `/help`.
 pub(super) fn help() -> String {
-    let shown = COMMANDS.iter().filter(|(.., what)| !what.is_empty());
-    let lines = shown.map(|(name, argument, what)| format!("  {:<14} {what}\n", format!("/{name} {argument}")));
-    let more = "A line that ends with \\ goes on in the next one. A `!` does as well as the `/`.\n\
-                What you ask while an answer comes in stops that answer. Ctrl-C stops it too.\n";
+    let shown = COMMANDS.iter().filter(|(.., description)| !description.is_empty());
+    let lines =
+        shown.map(|(name, argument, description)| format!("  {:<14} {description}\n", format!("/{name} {argument}")));
+    let more = "End a line with \\ to continue it on the next line. `!` works in place of `/`.\n\
+                A new question stops the current answer, and so does Ctrl-C.\n";
     lines.chain([more.to_owned()]).collect()
 }
 
@@ -154,39 +155,39 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_taken_out_in_their_order_and_the_rest_is_asked() {
-        let input = understand("/model b\nfirst\n!usage\nsecond \\\nthird").expect("understood");
+    fn commands_are_separated_from_the_question() {
+        let input = parse("/model b\nfirst\n!usage\nsecond \\\nthird").expect("parsed");
         assert_eq!(input.commands, [ChatCommand::Model(Some("b".to_owned())), ChatCommand::Usage]);
         assert_eq!(input.question, Some(asks("first\nsecond \nthird")));
-        assert_eq!(understand("  ").expect("nothing"), Input::default());
+        assert_eq!(parse("  ").expect("nothing"), Input::default());
     }
 
     #[test]
-    fn what_is_no_command_is_text_and_an_unknown_one_is_neither() {
+    fn an_unknown_command_is_an_error_and_other_lines_are_text() {
         for text in ["/etc/passwd: whose is it?", "#!/bin/sh", "/", "!= is what?", "1/2"] {
-            assert_eq!(understand(text).expect("text").question, Some(asks(text)));
+            assert_eq!(parse(text).expect("text").question, Some(asks(text)));
         }
-        assert_eq!(understand(" /models are dear").expect("text").question, Some(asks("/models are dear")));
-        let told = understand("ask this\n!modle b").expect_err("unknown");
-        assert!(told.starts_with("there is no command `/modle`: did you mean `/model`?"), "{told}");
+        assert_eq!(parse(" /models are dear").expect("text").question, Some(asks("/models are dear")));
+        let message = parse("ask this\n!modle b").expect_err("unknown");
+        assert!(message.starts_with("no command named `/modle`: did you mean `/model`?"), "{message}");
         for wrong in ["/resume", "/exit now", "/zzzz"] {
-            understand(wrong).expect_err(wrong);
+            parse(wrong).expect_err(wrong);
         }
     }
 
     #[test]
     fn a_model_can_be_asked_once() {
-        let input = understand("@local what is\nthis?").expect("understood");
+        let input = parse("@local what is\nthis?").expect("parsed");
         let expected = Question { model: Some("local".to_owned()), text: "what is\nthis?".to_owned() };
         assert_eq!(input.question, Some(expected));
-        understand("@local").expect_err("nothing is asked");
+        parse("@local").expect_err("no question");
     }
 
     #[test]
-    fn every_command_of_the_list_is_one() {
+    fn every_listed_command_is_parsed() {
         for (name, argument, _) in COMMANDS {
             let argument = if argument.is_empty() { "" } else { " 1" };
-            let input = understand(&format!("/{name}{argument}")).expect(name);
+            let input = parse(&format!("/{name}{argument}")).expect(name);
             assert_eq!(input.commands.len(), 1, "{name}");
         }
         assert!(help().contains("/undo-prompt"));

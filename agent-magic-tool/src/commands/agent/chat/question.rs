@@ -1,59 +1,59 @@
-//! A question that a task puts to the human, asked and answered on the terminal.
+//! A task's question to the human, shown and answered on the terminal.
 //!
-//! What was typed becomes the fields of the question's form; whether they fit is for the page to say.
+//! The typed text becomes the fields of the question's form. The page validates them.
 
 use std::fmt::Write as _;
 
 use executor::page::terminal::PendingQuestion;
 use serde_json::{Map, Value};
 
-use super::words::plain;
+use super::text::sanitize;
 
-/// Whether it can be answered in one line: one field, and no secret.
+/// Returns whether the question can be answered in one line: it has one field, and asks for no secret.
 pub(super) fn fits_a_line(asked: &PendingQuestion) -> bool {
     !asked.wants_secrets && field(asked).is_some()
 }
 
-/// The question as it is put on the terminal.
+/// Returns the question as the terminal shows it.
 pub(super) fn text(asked: &PendingQuestion) -> String {
-    let mut text = format!("{} asks you: {}\n", asked.tool, plain(&asked.question));
+    let mut text = format!("{} asks you: {}\n", asked.tool, sanitize(&asked.question));
     let Some((_, field)) = field(asked) else { return text };
     let (offered, several) = offered(field);
     for (option, number) in offered.iter().zip(1..) {
-        // A text takes whatever is written.
-        if writeln!(text, "  {number}. {}", plain(&shown(option))).is_ok() {}
+        // Writing to a string cannot fail.
+        if writeln!(text, "  {number}. {}", sanitize(&shown(option))).is_ok() {}
     }
     text += match (offered.is_empty(), several) {
-        (true, _) if field["type"] == "boolean" => "Your next line answers it: yes or no",
-        (true, _) => "Your next line answers it",
-        (false, false) => "Your next line answers it: a number, or the words",
-        (false, true) => "Your next line answers it: numbers, with commas between them",
+        (true, _) if field["type"] == "boolean" => "Your next line is the answer: yes or no",
+        (true, _) => "Your next line is the answer",
+        (false, false) => "Your next line is the answer: a number, or the text of an option",
+        (false, true) => "Your next line is the answer: numbers separated by commas",
     };
-    text += " (/decline gives no answer, /later leaves it to the page).\n";
+    text += " (/decline to give no answer, /later to answer on the page).\n";
     text
 }
 
-/// The form filled in with what was typed, and in words what the answer is; or what does not fit.
+/// Returns the filled form and the answer as text. The error is a message for the user.
 pub(super) fn answer(asked: &PendingQuestion, typed: &str) -> Result<(Map<String, Value>, String), String> {
-    let (name, field) = field(asked).ok_or("it is answered on the page")?;
+    let (name, field) = field(asked).ok_or("this question can only be answered on the page")?;
     let typed = typed.trim();
     let (offered, several) = offered(field);
     let value = if offered.is_empty() {
-        free(field, typed)?
+        parse_value(field, typed)?
     } else if several {
         let chosen: Result<Vec<_>, _> = typed.split(',').map(|one| choose(offered, one.trim())).collect();
         Value::Array(chosen?)
     } else {
         choose(offered, typed)?
     };
-    let words = match &value {
+    let shown_value = match &value {
         Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
         value => shown(value),
     };
-    Ok((Map::from_iter([(name.to_owned(), value)]), words))
+    Ok((Map::from_iter([(name.to_owned(), value)]), shown_value))
 }
 
-/// The one field of the form.
+/// Returns the only field of the form, if it has a simple type.
 fn field(asked: &PendingQuestion) -> Option<(&str, &Value)> {
     let fields = asked.schema.get("properties")?.as_object()?;
     let (name, field) = fields.iter().next().filter(|_| fields.len() == 1)?;
@@ -62,7 +62,7 @@ fn field(asked: &PendingQuestion) -> Option<(&str, &Value)> {
     is_plain.then_some((name.as_str(), field))
 }
 
-/// What there is to choose from, and whether several may be.
+/// Returns the options to choose from, and whether several may be chosen.
 fn offered(field: &Value) -> (&[Value], bool) {
     let list = |value: &'_ Value| value.as_array().map(Vec::len).unwrap_or_default() > 0;
     let several = list(&field["items"]["enum"]);
@@ -70,14 +70,17 @@ fn offered(field: &Value) -> (&[Value], bool) {
     (offered.as_array().map_or(&[], Vec::as_slice), several)
 }
 
-/// The option that a number or its own words mean. Its words come first: an option may be a number itself.
+/// Returns the option with this text or number. The text takes precedence, since an option may be a number.
 fn choose(offered: &[Value], typed: &str) -> Result<Value, String> {
     let same = offered.iter().find(|option| shown(option).eq_ignore_ascii_case(typed));
     let counted = typed.parse::<usize>().ok().and_then(|number| offered.get(number.checked_sub(1)?));
-    same.or(counted).cloned().ok_or_else(|| format!("`{typed}` is none of the options: type 1 to {}", offered.len()))
+    same.or(counted)
+        .cloned()
+        .ok_or_else(|| format!("`{typed}` is not one of the options; type a number from 1 to {}", offered.len()))
 }
 
-fn free(field: &Value, typed: &str) -> Result<Value, String> {
+/// Parses the answer to a field without options.
+fn parse_value(field: &Value, typed: &str) -> Result<Value, String> {
     match field["type"].as_str() {
         Some("boolean") => match typed.to_lowercase().as_str() {
             "y" | "yes" | "true" => Ok(true.into()),
@@ -86,7 +89,7 @@ fn free(field: &Value, typed: &str) -> Result<Value, String> {
         },
         Some("number" | "integer") => match serde_json::from_str::<Value>(typed) {
             Ok(number) if number.is_number() => Ok(number),
-            _ => Err(format!("`{typed}` is no number")),
+            _ => Err(format!("`{typed}` is not a number")),
         },
         _ => Ok(typed.into()),
     }
@@ -110,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stands_for_the_words_of_its_option() {
+    fn an_option_is_chosen_by_its_number_or_text() {
         let asked = asked(&json!({"enum": ["2024", "2025"]}));
         assert!(text(&asked).contains("  2. 2025\n"));
         for (typed, chosen) in [("2", "2025"), ("2024", "2024"), (" 1 ", "2024")] {
-            let (content, words) = answer(&asked, typed).expect(typed);
-            assert_eq!((&content["answer"], words.as_str()), (&json!(chosen), chosen));
+            let (content, text) = answer(&asked, typed).expect(typed);
+            assert_eq!((&content["answer"], text.as_str()), (&json!(chosen), chosen));
         }
         for wrong in ["3", "0", "", "x"] {
             answer(&asked, wrong).expect_err(wrong);
@@ -123,17 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn several_options_numbers_and_a_yes_are_read_as_what_they_are() {
+    fn an_answer_gets_the_type_of_its_field() {
         let several = asked(&json!({"type": "array", "items": {"enum": ["a", "b", "c"]}}));
         assert_eq!(answer(&several, "1, c").expect("two").0["answer"], json!(["a", "c"]));
         assert_eq!(answer(&asked(&json!({"type": "number"})), "1.5").expect("one").0["answer"], json!(1.5));
-        answer(&asked(&json!({"type": "number"})), "many").expect_err("no number");
+        answer(&asked(&json!({"type": "number"})), "many").expect_err("not a number");
         assert_eq!(answer(&asked(&json!({"type": "boolean"})), "Yes").expect("one").0["answer"], true);
         assert_eq!(answer(&asked(&json!({"type": "string"})), "年度 报告").expect("text").0["answer"], "年度 报告");
     }
 
     #[test]
-    fn what_needs_a_form_or_hides_a_secret_is_for_the_page() {
+    fn a_form_or_a_secret_is_left_to_the_page() {
         assert!(fits_a_line(&asked(&json!({"type": "string"}))));
         let secret = PendingQuestion { wants_secrets: true, ..asked(&json!({"type": "string"})) };
         let mut two = asked(&json!({"type": "string"}));

@@ -1,4 +1,4 @@
-//! A session at work: the loop on a thread of its own, a watch over its tasks on another.
+//! A running session of the chat: the loop on one thread, the watch over its tasks on another.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,75 +16,87 @@ use protocol::mailbox::Mailbox;
 use super::super::{Args, open};
 use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
-use super::watch::{TerminalSessions, watch};
+use super::watch::{PageClient, watch};
 use crate::context::Context;
 use crate::error::Error;
 
-/// The session that the person talks with.
+/// The session that the chat shows.
 #[derive(Debug)]
 pub(super) struct RunningSession {
     pub(super) number: u32,
-    pub(super) board: Arc<ChatState>,
+    pub(super) state: Arc<ChatState>,
     pub(super) screen: Arc<Screen>,
-    pub(super) models: Arc<ModelFactory>,
-    /// Who answers; a model that is asked once does not count.
+    pub(super) model_factory: Arc<ModelFactory>,
+    /// The current model; not a model that is asked only once.
     pub(super) model: String,
-    /// What was asked so far, and not taken back.
+    /// The questions so far, without those that were taken back.
     pub(super) questions: Vec<String>,
-    /// What the model said last before this talk.
-    pub(super) answer: Option<String>,
-    session: JoinHandle<(Session, Result<(), ErrorBody>)>,
-    watch: JoinHandle<()>,
-    looks: Sender<WatchRequest>,
+    /// The last answer before this chat began.
+    pub(super) last_answer: Option<String>,
+    session_thread: JoinHandle<(Session, Result<(), ErrorBody>)>,
+    watch_thread: JoinHandle<()>,
+    watch_requests: Sender<WatchRequest>,
 }
 
 impl RunningSession {
+    /// Opens the session that `args` name, and starts its threads. `lines` are printed above the input line.
     pub(super) fn open(
         args: &Args,
         config: &Config,
         sessions: &SessionStore,
-        to: Sender<String>,
+        lines: Sender<String>,
         typing: Arc<AtomicBool>,
-        doors: &TerminalSessions,
+        page: &Arc<PageClient>,
         context: &Context,
     ) -> Result<Self, Error> {
-        let board = Arc::new(ChatState::new(typing));
+        let state = Arc::new(ChatState::new(typing));
         let mailbox = Mailbox::open(&context.paths.mailbox)?;
         let log = context.paths.state.join("agent.log").display().to_string();
-        let screen = Arc::new(Screen::new(to, Arc::clone(&board), mailbox.clone(), config.agent.preview, log));
+        let screen = Arc::new(Screen::new(lines, Arc::clone(&state), mailbox.clone(), config.agent.preview, log));
         let observer: Arc<dyn LoopObserver> = Arc::<Screen>::clone(&screen);
-        let mut session = open(args, config.clone(), sessions, observer, context)?;
-        session.hold_interrupts();
-        let commands = session.commands().ok_or_else(|| Error::internal("a new session cannot be spoken to"))?;
-        let (looks, look) = mpsc::channel();
-        board.connect(commands, looks.clone(), session.spent());
-        board.opened(session.machine().open());
+        let mut session = open(args, config, sessions, observer, context)?;
+        session.ignore_interrupts();
+        let sender = session.take_sender().ok_or_else(|| Error::internal("a new session has no command sender"))?;
+        let (watch_requests, received_requests) = mpsc::channel();
+        state.connect(sender, watch_requests.clone(), session.spending());
+        state.add_tasks(session.machine().open());
         let entries = session.machine().entries();
-        let (number, models, model) = (session.number(), session.models(), session.model().to_owned());
-        let (questions, answer) = (questions(entries), session.machine().answer().map(str::to_owned));
-        let watch = {
-            let (board, screen, doors, nudge) =
-                (Arc::clone(&board), Arc::clone(&screen), Arc::clone(doors), looks.clone());
-            thread::spawn(move || watch(&mailbox, &board, &screen, &doors, &look, nudge))
+        let (number, model_factory, model) = (session.number(), session.model_factory(), session.model().to_owned());
+        let (questions, last_answer) = (questions(entries), session.machine().answer().map(str::to_owned));
+        let watch_thread = {
+            let (state, screen, page, sender) =
+                (Arc::clone(&state), Arc::clone(&screen), Arc::clone(page), watch_requests.clone());
+            thread::spawn(move || watch(&mailbox, &state, &screen, &page, &received_requests, sender))
         };
-        let session = thread::spawn(move || {
+        let session_thread = thread::spawn(move || {
             let done = session.run();
             (session, done)
         });
-        Ok(Self { number, board, screen, models, model, questions, answer, session, watch, looks })
+        Ok(Self {
+            number,
+            state,
+            screen,
+            model_factory,
+            model,
+            questions,
+            last_answer,
+            session_thread,
+            watch_thread,
+            watch_requests,
+        })
     }
 
-    /// Ends it; open tasks go on. A session in which nothing was said is forgotten.
+    /// Ends the session; open tasks continue. A session without any question is deleted.
     pub(super) fn leave(self, sessions: &SessionStore) -> Result<(), Error> {
-        // One that has ended by itself says why below.
-        if self.board.stop() {
-            self.board.command(LoopCommand::Leave);
+        // If the session has already ended, its thread returns the reason below.
+        if self.state.stop() {
+            self.state.send(LoopCommand::Leave);
         }
-        let ended = self.session.join();
-        drop(self.looks.send(WatchRequest::End));
-        let watched = self.watch.join();
+        let ended = self.session_thread.join();
+        drop(self.watch_requests.send(WatchRequest::Stop));
+        let watched = self.watch_thread.join();
         let (Ok((session, done)), Ok(())) = (ended, watched) else {
-            return Err(Error::internal("the session ended in the middle of its work"));
+            return Err(Error::internal("a thread of the session panicked"));
         };
         let was_used = session.machine().entries().iter().any(|entry| !matches!(entry, JournalEntry::UsesModel { .. }));
         drop(session);
@@ -95,7 +107,7 @@ impl RunningSession {
     }
 }
 
-/// The questions that stand.
+/// Returns the questions in the entries.
 fn questions(entries: &[JournalEntry]) -> Vec<String> {
     let asked = entries.iter().filter_map(|entry| match entry {
         JournalEntry::Asked { text } => Some(text.clone()),

@@ -1,6 +1,6 @@
-//! What a person sees while a question is worked on: the answer row by row, a line for what happens.
+//! Shows the progress of a question: the answer row by row, and a line for each event.
 //!
-//! Everything goes above the line that is being typed, so an answer is shown by whole rows.
+//! Everything is printed above the input line, which only works for whole rows.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,136 +12,140 @@ use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
 use super::state::{Activity, ChatState};
-use super::words::{behind, cut, line, plain, row, short, span};
+use super::text::{format_duration, one_line, prefix_lines, preview, row_end, sanitize, short_id};
 use crate::result::ResultFile;
 
-/// The longest line about a call.
+/// The longest line about a call, in characters.
 const WIDTH: usize = 120;
 
-/// One session's screen.
+/// The output of one session.
 #[derive(Debug)]
 pub(super) struct Screen {
-    to: Sender<String>,
-    board: Arc<ChatState>,
+    lines: Sender<String>,
+    state: Arc<ChatState>,
     mailbox: Mailbox,
-    /// How many characters of a result are shown; 0 is all.
+    /// How many characters of a result are shown; 0 shows all.
     preview: usize,
+    /// The path of the log.
     log: String,
-    /// What of the answer fills no row yet.
-    begun: Mutex<String>,
+    /// The end of the answer so far, which does not fill a row yet.
+    partial_row: Mutex<String>,
 }
 
 impl Screen {
     pub(super) fn new(
-        to: Sender<String>,
-        board: Arc<ChatState>,
+        lines: Sender<String>,
+        state: Arc<ChatState>,
         mailbox: Mailbox,
         preview: usize,
         log: String,
     ) -> Self {
-        Self { to, board, mailbox, preview, log, begun: Mutex::default() }
+        Self { lines, state, mailbox, preview, log, partial_row: Mutex::default() }
     }
 
-    /// Prints whole lines.
+    /// Prints whole lines, after the current row of the answer.
     pub(super) fn say(&self, text: &str) {
         self.end_row();
         self.print(text);
     }
 
     fn print(&self, text: &str) {
-        // There is nobody left to tell if this fails.
-        drop(self.to.send(format!("{}\n", text.trim_end_matches('\n'))));
+        // A failure to print cannot be reported anywhere.
+        drop(self.lines.send(format!("{}\n", text.trim_end_matches('\n'))));
     }
 
+    /// Prints the rows of the answer that are complete.
     fn stream(&self, text: &str) {
-        let columns = self.board.columns();
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.push_str(&plain(text));
-        while let Some(end) = row(&begun, columns) {
-            let rest = begun.split_off(end);
-            self.print(&begun);
-            *begun = rest;
+        let columns = self.state.columns();
+        let mut row = self.partial_row.lock().unwrap_or_else(PoisonError::into_inner);
+        row.push_str(&sanitize(text));
+        while let Some(end) = row_end(&row, columns) {
+            let rest = row.split_off(end);
+            self.print(&row);
+            *row = rest;
         }
     }
 
     fn end_row(&self) {
-        let begun = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
-        if !begun.trim().is_empty() {
-            self.print(&begun);
+        let row = std::mem::take(&mut *self.partial_row.lock().unwrap_or_else(PoisonError::into_inner));
+        if !row.trim().is_empty() {
+            self.print(&row);
         }
     }
 
     fn result(&self, result: &ToolResult) {
-        self.board.closed(&result.collected);
+        self.state.remove_tasks(&result.collected);
         for task in &result.opened {
-            self.say(&format!("  {} ({}) is under way", task.tool, short(task.id)));
+            self.say(&format!("  {} ({}) started", task.tool, short_id(task.id)));
         }
-        self.board.opened(&result.opened);
+        self.state.add_tasks(&result.opened);
         if result.opened.is_empty() {
-            let failed = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
-            self.say(&format!("{failed}{}", behind("  | ", &cut(&plain(&result.text), self.preview))));
+            let status = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
+            self.say(&format!("{status}{}", prefix_lines("  | ", &preview(&sanitize(&result.text), self.preview))));
         }
     }
 
     fn woken(&self, task: &EndedTask) {
-        let state = task.state.map_or_else(|| "is gone".to_owned(), |state| state.to_string().replace('_', " "));
-        let took = self.board.closed(&[task.id]).map_or_else(String::new, |since| format!(" after {}", span(since)));
-        let result = ResultFile::read(&self.mailbox, task.id).map(|file| shown(&file)).unwrap_or_default();
-        let result = behind("  | ", &cut(&plain(&result), self.preview));
-        self.say(&format!("  {} ({}) {state}{took}\n{result}", task.tool, short(task.id)));
+        let state = task.state.map_or_else(|| "was removed".to_owned(), |state| state.to_string().replace('_', " "));
+        let took = self.state.remove_tasks(&[task.id]);
+        let took = took.map_or_else(String::new, |duration| format!(" after {}", format_duration(duration)));
+        let result = ResultFile::read(&self.mailbox, task.id).map(|file| result_text(&file)).unwrap_or_default();
+        let result = prefix_lines("  | ", &preview(&sanitize(&result), self.preview));
+        self.say(&format!("  {} ({}) {state}{took}\n{result}", task.tool, short_id(task.id)));
     }
 }
 
 impl LoopObserver for Screen {
-    fn observe(&self, news: LoopEvent<'_>) {
-        match news {
+    fn observe(&self, event: LoopEvent<'_>) {
+        match event {
             LoopEvent::Text(text) => {
-                self.board.does(Activity::Works);
+                self.state.set_activity(Activity::Working);
                 self.stream(text);
             }
-            LoopEvent::Turn { spent, total } => {
-                // Whoever sees the end of an answer may ask what it cost.
-                self.board.spent(spent, total);
+            LoopEvent::Turn { question, session } => {
+                // Before the end of the answer is shown: the user may ask for the cost next.
+                self.state.set_spending(question, session);
                 self.end_row();
             }
             LoopEvent::Call(call) => {
-                self.board.does(Activity::Works);
-                self.say(&format!("  > {}", line(&command(call), WIDTH)));
+                self.state.set_activity(Activity::Working);
+                self.say(&format!("  > {}", one_line(&command(call), WIDTH)));
             }
             LoopEvent::Result(result) => self.result(result),
             LoopEvent::Woken(tasks) => {
-                self.board.does(Activity::Works);
+                self.state.set_activity(Activity::Working);
                 for task in tasks {
                     self.woken(task);
                 }
             }
             LoopEvent::Asleep(open) => {
-                // The turn of a model that was asked once is over, though its tasks are not.
-                self.board.give_back();
-                self.board.does(Activity::Sleeps);
+                // A model that was asked once has answered, even though its tasks are still open.
+                self.state.switch_back();
+                self.state.set_activity(Activity::Sleeping);
                 self.say(&asleep(open));
             }
-            LoopEvent::Retry { failed, pause } => self.say(&format!("  {failed}; trying again in {pause:.0?}")),
-            LoopEvent::GaveUp(failed) => {
-                self.say(&format!("no answer: {failed}; what the provider said: {}", self.log));
+            LoopEvent::Retry { failure, delay } => self.say(&format!("  {failure}; trying again in {delay:.0?}")),
+            LoopEvent::GaveUp(failure) => {
+                self.say(&format!("no answer: {failure}; the provider's message is in {}", self.log));
             }
             LoopEvent::Done { reason, .. } => {
                 self.end_row();
-                let only_slept = reason == StopReason::Cancelled && self.board.doing() == Activity::Sleeps;
-                if let Some(words) = ended(reason).filter(|_| !only_slept) {
-                    self.print(words);
+                let only_slept = reason == StopReason::Cancelled && self.state.activity() == Activity::Sleeping;
+                if let Some(note) = stop_note(reason).filter(|_| !only_slept) {
+                    self.print(note);
                 }
-                self.board.done();
+                self.state.finish_question();
             }
         }
     }
 }
 
-fn ended(reason: StopReason) -> Option<&'static str> {
+/// Returns what the user has to know about the end of a question, if anything.
+fn stop_note(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Cancelled => Some("stopped"),
-        StopReason::MaxIterations => Some("that is not the whole answer: it took as many requests as it may"),
-        StopReason::BudgetExhausted => Some("that is not the whole answer: the budget of this question is used up"),
+        StopReason::MaxIterations => Some("the answer may be incomplete: this question reached its request limit"),
+        StopReason::BudgetExhausted => Some("the answer may be incomplete: this question used up its budget"),
         StopReason::Completed | StopReason::PolicyDenied | StopReason::ApprovalDenied | StopReason::ProviderFailed => {
             None
         }
@@ -157,11 +161,11 @@ fn command(call: &ToolCall) -> String {
 
 fn asleep(open: &[OpenedTask]) -> String {
     let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
-    format!("  waiting for {}; what you ask meanwhile is answered first", names.join(", "))
+    format!("  waiting for {}; you can ask something else meanwhile", names.join(", "))
 }
 
-/// What a result file holds for a person.
-fn shown(file: &ResultFile) -> String {
+/// Returns the part of a result file that is meant for a person.
+fn result_text(file: &ResultFile) -> String {
     let error = &file.field("error")["message"];
     let data = [file.field("data"), error, &file.field("_meta")["preview"]];
     match data.into_iter().find(|value| !value.is_null()) {

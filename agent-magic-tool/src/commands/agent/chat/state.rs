@@ -1,6 +1,6 @@
-//! What both sides of a talk know: what the session does, its open tasks, what it cost, who answers.
+//! The state that the threads of a chat share: activity, open tasks, questions, cost, model.
 //!
-//! The session's thread writes it down, the person's thread reads it. The truth stays with the session.
+//! The session and watch threads write it, the input thread reads it. The session stays the source of truth.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,39 +15,41 @@ use executor::page::terminal::PendingQuestion;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State, TaskId};
 
-/// A session that was told to stop does so by then.
+/// How long to wait for a session to stop its current work.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What the session is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Activity {
     #[default]
-    Nothing,
-    /// A request or a call is under way.
-    Works,
-    /// Nothing to do until a task ends.
-    Sleeps,
+    Idle,
+    /// A request or a call is running.
+    Working,
+    /// The session waits for open tasks.
+    Sleeping,
 }
 
+/// The state of one session of the chat.
 #[derive(Debug, Default)]
 pub(super) struct ChatState {
-    known: Mutex<SharedState>,
-    changed: Condvar,
+    shared: Mutex<SharedState>,
+    activity_changed: Condvar,
     commands: OnceLock<LoopSender>,
-    looks: OnceLock<Sender<WatchRequest>>,
+    watch_requests: OnceLock<Sender<WatchRequest>>,
     columns: AtomicUsize,
-    /// Something stands on the person's line.
+    /// Whether the input line is not empty.
     pub(super) typing: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
 struct SharedState {
-    doing: Activity,
-    spent: Spending,
-    total: Spending,
+    activity: Activity,
+    question_spending: Spending,
+    session_spending: Spending,
     open: BTreeMap<TaskId, ChatTask>,
     questions: VecDeque<WaitingQuestion>,
-    /// Who answers again when the question that was put to another one has come to its end.
-    back: Option<ActiveModel>,
+    /// The model to switch back to when a question to another model ends.
+    previous_model: Option<ActiveModel>,
 }
 
 /// An open task.
@@ -55,23 +57,23 @@ struct SharedState {
 pub(super) struct ChatTask {
     pub(super) tool: String,
     pub(super) since: Instant,
-    /// As it was last told.
+    /// The state that was last seen.
     pub(super) state: State,
 }
 
-/// A question to the person.
+/// A task's question to the human.
 #[derive(Debug, Clone)]
 pub(super) struct WaitingQuestion {
     pub(super) asked: PendingQuestion,
-    /// The line that was being typed when it came is none of its answers.
+    /// The question arrived while a line was being typed, so that line does not answer it.
     is_late: bool,
 }
 
-/// Why the watch should look.
+/// A request to the watch thread.
 #[derive(Debug)]
 pub(super) enum WatchRequest {
-    Now,
-    End,
+    Check,
+    Stop,
 }
 
 impl ChatState {
@@ -79,161 +81,173 @@ impl ChatState {
         Self { typing, ..Self::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, SharedState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, SharedState> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn connect(&self, commands: LoopSender, looks: Sender<WatchRequest>, spent: (Spending, Spending)) {
-        // It is connected once, by whoever made it.
-        if self.commands.set(commands).is_ok() && self.looks.set(looks).is_ok() {
-            self.spent(spent.0, spent.1);
+    /// Connects the state to its session. Called once, right after the session is opened.
+    pub(super) fn connect(
+        &self,
+        commands: LoopSender,
+        watch_requests: Sender<WatchRequest>,
+        (question, session): (Spending, Spending),
+    ) {
+        if self.commands.set(commands).is_ok() && self.watch_requests.set(watch_requests).is_ok() {
+            self.set_spending(question, session);
         }
     }
 
-    /// False if the session has ended.
-    pub(super) fn command(&self, command: LoopCommand) -> bool {
+    /// Sends a command to the session. Returns false if the session has ended.
+    pub(super) fn send(&self, command: LoopCommand) -> bool {
         self.commands.get().is_some_and(|commands| commands.blocking_send(command).is_ok())
     }
 
-    pub(super) fn does(&self, doing: Activity) {
-        self.known().doing = doing;
-        self.changed.notify_all();
+    pub(super) fn set_activity(&self, activity: Activity) {
+        self.shared().activity = activity;
+        self.activity_changed.notify_all();
     }
 
-    pub(super) fn doing(&self) -> Activity {
-        self.known().doing
+    pub(super) fn activity(&self) -> Activity {
+        self.shared().activity
     }
 
-    /// A question has come to its end: who answered before answers again.
-    pub(super) fn done(&self) {
-        self.give_back();
-        self.does(Activity::Nothing);
+    /// Records the end of a question, and switches back to the previous model.
+    pub(super) fn finish_question(&self) {
+        self.switch_back();
+        self.set_activity(Activity::Idle);
     }
 
-    /// Stops what is under way, and returns when it has stopped.
+    /// Stops the current work, and waits until it has stopped, at most [`STOP_TIMEOUT`]. Returns false if the
+    /// session has ended.
     pub(super) fn stop(&self) -> bool {
-        if self.doing() == Activity::Nothing {
+        if self.activity() == Activity::Idle {
             return true;
         }
-        if !self.command(LoopCommand::Cancel) {
+        if !self.send(LoopCommand::Cancel) {
             return false;
         }
-        let waited =
-            self.changed.wait_timeout_while(self.known(), STOP_TIMEOUT, |known| known.doing != Activity::Nothing);
+        let waited = self
+            .activity_changed
+            .wait_timeout_while(self.shared(), STOP_TIMEOUT, |shared| shared.activity != Activity::Idle);
         drop(waited);
         true
     }
 
+    /// Asks the current model. Returns false if the session has ended.
     pub(super) fn ask(&self, text: String) -> bool {
-        // What comes of an answer that is stopped is told before the next one begins.
-        if self.doing() == Activity::Works && !self.stop() {
+        // Stop first, so that all output of the stopped answer comes before the new one.
+        if self.activity() == Activity::Working && !self.stop() {
             return false;
         }
-        self.give_back();
-        self.does(Activity::Works);
-        self.command(LoopCommand::Ask(text))
+        self.switch_back();
+        self.set_activity(Activity::Working);
+        self.send(LoopCommand::Ask(text))
     }
 
-    /// One question to `active_model`; then `back` answers again, however it ends.
-    pub(super) fn ask_once(&self, text: String, active_model: ActiveModel, back: ActiveModel) -> bool {
+    /// Asks `asked` one question. However it ends, the session then switches back to `current`. Returns false if
+    /// the session has ended.
+    pub(super) fn ask_once(&self, text: String, asked: ActiveModel, current: ActiveModel) -> bool {
         if !self.stop() {
             return false;
         }
         let Some(commands) = self.commands.get() else { return false };
-        // The end of the question, whenever it comes, finds who is to answer then.
-        let mut known = self.known();
-        let is_sent = commands.try_send(LoopCommand::Model(Box::new(active_model))).is_ok()
+        // Hold the lock, so that the end of the question finds the model to switch back to.
+        let mut shared = self.shared();
+        let is_sent = commands.try_send(LoopCommand::UseModel(Box::new(asked))).is_ok()
             && commands.try_send(LoopCommand::Ask(text)).is_ok();
-        known.back = Some(back);
-        known.doing = Activity::Works;
+        shared.previous_model = Some(current);
+        shared.activity = Activity::Working;
         is_sent
     }
 
-    /// From now on this one answers.
+    /// Switches to another model. Returns false if the session has ended.
     pub(super) fn use_model(&self, active_model: ActiveModel) -> bool {
         let stopped = self.stop();
-        self.known().back = None;
-        stopped && self.command(LoopCommand::Model(Box::new(active_model)))
+        self.shared().previous_model = None;
+        stopped && self.send(LoopCommand::UseModel(Box::new(active_model)))
     }
 
-    /// Whoever answered before a question was put to another model answers again.
-    pub(super) fn give_back(&self) {
-        let mut known = self.known();
-        let (Some(back), Some(commands)) = (known.back.take(), self.commands.get()) else { return };
-        // Called by the session itself too, which must not wait for itself; there is room for many.
-        drop(commands.try_send(LoopCommand::Model(Box::new(back))));
+    /// Switches back to the previous model, if another model was asked once.
+    pub(super) fn switch_back(&self) {
+        let mut shared = self.shared();
+        let (Some(model), Some(commands)) = (shared.previous_model.take(), self.commands.get()) else { return };
+        // Do not block: the session's own thread calls this too. The channel has room for many commands.
+        drop(commands.try_send(LoopCommand::UseModel(Box::new(model))));
     }
 
-    pub(super) fn spent(&self, spent: Spending, total: Spending) {
-        let mut known = self.known();
-        (known.spent, known.total) = (spent, total);
+    pub(super) fn set_spending(&self, question: Spending, session: Spending) {
+        let mut shared = self.shared();
+        (shared.question_spending, shared.session_spending) = (question, session);
     }
 
-    /// Of the question, and of the session.
-    pub(super) fn cost(&self) -> (Spending, Spending) {
-        let known = self.known();
-        (known.spent, known.total)
+    /// Returns the spending of the question, and of the session.
+    pub(super) fn spending(&self) -> (Spending, Spending) {
+        let shared = self.shared();
+        (shared.question_spending, shared.session_spending)
     }
 
-    pub(super) fn opened<'a>(&self, tasks: impl IntoIterator<Item = &'a OpenedTask>) {
-        let mut known = self.known();
+    /// Adds open tasks, and makes the watch thread check them.
+    pub(super) fn add_tasks<'a>(&self, tasks: impl IntoIterator<Item = &'a OpenedTask>) {
+        let mut shared = self.shared();
         for OpenedTask { id, tool, .. } in tasks {
             let task = ChatTask { tool: tool.clone(), since: Instant::now(), state: State::Accepted };
-            known.open.entry(*id).or_insert(task);
+            shared.open.entry(*id).or_insert(task);
         }
-        drop(known);
-        if let Some(looks) = self.looks.get() {
-            drop(looks.send(WatchRequest::Now));
+        drop(shared);
+        if let Some(requests) = self.watch_requests.get() {
+            drop(requests.send(WatchRequest::Check));
         }
     }
 
-    /// These are final; for how long the last of them was open, as far as we saw.
-    pub(super) fn closed(&self, tasks: &[TaskId]) -> Option<Duration> {
-        let mut known = self.known();
-        known.questions.retain(|waiting| !tasks.contains(&waiting.asked.id));
-        tasks.iter().filter_map(|id| known.open.remove(id)).map(|task| task.since.elapsed()).last()
+    /// Removes tasks that are final. Returns how long the last of them was open.
+    pub(super) fn remove_tasks(&self, tasks: &[TaskId]) -> Option<Duration> {
+        let mut shared = self.shared();
+        shared.questions.retain(|waiting| !tasks.contains(&waiting.asked.id));
+        tasks.iter().filter_map(|id| shared.open.remove(id)).map(|task| task.since.elapsed()).last()
     }
 
-    pub(super) fn open(&self) -> Vec<(TaskId, ChatTask)> {
-        self.known().open.iter().map(|(id, task)| (*id, task.clone())).collect()
+    pub(super) fn open_tasks(&self) -> Vec<(TaskId, ChatTask)> {
+        self.shared().open.iter().map(|(id, task)| (*id, task.clone())).collect()
     }
 
-    /// Notes the state of a task; whether it is another than before.
-    pub(super) fn is_now(&self, id: TaskId, state: State) -> bool {
-        let mut known = self.known();
+    /// Updates the state of a task, and returns whether it changed.
+    pub(super) fn update_task(&self, id: TaskId, state: State) -> bool {
+        let mut shared = self.shared();
         if state != State::AwaitingConfirmation {
-            known.questions.retain(|waiting| waiting.asked.id != id);
+            shared.questions.retain(|waiting| waiting.asked.id != id);
         }
-        let Some(task) = known.open.get_mut(&id) else { return false };
+        let Some(task) = shared.open.get_mut(&id) else { return false };
         std::mem::replace(&mut task.state, state) != state
     }
 
-    /// A task asks the person something; whether it is the first that is to be answered.
-    pub(super) fn asks(&self, asked: PendingQuestion) -> bool {
-        let mut known = self.known();
+    /// Adds a task's question, and returns whether it is the next one to answer.
+    pub(super) fn add_question(&self, asked: PendingQuestion) -> bool {
+        let mut shared = self.shared();
         let is_late = self.typing.load(Ordering::Relaxed);
-        known.questions.push_back(WaitingQuestion { asked, is_late });
-        known.questions.len() == 1
+        shared.questions.push_back(WaitingQuestion { asked, is_late });
+        shared.questions.len() == 1
     }
 
-    /// The question that the next line answers; `None` if there is none, or it came while that line was typed.
+    /// Returns the question that the current line answers; `None` if none waits, or it arrived while the line was
+    /// being typed.
     pub(super) fn question(&self) -> Option<PendingQuestion> {
-        self.known().questions.front().filter(|waiting| !waiting.is_late).map(|waiting| waiting.asked.clone())
+        self.shared().questions.front().filter(|waiting| !waiting.is_late).map(|waiting| waiting.asked.clone())
     }
 
-    /// A new line begins: it may answer whatever is asked by now.
+    /// Starts a new input line, which may answer any question that waits by now.
     pub(super) fn begin_line(&self, columns: usize) {
         self.columns.store(columns, Ordering::Relaxed);
-        self.known().questions.iter_mut().for_each(|waiting| waiting.is_late = false);
+        self.shared().questions.iter_mut().for_each(|waiting| waiting.is_late = false);
     }
 
-    /// That question is over; the next one.
-    pub(super) fn next_question(&self, over: TaskId) -> Option<PendingQuestion> {
-        let mut known = self.known();
-        known.questions.retain(|waiting| waiting.asked.id != over);
-        known.questions.front().map(|waiting| waiting.asked.clone())
+    /// Removes the question of a task, and returns the next one.
+    pub(super) fn next_question(&self, finished: TaskId) -> Option<PendingQuestion> {
+        let mut shared = self.shared();
+        shared.questions.retain(|waiting| waiting.asked.id != finished);
+        shared.questions.front().map(|waiting| waiting.asked.clone())
     }
 
+    /// Returns the width of the terminal, at least 20.
     pub(super) fn columns(&self) -> usize {
         self.columns.load(Ordering::Relaxed).max(20)
     }

@@ -1,9 +1,10 @@
-//! The watch over a session's open tasks: a line when the state of one changes, and the way to say yes.
+//! Watches the open tasks of a session: prints state changes, and where the human approves or answers.
 //!
-//! A file event is a nudge; the result files are the truth. Ends are not told here: the loop itself tells them.
+//! A file event only triggers a check; the result files are the source of truth. The end of a task is not shown
+//! here, since the loop reports it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use executor::page::terminal::{PendingQuestion, TerminalError, TerminalSession};
@@ -17,138 +18,140 @@ use serde_json::{Map, Value};
 use super::question;
 use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
-use super::words::{short, span};
-use crate::commands::executor::page::{self, PageLink};
+use super::text::{format_duration, short_id};
+use crate::commands::executor::page::{self as page_command, PageLink};
 use crate::context::Context;
 use crate::error::Error;
 use crate::result::ResultFile;
 
-/// A file event may be missed.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often to check without a file event, since events can be missed.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Our way through the page's door, while a human is at this terminal.
-pub(super) struct QuestionWatcher {
+/// A client of the confirmation page, for the human at this terminal.
+pub(super) struct PageClient {
     context: Context,
-    door: Mutex<Option<TerminalSession>>,
-    /// The way to the page was told in full.
-    told: Mutex<bool>,
+    session: Mutex<Option<TerminalSession>>,
+    /// Whether the link to the page was shown.
+    link_shown: Mutex<bool>,
 }
 
-impl std::fmt::Debug for QuestionWatcher {
+impl std::fmt::Debug for PageClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doorkeeper").finish_non_exhaustive()
+        f.debug_struct("PageClient").finish_non_exhaustive()
     }
 }
 
-impl QuestionWatcher {
+impl PageClient {
     pub(super) fn new(context: Context) -> Self {
-        Self { context, door: Mutex::default(), told: Mutex::new(false) }
+        Self { context, session: Mutex::default(), link_shown: Mutex::new(false) }
     }
 
-    /// What a task asks the person, if it does and may be answered here.
+    /// Returns the question of a task, if it asks one.
     fn question(&self, id: TaskId) -> Result<Option<PendingQuestion>, Error> {
-        self.at_door(|door| door.question(id))
+        self.with_session(|session| session.question(id))
     }
 
+    /// Answers a question, or declines it if there is no content.
     pub(super) fn answer(&self, asked: &PendingQuestion, content: Option<&Map<String, Value>>) -> Result<(), Error> {
-        self.at_door(|door| door.answer(asked, content))
+        self.with_session(|session| session.answer(asked, content))
     }
 
-    /// Logs in where that was not done, or is over.
-    fn at_door<T>(&self, does: impl Fn(&TerminalSession) -> Result<T, TerminalError>) -> Result<T, Error> {
-        page::refuse_agents(&self.context)?;
-        let mut open = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Runs `action` with a session of the page; logs in first if there is no session or it has expired.
+    fn with_session<T>(&self, action: impl Fn(&TerminalSession) -> Result<T, TerminalError>) -> Result<T, Error> {
+        page_command::refuse_agents(&self.context)?;
+        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.context.paths.executor();
         let failed = |error: TerminalError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
-        if let Some(door) = &*open {
-            match does(door) {
+        if let Some(session) = &*current {
+            match action(session) {
                 Err(TerminalError::Refused { status: 401 | 403, .. } | TerminalError::Io(_)) => {}
                 done => return done.map_err(failed),
             }
         }
-        let door = open.insert(TerminalSession::enter(&folder).map_err(failed)?);
-        does(door).map_err(failed)
+        let session = current.insert(TerminalSession::enter(&folder).map_err(failed)?);
+        action(session).map_err(failed)
     }
 
-    /// How to get to the page, in words.
-    pub(super) fn way(&self) -> String {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        match page::open_page(&self.context) {
+    /// Opens the page in the browser, or returns a link to it, as text for the user.
+    pub(super) fn link(&self) -> String {
+        *self.link_shown.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        match page_command::open_page(&self.context) {
             Ok(PageLink { opened: true, .. }) => "the page is open in your browser".to_owned(),
-            Ok(PageLink { link, .. }) => format!("{link} (works once, for a minute; another one: /page)"),
-            Err(_) => "agent-magic-tool executor page, in a terminal of your own".to_owned(),
+            Ok(PageLink { link, .. }) => format!("{link} (works once, within a minute; for a new link: /page)"),
+            Err(_) => "run this in your own terminal: agent-magic-tool executor page".to_owned(),
         }
     }
 
-    fn short_way(&self) -> String {
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told { "/page".to_owned() } else { self.way() }
+    /// Like [`Self::link`] the first time, then only the command `/page`.
+    fn short_link(&self) -> String {
+        let link_shown = *self.link_shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if link_shown { "/page".to_owned() } else { self.link() }
     }
 
-    pub(super) fn leave(&self) {
-        if let Some(door) = self.door.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            door.leave();
+    pub(super) fn log_out(&self) {
+        if let Some(session) = self.session.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            session.leave();
         }
     }
 }
 
-/// Looks until it is told to end.
+/// Checks the open tasks on each request, until [`WatchRequest::Stop`].
 pub(super) fn watch(
     mailbox: &Mailbox,
-    board: &ChatState,
+    state: &ChatState,
     screen: &Screen,
-    doorkeeper: &QuestionWatcher,
-    looks: &Receiver<WatchRequest>,
-    nudge: Sender<WatchRequest>,
+    page: &PageClient,
+    requests: &Receiver<WatchRequest>,
+    sender: Sender<WatchRequest>,
 ) {
-    // Kept: events end with it.
-    let _events = events(mailbox, nudge);
+    // Dropping the watcher would end the events.
+    let _watcher = watch_results(mailbox, sender);
     loop {
-        let look = if board.open().is_empty() {
-            looks.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        let request = if state.open_tasks().is_empty() {
+            requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
-            looks.recv_timeout(LOOK_AGAIN)
+            requests.recv_timeout(CHECK_INTERVAL)
         };
-        match look {
-            Ok(WatchRequest::Now) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(WatchRequest::End) | Err(RecvTimeoutError::Disconnected) => return,
+        match request {
+            Ok(WatchRequest::Check) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(WatchRequest::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        for (id, task) in board.open() {
-            // One that is gone is told by the loop.
+        for (id, task) in state.open_tasks() {
+            // The loop reports a result file that was removed.
             let Ok(file) = ResultFile::read(mailbox, id) else { continue };
-            if file.is_final() || !board.is_now(id, file.state) {
+            if file.is_final() || !state.update_task(id, file.state) {
                 continue;
             }
             match file.state {
-                State::AwaitingConfirmation => waits(id, &task.tool, board, screen, doorkeeper),
-                // These last for a moment, and say nothing new.
+                State::AwaitingConfirmation => show_confirmation(id, &task.tool, state, screen, page),
+                // Short-lived states that tell the user nothing new.
                 State::Accepted | State::Queued => {}
-                state => {
-                    screen.say(&format!("  {} ({}) is {state}, {}", task.tool, short(id), span(task.since.elapsed())));
+                other => {
+                    let duration = format_duration(task.since.elapsed());
+                    screen.say(&format!("  {} ({}) is {other}, {duration}", task.tool, short_id(id)));
                 }
             }
         }
     }
 }
 
-fn waits(id: TaskId, tool: &str, board: &ChatState, screen: &Screen, doorkeeper: &QuestionWatcher) {
-    match doorkeeper.question(id) {
+/// Shows a task's question, or that the task needs approval.
+fn show_confirmation(id: TaskId, tool: &str, state: &ChatState, screen: &Screen, page: &PageClient) {
+    match page.question(id) {
         Ok(Some(asked)) if question::fits_a_line(&asked) => {
             let text = question::text(&asked);
-            if board.asks(asked) {
+            if state.add_question(asked) {
                 screen.say(&text);
             }
         }
-        Ok(Some(_)) => screen.say(&format!("  {tool} ({}) asks you something: {}", short(id), doorkeeper.short_way())),
+        Ok(Some(_)) => screen.say(&format!("  {tool} ({}) asks you a question: {}", short_id(id), page.short_link())),
         Ok(None) | Err(_) => {
-            screen.say(&format!("  {tool} ({}) needs your yes: {}", short(id), doorkeeper.short_way()));
+            screen.say(&format!("  {tool} ({}) needs your approval: {}", short_id(id), page.short_link()));
         }
     }
 }
 
-fn events(mailbox: &Mailbox, nudge: Sender<WatchRequest>) -> Option<RecommendedWatcher> {
-    watch_folder(&mailbox.results(), move |_| drop(nudge.send(WatchRequest::Now))).ok()
+/// Requests a check when a result file changes. `None` if the system has no file events.
+fn watch_results(mailbox: &Mailbox, sender: Sender<WatchRequest>) -> Option<RecommendedWatcher> {
+    watch_folder(&mailbox.results(), move |_| drop(sender.send(WatchRequest::Check))).ok()
 }
-
-/// Shares a doorkeeper among the sessions of one talk.
-pub(super) type TerminalSessions = Arc<QuestionWatcher>;

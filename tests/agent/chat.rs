@@ -1,4 +1,4 @@
-//! The talk on a terminal: what a person types and sees, through a real pseudo-terminal.
+//! The interactive chat: what a user types and sees, through a real pseudo-terminal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,31 +9,32 @@ use super::aimock::{Model, counting};
 use super::terminal::{END, INTERRUPT, TAB, Terminal};
 use crate::world::{World, until};
 
-fn talk(world: &World, arguments: &[&str]) -> Terminal {
-    let words: Vec<_> = ["agent"].iter().chain(arguments).copied().collect();
-    let mut terminal = Terminal::open(world, &words);
-    terminal.expect("/help says what can be typed");
+/// Opens a chat, and waits for its greeting.
+fn chat(world: &World, arguments: &[&str]) -> Terminal {
+    let arguments: Vec<_> = ["agent"].iter().chain(arguments).copied().collect();
+    let mut terminal = Terminal::open(world, &arguments);
+    terminal.expect("type /help for the commands");
     terminal
 }
 
-/// The last message of each request.
-fn last_words(model: &Model) -> Vec<String> {
+/// Returns the last message of each request.
+fn last_messages(model: &Model) -> Vec<String> {
     let last = |request: &Value| request["messages"].as_array().expect("messages").last().expect("one").to_string();
     model.asked().iter().map(last).collect()
 }
 
 #[test]
-fn an_answer_comes_by_rows_and_commands_never_reach_the_model() {
+fn an_answer_is_shown_by_rows_and_commands_never_reach_the_model() {
     let world = World::new();
     let answer = "one two three four ".repeat(8) + "END";
     let Some(model) = Model::start(&world, &json!([{"says": answer}]), "") else { return };
-    let mut terminal = talk(&world, &[]);
-    terminal.expect("asks you first");
+    let mut terminal = chat(&world, &[]);
+    terminal.expect("changes need your approval");
     terminal.line("/modle openai");
     terminal.expect("did you mean `/model`?");
     terminal.line("tell me");
-    let came = terminal.expect("END");
-    assert!(came.lines().filter(|line| line.contains("one two")).count() >= 3, "{came}");
+    let shown = terminal.expect("END");
+    assert!(shown.lines().filter(|line| line.contains("one two")).count() >= 3, "{shown}");
     terminal.line("!usage");
     terminal.expect("this session:  1 requests");
     terminal.press(&format!("/usa{TAB}"));
@@ -51,32 +52,32 @@ fn an_answer_comes_by_rows_and_commands_never_reach_the_model() {
 }
 
 #[test]
-fn several_commands_are_done_in_order_and_the_rest_is_asked() {
+fn several_commands_run_in_order_and_the_rest_is_asked() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Yes."}]), "") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.press("\u{1b}[200~/model anthropic\nfirst\n!usage\nsecond\u{1b}[201~\r");
-    terminal.expect("anthropic answers from now on");
+    terminal.expect("switched to anthropic");
     terminal.expect("this session:  0 requests");
     terminal.expect("Yes.");
-    assert!(last_words(&model)[0].contains("first\\nsecond"), "{:?}", last_words(&model));
+    assert!(last_messages(&model)[0].contains("first\\nsecond"), "{:?}", last_messages(&model));
     assert!(model.asked()[0]["model"].as_str() == Some("anthropic"));
     terminal.line("it goes on \\");
     terminal.line("here");
     terminal.expect("Yes.");
-    assert!(last_words(&model)[1].contains("it goes on \\nhere"), "{:?}", last_words(&model));
+    assert!(last_messages(&model)[1].contains("it goes on \\nhere"), "{:?}", last_messages(&model));
     terminal.line("ask\r");
     terminal.expect("Yes.");
-    // A line of a block that is no command stops all of it.
+    // An unknown command rejects the whole pasted block.
     terminal.press("\u{1b}[200~/model openai\nquestion\n/nonsense\u{1b}[201~\r");
-    terminal.expect("there is no command `/nonsense`");
+    terminal.expect("no command named `/nonsense`");
     terminal.line("/model");
-    terminal.expect("anthropic answers");
+    terminal.expect("the current model is anthropic");
     assert_eq!(model.asked().len(), 3);
 }
 
 #[test]
-fn a_model_that_is_asked_once_gives_back_however_it_ends() {
+fn after_one_question_to_another_model_the_chat_switches_back() {
     let world = World::new();
     let rules = json!([
         {"last": "break", "fails": 400},
@@ -84,7 +85,7 @@ fn a_model_that_is_asked_once_gives_back_however_it_ends() {
         {"says": "Yes."},
     ]);
     let Some(model) = Model::start(&world, &rules, "retries = 0\n") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     let models = || -> Vec<_> {
         model.asked().iter().map(|request| request["model"].as_str().expect("a model").to_owned()).collect()
     };
@@ -109,10 +110,10 @@ fn a_model_that_is_asked_once_gives_back_however_it_ends() {
 }
 
 #[test]
-fn a_question_is_taken_back_and_stands_there_to_be_changed() {
+fn a_question_taken_back_can_be_edited() {
     let world = World::new();
     let Some(model) = Model::start(&world, &json!([{"says": "Yes."}]), "") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.line("blue elephant");
     terminal.expect("Yes.");
     terminal.line("secret plan");
@@ -126,26 +127,26 @@ fn a_question_is_taken_back_and_stands_there_to_be_changed() {
     assert!(asked.contains("blue elephant") && asked.contains("secret plan B"), "{asked}");
     assert_eq!(asked.matches("secret plan").count(), 1, "{asked}");
     terminal.line("/clear");
-    terminal.expect("begins anew");
+    terminal.expect("starts over");
     terminal.line("alone");
     terminal.expect("Yes.");
     assert!(!model.asked().last().expect("asked").to_string().contains("blue elephant"));
 }
 
 #[test]
-fn what_is_asked_meanwhile_stops_the_answer() {
+fn a_new_question_stops_the_current_answer() {
     let world = World::new();
     let rules = json!([{"last": "slowly", "slow": true, "says": "slow ".repeat(400)}, {"says": "Quick."}]);
     let Some(model) = Model::start(&world, &rules, "") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.line("slowly");
     terminal.expect("slow slow");
     terminal.line("another question");
     terminal.expect("Quick.");
-    // Whichever of the two finds it at work, the second does not; it is typed ahead.
+    // The keys are typed ahead; the second command always finds nothing running.
     terminal.press("/cancel\r/cancel\r");
-    terminal.expect("nothing is under way");
-    // After this nothing is typed ahead any more, and the next prompt is one that is read.
+    terminal.expect("nothing is running");
+    // After this no key is typed ahead, and the next prompt reads the interrupt.
     terminal.press("/tasks\r");
     terminal.expect("no open tasks");
     terminal.expect("\n> ");
@@ -156,7 +157,7 @@ fn what_is_asked_meanwhile_stops_the_answer() {
 }
 
 #[test]
-fn a_task_goes_on_when_its_talk_is_left_and_is_told_in_the_next_one() {
+fn a_task_continues_after_its_chat_and_is_reported_in_the_next_one() {
     let world = World::new();
     world.define("count.json", &counting());
     fs::write(world.folder().join("hold"), "").expect("held");
@@ -167,23 +168,23 @@ fn a_task_goes_on_when_its_talk_is_left_and_is_told_in_the_next_one() {
         {"last": "\"data\":\\s*\"?(\\d+)", "says": "There are $1 words."},
     ]);
     let Some(_model) = Model::start(&world, &rules, "preview = 20\n") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.line("Count");
     terminal.expect("waiting for count_words");
     terminal.line("/tasks");
     terminal.expect("running, ");
     terminal.line("/exit");
-    terminal.expect("1 task goes on: count_words (");
+    terminal.expect("1 task continues: count_words (");
     assert!(terminal.ended().success());
-    let mut terminal = talk(&world, &[]);
-    terminal.expect("the last session of this folder is 101");
+    let mut terminal = chat(&world, &[]);
+    terminal.expect("the last session in this folder was 101");
     terminal.line("/resume 101");
-    terminal.expect("session 101 (gone on with), model openai, 1 open task");
+    terminal.expect("session 101 (resumed), model openai, 1 open task");
     terminal.line("/sessions");
     terminal.expect("* 101");
-    fs::remove_file(world.folder().join("hold")).expect("let go");
+    fs::remove_file(world.folder().join("hold")).expect("removed");
     terminal.expect("succeeded after");
-    terminal.expect("characters more; the model gets all of it");
+    terminal.expect("more characters; the model reads all of it");
     terminal.expect("There are 3 words.");
     terminal.expect("\n> ");
     terminal.press(END);
@@ -196,11 +197,11 @@ fn a_task_goes_on_when_its_talk_is_left_and_is_told_in_the_next_one() {
         .iter()
         .map(|one| one["number"].clone())
         .collect();
-    assert_eq!(numbers, [json!(101)], "a session in which nothing was said is forgotten");
+    assert_eq!(numbers, [json!(101)], "a session without a question is deleted");
 }
 
 #[test]
-fn a_question_of_a_task_is_answered_where_it_is_asked() {
+fn a_question_of_a_task_is_answered_in_the_chat() {
     let world = World::new();
     let rules = json!([
         {"last": "^Ask", "runs": ["agent-magic-tool run ask_user --input='{\"question\": \"Which year?\", \"options\": [\"2024\", \"2025\"]}'"]},
@@ -210,45 +211,45 @@ fn a_question_of_a_task_is_answered_where_it_is_asked() {
         {"last": "decline", "says": "No answer then."},
     ]);
     let Some(model) = Model::start(&world, &rules, "") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.line("Ask");
-    terminal.sees(&["ask_user asks you: Which year?", "2. 2025", "waiting for ask_user"]);
+    terminal.expect_all(&["ask_user asks you: Which year?", "2. 2025", "waiting for ask_user"]);
     terminal.line("3");
-    terminal.expect("none of the options");
+    terminal.expect("not one of the options");
     terminal.line("2");
     terminal.expect("answered: 2025");
     terminal.expect("It is 2025.");
     terminal.line("Ask again");
-    terminal.sees(&["asks you: Which year?", "waiting for ask_user"]);
+    terminal.expect_all(&["asks you: Which year?", "waiting for ask_user"]);
     terminal.line("/decline");
     terminal.expect("declined");
     terminal.expect("No answer then.");
-    assert!(last_words(&model).iter().all(|words| !words.contains("\"2\"") && !words.contains("\"3\"")));
+    assert!(last_messages(&model).iter().all(|message| !message.contains("\"2\"") && !message.contains("\"3\"")));
 }
 
 #[test]
-fn neither_another_model_nor_anything_typed_gives_a_yes() {
+fn neither_another_model_nor_typed_text_can_approve() {
     let world = World::new();
     world.define("send.json", &json!({"send": {"description": "Sends.", "input": {"type": "object"}, "run": {"process": {"argv": ["touch", "sent"]}}}}));
     let rules = json!([
         {"last": "^Send", "runs": ["agent-magic-tool run send"]},
-        {"last": "\"status\":\\s*\"pending\"", "says": "It waits for a yes."},
+        {"last": "\"status\":\\s*\"pending\"", "says": "It waits for approval."},
         {"last": "refused-by-policy", "says": "I may not."},
         {"says": "Well."},
     ]);
     let Some(_model) = Model::start(&world, &rules, "") else { return };
-    let mut terminal = talk(&world, &[]);
+    let mut terminal = chat(&world, &[]);
     terminal.line("@anthropic Send");
-    terminal.sees(&["needs your yes: http://amt-", "waiting for send"]);
+    terminal.expect_all(&["needs your approval: http://amt-", "waiting for send"]);
     terminal.line("yes");
     terminal.expect("Well.");
     terminal.line("/page");
-    terminal.expect("(works once, for a minute");
+    terminal.expect("(works once, within a minute");
     let tasks = world.run(&["tasks"]).json();
     assert_eq!(tasks[0]["state"], "awaiting_confirmation");
     terminal.line("/exit");
     assert!(terminal.ended().success());
-    let mut terminal = talk(&world, &["--read-only"]);
+    let mut terminal = chat(&world, &["--read-only"]);
     terminal.expect("READ-ONLY");
     terminal.line("Send");
     terminal.expect("I may not.");
@@ -260,8 +261,8 @@ fn neither_another_model_nor_anything_typed_gives_a_yes() {
             + "\n[confirm]\nwrites = \"allow\"\n"),
     );
     world.kill_executor();
-    let mut allowed = talk(&world, &[]);
+    let mut allowed = chat(&world, &[]);
     allowed.expect("WRITES ARE ALLOWED");
     allowed.line("Send");
-    until("it was sent", || world.folder().join("sent").exists());
+    until("the task ran", || world.folder().join("sent").exists());
 }
