@@ -1,12 +1,14 @@
-//! The page, as a human has it before them in a real browser, and as an attacker meets it.
+//! The page: as a human sees it in a real browser, and as an attacker meets it.
 
 mod addresses;
-mod ann;
+mod card;
 mod clocks;
 mod crowd;
-pub(crate) mod decide;
+mod decide;
 mod hostile;
+mod http;
 mod human;
 mod limits;
+mod scenario;
 mod threats;
 mod views;

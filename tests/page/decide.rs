@@ -1,4 +1,4 @@
-//! A human decides, and what they saw is what happens, once.
+//! A human decides in a browser. What the human saw is what runs, and it runs once.
 
 use std::fs;
 
@@ -7,13 +7,12 @@ use executor::store::sqlite::SqliteStore;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use super::ann::bound;
-use super::threats::Human;
-use crate::browser::Tab;
+use super::card::APPROVE;
+use super::human::Human;
 use crate::myworld;
 use crate::world::{World, until};
 
-/// A subtool that leaves a mark.
+/// The definition of `mark`, which appends `name` to a file and needs a confirmation.
 fn marks() -> Value {
     json!({"mark": {
         "description": "Leaves a mark.",
@@ -23,140 +22,126 @@ fn marks() -> Value {
     }})
 }
 
-fn happened(world: &World) -> String {
+/// The names that `mark` has written so far.
+fn written_marks(world: &World) -> String {
     fs::read_to_string(world.folder().join("marks")).unwrap_or_default()
 }
 
-pub(crate) fn approve(id: &str) -> String {
-    format!("[data-card='{id}'] [data-actions] [data-approve]")
+/// The definition of `slow`, which runs until `let_slow_end` is called.
+fn slow() -> Value {
+    json!({"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}})
 }
 
-/// Sends a yes past the page's own button; the status of the answer.
-fn yes_by_script(card: &str, id: &str, typed: &str) -> String {
-    format!(
-        "fetch('/decide', {{method: 'POST', headers: {{'content-type': 'application/json', \
-         'x-page-token': localStorage.getItem('page-token')}}, body: JSON.stringify({{verdict: 'approve', typed: '{typed}', \
-         decisions: [{{id: '{id}', digest: document.querySelector(`{card}`).dataset.digest}}]}})}}).then(r => r.status)"
-    )
-}
-
-async fn deny(tab: &mut Tab, id: &str, reason: &str) {
-    tab.click(&format!("[data-card='{id}'] [data-opens=deny]")).await;
-    tab.until(&format!("document.activeElement?.matches(\"[data-card='{id}'] [data-form=deny] textarea\")")).await;
-    tab.insert(reason).await;
-    tab.press("Enter").await;
+fn let_slow_end(world: &World) {
+    fs::write(world.folder().join("go"), "").expect("the file is written");
 }
 
 #[tokio::test]
 async fn an_approved_task_runs_once_and_a_denied_one_never() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let (yes, no) = (world.start("mark", &json!({"name": "yes"})), world.start("mark", &json!({"name": "no"})));
-    tab.click(&approve(&yes)).await;
+    tab.card(&yes).approve().await;
     let ended = world.end_of(&yes);
     let confirmation = &ended["_meta"]["confirmation"];
     assert_eq!((&ended["status"], &confirmation["decision"]), (&json!("succeeded"), &json!("approved")));
     assert_eq!(confirmation["by"], "human");
 
-    deny(&mut tab, &no, "not that one").await;
+    tab.card(&no).deny("not that one").await;
     let ended = world.end_of(&no);
     assert_eq!(ended["status"], "denied");
     assert_eq!(ended["error"]["message"], "a human denied it: not that one");
     assert!(ended["error"]["hint"].as_str().expect("a hint").contains("do not run it again"), "{ended}");
-    assert_eq!(happened(&world), "yes\n");
-    assert_eq!(tab.complaints, [] as [String; 0]);
-    // The model that waits reads it, and exits as refused.
+    assert_eq!(written_marks(&world), "yes\n");
+    assert_eq!(tab.errors, [] as [String; 0]);
+    // The caller that waits exits with the code for a refusal.
     assert_eq!(world.run(&["wait", &no]).exit, 5);
 }
 
 #[tokio::test]
-async fn an_edited_task_runs_as_edited_and_its_caller_reads_what_changed() {
+async fn an_edited_task_runs_with_the_edited_input_and_its_result_lists_the_changes() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "eve", "count": 9_007_199_254_740_993_i64}));
-    let card = format!("[data-card='{id}']");
-    tab.click(&format!("{card} [data-opens=edit]")).await;
-    let field = format!("{card} [data-form=edit] [data-pointer='/name'] input");
-    tab.until(&format!("document.querySelector(`{field}`)?.offsetWidth > 0")).await;
-    // What does not fit is told beside its field.
-    tab.value(&format!("document.querySelector(`{field}`).select()")).await;
-    tab.click(&field).await;
-    tab.value(&format!("document.querySelector(`{field}`).select()")).await;
-    tab.insert("b").await;
-    tab.click(&format!("{card} [data-form=edit] [type=submit]")).await;
-    tab.until(&format!("document.querySelector(`{card} [data-pointer='/name'] [data-problem]`).innerText !== ''"))
-        .await;
-    tab.value(&format!("document.querySelector(`{field}`).select()")).await;
-    tab.insert("bob").await;
-    tab.click(&format!("{card} [data-form=edit] [type=submit]")).await;
-    tab.click(&format!("{card} [data-form=changes] [data-approve]")).await;
+    let mut card = tab.card(&id);
+    card.open("edit").await;
+    // An invalid value is reported next to its field.
+    card.fill("name", "b").await;
+    card.submit("edit").await;
+    card.until("[data-pointer='/name'] [data-problem]", "e => e.innerText !== ''").await;
+    card.fill("name", "bob").await;
+    card.submit("edit").await;
+    card.approve_changes().await;
     let ended = world.end_of(&id);
-    assert_eq!(happened(&world), "bob\n");
-    assert_eq!(ended["input"], json!({"name": "bob", "count": 9_007_199_254_740_993_i64}), "untouched digits stay");
+    assert_eq!(written_marks(&world), "bob\n");
+    assert_eq!(
+        ended["input"],
+        json!({"name": "bob", "count": 9_007_199_254_740_993_i64}),
+        "unchanged fields keep every digit"
+    );
     let confirmation = &ended["_meta"]["confirmation"];
     assert_eq!(confirmation["decision"], "edited");
     assert_eq!(confirmation["changes"], json!([{"op": "replace", "path": "/name", "value": "bob"}]));
 }
 
 #[tokio::test]
-async fn two_tabs_that_approve_at_once_run_it_once() {
+async fn a_task_that_two_tabs_approve_at_once_runs_once() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
-    let mut other = tab.beside().await;
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let mut other = tab.open_another().await;
     other.go(&format!("{}/", world.site().origin())).await;
     let id = world.start("mark", &json!({"name": "once"}));
-    // Past all that the pages do to prevent it: both requests at once.
-    let card = format!("[data-card='{id}']");
-    let yes = yes_by_script(&card, &id, "");
     for tab in [&mut tab, &mut other] {
-        tab.until(&format!("!!document.querySelector(`{card}`)")).await;
+        tab.card(&id).appears().await;
     }
-    let (one, two) = tokio::join!(tab.value(&yes), other.value(&yes));
+    // Send both requests at once, past the buttons.
+    let digest = tab.card(&id).digest().await;
+    let approval = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"});
+    let (one, two) = tokio::join!(tab.post("/decide", &approval), other.post("/decide", &approval));
     let mut statuses = [one.as_u64(), two.as_u64()];
     statuses.sort_unstable();
     assert_eq!(statuses, [Some(200), Some(409)]);
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     for tab in [&mut tab, &mut other] {
-        tab.until(&format!("!document.querySelector(`{card}:not(.kept):not(.closed)`)")).await;
+        tab.card(&id).until("", "e => e.matches('.kept, .closed')").await;
     }
-    assert_eq!(happened(&world), "once\n");
+    assert_eq!(written_marks(&world), "once\n");
 }
 
-/// Number 16 of the fault plan: the yes is durable before it is answered, and used once.
+/// A decision is durable before it is answered, and it is used once.
 #[tokio::test]
-async fn a_killed_executor_neither_loses_a_decision_nor_repeats_it() {
+async fn a_killed_executor_neither_loses_nor_repeats_a_decision() {
     let world = World::new();
     world.configure("[executor]\nconcurrency = 1\n");
     let mut definitions = marks();
-    definitions["slow"] = json!({"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
-        "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}});
+    definitions["slow"] = slow();
     world.define("marks.json", &definitions);
-    let Some(mut tab) = world.human().await else { return };
-    // The one place is taken: what is approved waits for its turn, and there the executor is killed.
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    // `slow` holds the only slot: the approved task is still queued when the executor is killed.
     let slow = world.start("slow", &json!({}));
     let id = world.start("mark", &json!({"name": "after"}));
-    tab.click(&approve(&id)).await;
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'].closed\")")).await;
+    tab.card(&id).approve().await;
+    tab.card(&id).closes().await;
     assert_eq!(world.result_file(&id)["state"], "queued");
     world.kill_executor();
-    fs::write(world.folder().join("go"), "").expect("written");
+    let_slow_end(&world);
     assert_eq!(world.run(&["wait", &id, &slow]).exit, 0);
-    assert_eq!(happened(&world), "after\n");
-    // A question that waited over a kill is the same question, and the same tab answers it.
+    assert_eq!(written_marks(&world), "after\n");
+    // A confirmation that is pending during a kill is the same one afterwards, and the same session decides it.
     let id = world.start("mark", &json!({"name": "asked"}));
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}']\")")).await;
-    let digest = format!("document.querySelector(\"[data-card='{id}']\").dataset.digest");
-    let before = tab.value(&digest).await;
+    tab.card(&id).appears().await;
+    let before = tab.card(&id).digest().await;
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     tab.go(&format!("{}/", world.site().origin())).await;
-    assert_eq!(tab.value(&digest).await, before);
-    tab.click(&approve(&id)).await;
+    assert_eq!(tab.card(&id).digest().await, before);
+    tab.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
-    assert_eq!(happened(&world), "after\nasked\n");
+    assert_eq!(written_marks(&world), "after\nasked\n");
 }
 
 #[tokio::test]
@@ -168,29 +153,26 @@ async fn a_mail_is_sent_once_as_approved_and_never_when_denied() {
         far.endpoint("gmail.googleapis.com")
     ));
     world.run_with(&["secret", "set", "google"], &far.google_token);
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let mail = |to: &str| json!({"to": [to], "subject": format!("to {to}"), "body": "Hello,\n年度报告 is attached."});
     let (yes, no) = ("bob@example.com", "eve@example.com");
     let sent = world.start("gmail_send_message", &mail(yes));
     let kept = world.start("gmail_send_message", &mail(no));
-    tab.click(&approve(&sent)).await;
+    tab.card(&sent).approve().await;
     assert_eq!(world.end_of(&sent)["status"], "succeeded");
-    deny(&mut tab, &kept, "not to eve").await;
+    tab.card(&kept).deny("not to eve").await;
     assert_eq!(world.end_of(&kept)["error"]["code"], "denied");
-    // Edited: what is sent is what the human made of it.
+    // An edited mail is sent as the human edited it.
     let edited = world.start("gmail_send_message", &mail("carol@example.com"));
-    let card = format!("[data-card='{edited}']");
-    tab.click(&format!("{card} [data-opens=edit]")).await;
-    let subject = format!("{card} [data-form=edit] [data-pointer='/subject'] input");
-    tab.click(&subject).await;
-    tab.value(&format!("document.querySelector(`{subject}`).select()")).await;
-    tab.insert("as edited").await;
-    tab.click(&format!("{card} [data-form=edit] [type=submit]")).await;
-    tab.click(&format!("{card} [data-form=changes] [data-approve]")).await;
+    let mut card = tab.card(&edited);
+    card.open("edit").await;
+    card.fill("subject", "as edited").await;
+    card.submit("edit").await;
+    card.approve_changes().await;
     let ended = world.end_of(&edited);
     assert_eq!(ended["status"], "succeeded");
     assert_eq!(ended["_meta"]["confirmation"]["changes"][0]["value"], "as edited");
-    let subjects: Vec<_> = far
+    let mut subjects: Vec<_> = far
         .sent()
         .await
         .iter()
@@ -200,29 +182,26 @@ async fn a_mail_is_sent_once_as_approved_and_never_when_denied() {
             subject["value"].as_str().expect("a text").to_owned()
         })
         .collect();
-    let mut subjects = subjects;
     subjects.sort_unstable();
     assert_eq!(subjects, ["as edited", "to bob@example.com"]);
 }
 
 #[tokio::test]
-async fn a_question_is_answered_declined_and_a_secret_goes_to_the_store() {
+async fn a_question_is_answered_or_declined_and_a_secret_goes_to_the_secret_store() {
     let world = World::new();
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let choice = world.start("ask_user", &json!({"question": "Which one?", "options": ["red", "blue"]}));
-    tab.click(&format!("[data-card='{choice}'] input[value='\"blue\"']")).await;
-    tab.click(&approve(&choice)).await;
+    tab.card(&choice).choose(&json!("blue")).await;
+    tab.card(&choice).approve().await;
     assert_eq!(world.end_of(&choice)["data"], json!({"action": "accept", "answer": "blue"}));
 
     let form = json!({"type": "object", "required": ["user"], "properties": {
         "user": {"type": "string"}, "password": {"type": "string", "format": "password"}}});
     let asked = world.start("ask_user", &json!({"question": "Who are you?", "form": form}));
-    let field = |name: &str| format!("[data-card='{asked}'] [data-pointer='/{name}'] input");
-    tab.click(&field("user")).await;
-    tab.insert("ann").await;
-    tab.click(&field("password")).await;
-    tab.insert("hunter2-secret").await;
-    tab.click(&approve(&asked)).await;
+    let mut card = tab.card(&asked);
+    card.fill("user", "ann").await;
+    card.fill("password", "hunter2-secret").await;
+    card.approve().await;
     let ended = world.end_of(&asked);
     assert_eq!((&ended["data"]["action"], &ended["data"]["content"]["user"]), (&json!("accept"), &json!("ann")));
     let stored = ended["data"]["content"]["password"]["stored_as"].as_str().expect("a name").to_owned();
@@ -232,20 +211,20 @@ async fn a_question_is_answered_declined_and_a_secret_goes_to_the_store() {
     assert!(names.contains(stored.trim_start_matches("secret:")), "{names}");
 
     let declined = world.start("ask_user", &json!({"question": "May I?", "type": "boolean"}));
-    tab.click(&format!("[data-card='{declined}'] [data-action=decline]")).await;
+    tab.card(&declined).decline().await;
     assert_eq!(world.end_of(&declined)["data"], json!({"action": "decline"}));
 }
 
 #[tokio::test]
-async fn a_remembered_yes_lets_like_calls_through_until_it_is_revoked() {
+async fn a_grant_lets_matching_calls_run_until_it_is_revoked() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let first = world.start("mark", &json!({"name": "like this"}));
-    let card = format!("[data-card='{first}']");
-    tab.click(&format!("{card} [data-opens=remember]")).await;
-    tab.until(&format!("document.querySelector(`{card} [data-would-match]`).innerText.length > 10")).await;
-    tab.click(&format!("{card} [data-form=remember] [type=submit]")).await;
+    let mut card = tab.card(&first);
+    card.open("remember").await;
+    card.until("[data-would-match]", "e => e.innerText.length > 10").await;
+    card.submit("remember").await;
     assert_eq!(world.end_of(&first)["status"], "succeeded");
     let second = world.result_of("mark", &json!({"name": "like this"}));
     assert_eq!(second["_meta"]["confirmation"]["by"], "a remembered yes");
@@ -256,82 +235,74 @@ async fn a_remembered_yes_lets_like_calls_through_until_it_is_revoked() {
     tab.until("document.querySelector('[data-grant-state]').innerText === 'revoked'").await;
     let third = world.start("mark", &json!({"name": "like this"}));
     assert_eq!(world.result_file(&third)["state"], "awaiting_confirmation");
-    assert_eq!(happened(&world), "like this\nlike this\n");
+    assert_eq!(written_marks(&world), "like this\nlike this\n");
 }
 
 #[tokio::test]
-async fn every_span_that_the_page_offers_for_a_grant_can_be_had() {
+async fn every_lifetime_that_the_page_offers_for_a_grant_is_accepted() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "for long"}));
-    let card = format!("[data-card='{id}']");
-    tab.click(&format!("{card} [data-opens=remember]")).await;
-    let spans =
-        tab.value(&format!("[...document.querySelectorAll(\"{card} [data-expires] option\")].map(o => o.value)")).await;
-    let spans = spans.as_array().expect("a list").clone();
-    assert!(spans.len() > 4, "{spans:?}");
-    for span in spans {
-        tab.value(&format!(
-            "(e => {{ e.value = {span}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})\
-             (document.querySelector(\"{card} [data-expires]\"))"
-        ))
-        .await;
-        let asked = format!(
-            "fetch('/grants/preview', {{method: 'POST', headers: {{'content-type': 'application/json', 'x-page-token': \
-             localStorage.getItem('page-token')}}, body: JSON.stringify({{id: '{id}', digest: \
-             document.querySelector(\"{card}\").dataset.digest, fields: [], expires_in: {span}}})}}).then(r => r.status)"
-        );
-        assert_eq!(tab.value(&asked).await, 200, "{span}");
+    let mut card = tab.card(&id);
+    card.open("remember").await;
+    let digest = card.digest().await;
+    let offered = card.call("[data-expires]", "e => [...e.options].map(option => option.value)").await;
+    let offered = offered.as_array().expect("a list").clone();
+    assert!(offered.len() > 4, "{offered:?}");
+    for lifetime in offered {
+        let choose =
+            format!("e => {{ e.value = {lifetime}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }}");
+        tab.card(&id).call("[data-expires]", &choose).await;
+        let grant = json!({"id": id, "digest": digest, "fields": [], "expires_in": lifetime});
+        assert_eq!(tab.post("/grants/preview", &grant).await, 200, "{lifetime}");
     }
 }
 
-/// The definition, the script it runs, the caller's folder: what was shown is what runs, or nothing.
 #[tokio::test]
-async fn a_definition_that_changes_while_a_human_looks_ends_the_task() {
+async fn a_task_whose_definition_changes_before_the_approval_fails_as_drifted() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "shown"}));
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}']\")")).await;
+    tab.card(&id).appears().await;
     let mut changed = marks();
     changed["mark"]["run"]["process"]["argv"][2] = "echo changed >> marks".into();
     world.define("marks.json", &changed);
-    tab.click(&approve(&id)).await;
+    tab.card(&id).approve().await;
     let ended = world.end_of(&id);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("drifted")));
-    assert_eq!(happened(&world), "");
+    assert_eq!(written_marks(&world), "");
 }
 
 #[tokio::test]
-async fn a_program_that_is_swapped_after_the_yes_does_not_run() {
+async fn a_program_that_is_replaced_after_the_approval_does_not_run() {
     let world = World::new();
     world.configure("[executor]\nconcurrency = 1\n");
     let script = world.folder().join("work.sh");
-    fs::write(&script, "echo shown >> marks").expect("written");
+    fs::write(&script, "echo shown >> marks").expect("the script is written");
     world.define(
         "work.json",
         &json!({
             "work": {"description": "Works.", "input": {}, "run": {"process": {"argv": ["sh", script], "folder": "."}}},
-            "slow": {"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
-                "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}}
+            "slow": slow()
         }),
     );
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let slow = world.start("slow", &json!({}));
     let id = world.start("work", &json!({}));
-    tab.click(&approve(&id)).await;
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'].closed\")")).await;
-    fs::write(&script, "echo swapped >> marks").expect("written");
-    fs::write(world.folder().join("go"), "").expect("written");
+    tab.card(&id).approve().await;
+    tab.card(&id).closes().await;
+    fs::write(&script, "echo replaced >> marks").expect("the script is written");
+    let_slow_end(&world);
     world.end_of(&slow);
     let ended = world.end_of(&id);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("drifted")), "{ended}");
-    assert_eq!(happened(&world), "");
+    assert_eq!(written_marks(&world), "");
 }
 
 #[tokio::test]
-async fn a_human_sees_what_would_be_replaced_and_a_change_of_that_ends_the_task() {
+async fn a_human_sees_what_would_be_replaced_and_a_later_change_of_it_fails_the_task() {
     let world = World::new();
     world.configure("[executor]\nconcurrency = 1\n");
     world.define(
@@ -343,60 +314,56 @@ async fn a_human_sees_what_would_be_replaced_and_a_change_of_that_ends_the_task(
                 "properties": {"text": {"type": "string"}}},
                 "preview": {"subtool": "note_read", "replaces": "{text: .}"},
                 "run": {"process": {"argv": ["sh", "-c", "printf %s \"$1\" > note", "w", "{{ text }}"], "folder": "."}}},
-            "slow": {"description": "Takes its time.", "input": {}, "annotations": {"readOnlyHint": true},
-                "run": {"process": {"argv": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"], "folder": "."}}}
+            "slow": slow()
         }),
     );
-    let note = || fs::read_to_string(world.folder().join("note")).expect("a note");
-    fs::write(world.folder().join("note"), "as it was").expect("written");
-    let Some(mut tab) = world.human().await else { return };
-    let id = world.start("note_write", &json!({"text": "as it shall be"}));
-    tab.until(&format!("document.querySelector(\"[data-card='{id}'] .replaces\")?.innerText.includes('as it was')"))
-        .await;
-    tab.click(&approve(&id)).await;
+    let note = || fs::read_to_string(world.folder().join("note")).expect("the note is read");
+    fs::write(world.folder().join("note"), "the old text").expect("the note is written");
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let id = world.start("note_write", &json!({"text": "the new text"}));
+    tab.card(&id).until(".replaces", "e => e.innerText.includes('the old text')").await;
+    tab.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
-    assert_eq!(note(), "as it shall be");
+    assert_eq!(note(), "the new text");
 
     let slow = world.start("slow", &json!({}));
     let id = world.start("note_write", &json!({"text": "once more"}));
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'] .replaces\")")).await;
-    tab.click(&approve(&id)).await;
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}'].closed\")")).await;
-    fs::write(world.folder().join("note"), "written by somebody else").expect("written");
-    fs::write(world.folder().join("go"), "").expect("written");
+    tab.card(&id).until(".replaces", "() => true").await;
+    tab.card(&id).approve().await;
+    tab.card(&id).closes().await;
+    fs::write(world.folder().join("note"), "changed by another program").expect("the note is written");
+    let_slow_end(&world);
     world.end_of(&slow);
     let ended = world.end_of(&id);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("drifted")), "{ended}");
-    assert_eq!(note(), "written by somebody else");
+    assert_eq!(note(), "changed by another program");
 }
 
 #[tokio::test]
-async fn what_destroys_something_needs_its_name_typed() {
+async fn a_destructive_task_needs_its_name_typed() {
     let world = World::new();
     let mut definitions = marks();
     definitions["mark"]["annotations"] = json!({"destructiveHint": true});
     world.define("marks.json", &definitions);
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "gone"}));
-    let card = format!("[data-card='{id}']");
-    tab.until(&format!("document.querySelector(`{card}`)?.querySelector('[data-actions]').inert === false")).await;
-    tab.value(&format!("document.querySelector(`{card} [data-actions] [data-approve]`).click()")).await;
-    let refused = tab.value(&yes_by_script(&card, &id, "mark ")).await;
-    assert_eq!(refused, 422);
-    tab.click(&format!("{card} [data-typed]")).await;
-    tab.insert("mark").await;
-    tab.click(&approve(&id)).await;
+    let mut card = tab.card(&id);
+    card.is_armed().await;
+    card.call(APPROVE, "e => e.click()").await;
+    assert_eq!(card.approve_by_request("mark ").await, 422);
+    card.type_word("mark").await;
+    card.approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
 }
 
 #[tokio::test]
-async fn several_that_were_ticked_are_decided_together() {
+async fn selected_tasks_are_decided_together() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let ids: Vec<_> = (0..3).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();
     for id in &ids[..2] {
-        tab.click(&format!("[data-card='{id}'] [data-select]")).await;
+        tab.card(id).select().await;
     }
     tab.click("[data-action=batch-approve]").await;
     for id in &ids[..2] {
@@ -406,41 +373,38 @@ async fn several_that_were_ticked_are_decided_together() {
 }
 
 #[tokio::test]
-async fn the_keyboard_alone_is_enough_and_one_key_is_never() {
+async fn the_keyboard_is_enough_to_approve_but_one_key_is_not() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "by keys"}));
-    let card = format!("[data-card='{id}']");
-    tab.until(&format!("document.querySelector(`{card}`)?.querySelector('[data-actions]').inert === false")).await;
+    tab.card(&id).is_armed().await;
     tab.press("j").await;
     tab.press("a").await;
-    tab.until(&format!("document.activeElement?.matches(\"{}\")", approve(&id))).await;
+    tab.card(&id).until(APPROVE, "e => e === document.activeElement").await;
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
     tab.press("Enter").await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
 }
 
 #[tokio::test]
-async fn a_long_input_must_be_read_to_its_end() {
+async fn a_long_input_must_be_read_to_the_end() {
     let world = World::new();
     world.define("marks.json", &marks());
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let text = "a line of it\n".repeat(400) + "the dangerous end";
     let id = world.start("mark", &json!({"name": text}));
-    let card = format!("[data-card='{id}']");
-    tab.until(&format!("document.querySelector(`{card}`)?.querySelector('[data-actions]').inert === false")).await;
-    let is_off = format!("document.querySelector(\"{}\").ariaDisabled", approve(&id));
-    assert_eq!(tab.value(&is_off).await, "true");
-    let shown = tab.value(&format!("document.querySelector(`{card} [data-evidence]`).textContent")).await;
-    assert!(shown.as_str().expect("a text").contains("the dangerous end"), "nothing is cut");
-    tab.value(&format!("(e => e.scrollTop = e.scrollHeight)(document.querySelector(`{card} [data-evidence]`))")).await;
-    tab.click(&approve(&id)).await;
+    let mut card = tab.card(&id);
+    card.is_armed().await;
+    assert!(card.is_blocked().await);
+    assert!(card.text("[data-evidence]").await.contains("the dangerous end"), "nothing is cut");
+    card.scroll_to_end().await;
+    card.approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
 }
 
 #[tokio::test]
-async fn nobody_answers_and_the_task_says_so() {
+async fn a_task_expires_when_no_human_answers() {
     let world = World::new();
     world.configure("[confirm]\nwait = \"300ms\"\n");
     world.define("marks.json", &marks());
@@ -455,28 +419,27 @@ async fn nobody_answers_and_the_task_says_so() {
 }
 
 #[test]
-fn those_that_still_wait_are_told_that_they_moved_up() {
+fn pending_tasks_learn_their_new_queue_position() {
     let world = World::new();
     world.configure("[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\n");
     world.define("marks.json", &marks());
     let human = Human::of(&world);
     let ids: Vec<_> = (0..4).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();
-    let paths = |ids: &[String]| -> Vec<Value> {
+    let positions = |ids: &[String]| -> Vec<Value> {
         ids.iter().map(|id| world.result_file(id)["confirmation"]["approver"]["queue_position"].clone()).collect()
     };
-    assert_eq!(paths(&ids), [1, 2, 3, 4]);
-    let no = |id: &str| human.post("/decide", &json!({"decisions": [bound(&human, id)], "verdict": "deny"})).status;
-    assert_eq!(no(&ids[1]), 200);
-    until("those behind it moved up", || paths(&ids)[2..] == [2, 3]);
-    assert_eq!(paths(&ids)[0], 1);
-    // One that its own agent gives up; and however soon after one another.
-    assert_eq!((world.run(&["cancel", &ids[0]]).exit, no(&ids[2])), (0, 200));
-    until("it is the first", || paths(&ids)[3] == 1);
+    assert_eq!(positions(&ids), [1, 2, 3, 4]);
+    assert_eq!(human.deny(&ids[1]).status, 200);
+    until("the tasks behind it moved up", || positions(&ids)[2..] == [2, 3]);
+    assert_eq!(positions(&ids)[0], 1);
+    // A caller cancels its own task, and another change follows at once.
+    assert_eq!((world.run(&["cancel", &ids[0]]).exit, human.deny(&ids[2]).status), (0, 200));
+    until("the last task is the first", || positions(&ids)[3] == 1);
 }
 
-/// A yes is a file of the record, not of the agent's side: what an agent writes into its mailbox decides nothing.
+/// Decisions are in the executor's record. Nothing that an agent writes into its mailbox can approve a task.
 #[tokio::test]
-async fn nothing_on_the_agents_side_decides() {
+async fn nothing_in_the_mailbox_decides() {
     let world = World::new();
     world.define("marks.json", &marks());
     let id = world.start("mark", &json!({"name": "forged"}));
@@ -492,20 +455,21 @@ async fn nothing_on_the_agents_side_decides() {
     {
         let request = protocol::task::TaskId::new();
         let text = json!({"v": 1, "ask": ask}).to_string();
-        fs::write(inbox.join(format!(".{number}")), text).expect("written");
-        fs::rename(inbox.join(format!(".{number}")), inbox.join(format!("{request}.json"))).expect("renamed");
+        fs::write(inbox.join(format!(".{number}")), text).expect("the request is written");
+        fs::rename(inbox.join(format!(".{number}")), inbox.join(format!("{request}.json")))
+            .expect("the request is renamed");
     }
-    // A forged end is only a lie that the agent tells itself.
+    // A forged result file deceives only the agent itself.
     let path = world.mailbox().join(format!("results/result-{id}.json"));
     let mut forged = world.result_file(&id);
     forged["state"] = "queued".into();
-    fs::write(&path, serde_json::to_string_pretty(&forged).expect("JSON")).expect("written");
+    fs::write(&path, serde_json::to_string_pretty(&forged).expect("JSON")).expect("the result file is written");
     until("the executor has read its inbox", || fs::read_dir(&inbox).expect("a folder").flatten().count() == 0);
-    assert_eq!(happened(&world), "");
-    let pid = world.executor().expect("it runs");
-    kill(pid, Signal::SIGTERM).expect("sent");
-    until("it has ended", || !crate::world::is_alive(pid));
-    let store = SqliteStore::open(&world.executor_folder().join("tasks.db")).expect("it opens");
-    let task = store.task(id.parse().expect("an id")).expect("read").expect("there");
+    assert_eq!(written_marks(&world), "");
+    let pid = world.executor().expect("the executor runs");
+    kill(pid, Signal::SIGTERM).expect("the signal is sent");
+    until("the executor has stopped", || !crate::world::is_alive(pid));
+    let store = SqliteStore::open(&world.executor_folder().join("tasks.db")).expect("the store opens");
+    let task = store.task(id.parse().expect("an id")).expect("the store is read").expect("the task exists");
     assert_eq!(task.state, protocol::task::State::AwaitingConfirmation);
 }

@@ -1,4 +1,4 @@
-//! What hostile texts and hostile pages try in a real browser that is logged in.
+//! Hostile texts and hostile pages against a browser that is signed in.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::ann::Ann;
-use super::decide::approve;
-use super::threats::Human;
+use super::card::APPROVE;
+use super::human::Human;
+use super::scenario::Scenario;
 use crate::browser::Tab;
 use crate::world::{World, until};
 
-/// Texts that want to be more than text, and what a human sees of them.
+/// Texts that try to be markup or code, and what the page must show for each.
 const TEXTS: [(&str, &str); 11] = [
     ("<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"),
     ("</script><script>alert(2)</script>", "</script><script>alert(2)</script>"),
@@ -28,22 +28,23 @@ const TEXTS: [(&str, &str); 11] = [
     ("\u{1b}[31mred\u{0}\u{7f}", "U+001B[31mredU+0000U+007F"),
 ];
 
-/// Nothing on the page but what its own templates put there.
+/// An expression that lists the elements on the page that its own templates would never produce.
 const FOREIGN: &str = "[...document.querySelectorAll('*')].filter(e => [...e.attributes].some(a => /^on/i.test(a.name) \
     || /^\\s*javascript:/i.test(a.value) && a.name !== 'value' && a.name !== 'placeholder' && !a.name.startsWith('data-') \
     && a.name !== 'title') || e.matches('iframe, object, embed, script:not([src^=\"/page\"]), img:not([src=\"/icon.svg\"])'))\
     .map(e => e.outerHTML)";
 
-fn shown(text: &str) -> String {
+/// An expression that is true once an element of the page shows `text`.
+fn is_shown(text: &str) -> String {
     format!(
         "[...document.querySelectorAll('bdi, h1, h2, p, dd, span')].some(e => e.textContent.includes({}))",
         json!(text)
     )
 }
 
-/// T7, T10: in a description, an input, a reason, an error, a folder, a session and a human's own words.
+/// In a description, an input, a reason, an error, a folder, a session and a human's note.
 #[tokio::test]
-async fn hostile_texts_are_seen_as_they_are_and_do_nothing() {
+async fn hostile_texts_are_shown_as_text_and_do_nothing() {
     let world = World::new();
     let all = TEXTS.iter().map(|(text, _)| *text).collect::<Vec<_>>().join(" ");
     let plain = TEXTS.iter().map(|(text, _)| text.replace('\0', "")).collect::<Vec<_>>().join(" ");
@@ -61,36 +62,32 @@ async fn hostile_texts_are_seen_as_they_are_and_do_nothing() {
                 "run": {"process": {"argv": argv}}}
         }),
     );
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let folder = world.folder().join("<img src=x onerror=alert(8)>\n\u{1b}[2J");
-    std::fs::create_dir(&folder).expect("made");
+    std::fs::create_dir(&folder).expect("the folder is created");
     let input: serde_json::Map<_, _> =
         TEXTS.iter().enumerate().map(|(n, (text, _))| (format!("f{n}"), json!(text))).collect();
     let reason = format!("--reason={}", TEXTS[0].0);
     let ask = |tool: &str, input: &Value| {
         let mut command = world.command(&["run", tool, "--input", &input.to_string(), &reason]);
         command.current_dir(&folder).env("AGENT_MAGIC_TOOL_SESSION", plain.replace(['\u{1b}', '\u{7f}'], ""));
-        let ran = world.ran(&command.output().expect("the program starts"));
+        let ran = world.transcript(&command.output().expect("the program starts"));
         assert_eq!(ran.exit, 0, "{ran}");
         ran.json()["id"].as_str().expect("an id").to_owned()
     };
     let (asked, failed) = (ask("hostile", &Value::Object(input)), ask("broken", &json!({})));
     world.end_of(&failed);
-    let card = format!("[data-card='{asked}']");
-    tab.until(&format!("!!document.querySelector(\"{card}\")")).await;
-    for (n, (_, seen)) in TEXTS.iter().enumerate() {
-        let field = format!("document.querySelector(\"{card} [data-shown='/f{n}'] .value\").textContent");
-        assert_eq!(tab.value(&field).await, *seen);
+    let mut card = tab.card(&asked);
+    card.appears().await;
+    for (n, (_, shown)) in TEXTS.iter().enumerate() {
+        assert_eq!(card.field(&format!("f{n}")).await, *shown);
     }
-    let reason = tab.value(&format!("document.querySelector(\"{card} .reason .value\").textContent")).await;
-    assert_eq!(reason, TEXTS[0].1);
-    let of = tab.value(&format!("document.querySelector(\"{card} .origin\").textContent")).await;
-    assert!(of.as_str().expect("a text").contains("<img src=x onerror=alert(8)>U+000AU+001B[2J"), "{of}");
-    for panel in ["edit", "remember", "deny"] {
-        tab.click(&format!("{card} [data-opens={panel}]")).await;
-    }
-    tab.insert(TEXTS[1].0).await;
-    tab.press("Enter").await;
+    assert_eq!(card.text(".reason .value").await, TEXTS[0].1);
+    let origin = card.text(".origin").await;
+    assert!(origin.contains("<img src=x onerror=alert(8)>U+000AU+001B[2J"), "{origin}");
+    card.open("edit").await;
+    card.open("remember").await;
+    card.deny(TEXTS[1].0).await;
     world.end_of(&asked);
 
     let origin = world.site().origin();
@@ -106,24 +103,24 @@ async fn hostile_texts_are_seen_as_they_are_and_do_nothing() {
         tab.go(&format!("{origin}{path}")).await;
         assert_eq!(tab.value(FOREIGN).await, json!([]), "{path}");
         if path == format!("/task/{asked}") {
-            tab.until(&shown(TEXTS[1].1)).await;
+            tab.until(&is_shown(TEXTS[1].1)).await;
         } else if path == format!("/task/{failed}") {
-            tab.until(&shown("</textarea></title><svg onload=alert(3)>")).await;
+            tab.until(&is_shown("</textarea></title><svg onload=alert(3)>")).await;
         }
     }
-    assert_eq!(tab.complaints, [] as [String; 0]);
+    assert_eq!(tab.errors, [] as [String; 0]);
 }
 
-/// T8, T9: nothing of a megabyte is left out, and it is not approved before its end was seen.
+/// A megabyte is shown in full, and can be approved only after its end was in view.
 #[tokio::test]
-async fn a_megabyte_is_shown_to_its_last_byte_and_must_be_read() {
+async fn a_megabyte_is_shown_to_the_last_byte_and_must_be_read() {
     let world = World::new();
     world.define(
         "large.json",
         &json!({"count": {"description": "Counts bytes.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
             "run": {"process": {"argv": ["sh", "-c", "wc -c >> marks"], "folder": ".", "stdin": "{{ text }}"}}}}),
     );
-    let Some(mut tab) = world.human().await else { return };
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let end = "rm -rf the last byte";
     let mut text = (0..)
         .map(|line| format!("line {line} says nothing in particular, and so does the next\n"))
@@ -136,42 +133,32 @@ async fn a_megabyte_is_shown_to_its_last_byte_and_must_be_read() {
     let ran = world.run_with(&["run", "count", "--input", "-"], &json!({"text": text}).to_string());
     assert_eq!(ran.exit, 0, "{ran}");
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
-    let card = format!("[data-card='{id}']");
-    tab.until(&format!("document.querySelector(\"{card}\")?.querySelector('[data-actions]').inert === false")).await;
-    let evidence = format!("document.querySelector(\"{card} [data-evidence]\")");
-    let last = tab
-        .value(&format!("document.querySelector(\"{card} [data-shown='/text'] .value\").textContent.slice(-20)"))
-        .await;
-    assert_eq!(last, end);
-    assert_eq!(
-        tab.value(&format!("document.querySelector(\"{card} [data-shown='/text'] .value\").textContent.length")).await,
-        text.len()
-    );
-    // Neither the button nor the keyboard, at the top or half way.
-    for scroll in ["0", "e.scrollHeight / 2"] {
-        tab.value(&format!("(e => e.scrollTop = {scroll})({evidence})")).await;
-        tab.value(&format!(
-            "document.querySelector(\"{}\").scrollIntoView({{block: 'center', behavior: 'instant'}})",
-            approve(&id)
-        ))
-        .await;
-        let off = format!("document.querySelector(\"{}\").ariaDisabled", approve(&id));
-        assert_eq!(tab.value(&off).await, "true");
-        tab.value(&format!("document.querySelector(\"{}\").click()", approve(&id))).await;
+    let mut card = tab.card(&id);
+    card.is_armed().await;
+    assert_eq!(card.call("[data-shown='/text'] .value", "e => e.textContent.slice(-20)").await, end);
+    assert_eq!(card.call("[data-shown='/text'] .value", "e => e.textContent.length").await, text.len());
+    // At the top and half way, neither the button nor the keyboard approves.
+    for scroll in ["e => { e.scrollTop = 0; }", "e => { e.scrollTop = e.scrollHeight / 2; }"] {
+        let mut card = tab.card(&id);
+        card.call("[data-evidence]", scroll).await;
+        card.call(APPROVE, "e => e.scrollIntoView({block: 'center', behavior: 'instant'})").await;
+        assert!(card.is_blocked().await);
+        card.call(APPROVE, "e => e.click()").await;
         tab.press("a").await;
         tab.press("Enter").await;
     }
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
-    tab.value(&format!("{evidence}.scrollIntoView({{block: 'end', behavior: 'instant'}})")).await;
-    tab.value(&format!("(e => e.scrollTop = e.scrollHeight)({evidence})")).await;
-    tab.click(&approve(&id)).await;
+    let mut card = tab.card(&id);
+    card.call("[data-evidence]", "e => e.scrollIntoView({block: 'end', behavior: 'instant'})").await;
+    card.scroll_to_end().await;
+    card.approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     let counted = std::fs::read_to_string(world.folder().join("marks")).expect("it ran");
     assert_eq!(counted.trim(), text.len().to_string());
 }
 
-/// A subtool that leaves a mark.
-fn marks(world: &World) {
+/// Defines `mark`, which appends `name` to a file and needs a confirmation.
+fn define_mark(world: &World) {
     world.define(
         "marks.json",
         &json!({"mark": {"description": "Leaves a mark.", "input": {"type": "object", "properties": {"name": {"type": "string"}}},
@@ -179,39 +166,29 @@ fn marks(world: &World) {
     );
 }
 
-fn happened(world: &World) -> String {
+/// The names that `mark` has written so far.
+fn written_marks(world: &World) -> String {
     std::fs::read_to_string(world.folder().join("marks")).unwrap_or_default()
 }
 
-/// T29: what comes while somebody clicks is not what is clicked.
+/// A card that appears during a click does not receive the click.
 #[tokio::test]
-async fn a_click_lands_on_what_was_shown_or_on_nothing() {
+async fn a_click_hits_what_was_shown_or_nothing() {
     let world = World::new();
-    marks(&world);
-    let Some(mut tab) = world.human().await else { return };
+    define_mark(&world);
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let first = world.start("mark", &json!({"name": "shown"}));
-    tab.until(&format!(
-        "document.querySelector(\"[data-card='{first}']\")?.querySelector('[data-actions]').inert === false"
-    ))
-    .await;
-    let place = |id: &str| {
-        format!(
-            "(e => {{ e.scrollIntoView({{block: 'center', behavior: 'instant'}}); const b = e.getBoundingClientRect(); \
-                 return [b.x + b.width / 2, b.y + b.height / 2]; }})(document.querySelector(\"{}\"))",
-            approve(id)
-        )
-    };
-    let at = tab.value(&place(&first)).await;
-    let (x, y) = (at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"));
+    tab.card(&first).is_armed().await;
+    let (x, y) = tab.card(&first).place_of_approve().await;
     let event = |kind: &str| json!({"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1});
-    tab.ask("Input.dispatchMouseEvent", event("mousePressed")).await;
+    tab.call("Input.dispatchMouseEvent", event("mousePressed")).await;
     let second = world.start("mark", &json!({"name": "came meanwhile"}));
-    tab.until(&format!("!!document.querySelector(\"[data-card='{second}']\")")).await;
-    tab.ask("Input.dispatchMouseEvent", event("mouseReleased")).await;
+    tab.card(&second).appears().await;
+    tab.call("Input.dispatchMouseEvent", event("mouseReleased")).await;
     assert_eq!(world.end_of(&first)["status"], "succeeded");
-    assert_eq!(happened(&world), "shown\n");
+    assert_eq!(written_marks(&world), "shown\n");
 
-    // A click right when a card comes: by a hand that was already there, and by the keyboard.
+    // A click at the moment when a card appears: by a script, and by a pointer that was already there.
     tab.value(
         "window.came = new Map(); window.early = []; new MutationObserver(changes => { for (const change of changes) \
          for (const node of change.addedNodes) if (node.matches?.('[data-card]')) { came.set(node.dataset.card, performance.now()); \
@@ -222,82 +199,71 @@ async fn a_click_lands_on_what_was_shown_or_on_nothing() {
     loop {
         let id = world.start("mark", &json!({"name": "too early"}));
         tab.until(&format!("came.has('{id}')")).await;
-        let at = tab.value(&place(&id)).await;
-        tab.click_at(at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place")).await;
+        let (x, y) = tab.card(&id).place_of_approve().await;
+        tab.click_at(x, y).await;
         let took = tab.value(&format!("early.at(-1) - came.get('{id}')")).await.as_f64().expect("a time");
-        // On a machine that was busy with other things the click came late; then it counted, and that is right.
+        // On a busy machine the click may come after the arming time; then it counts rightly, and we try again.
         if took < 700.0 {
-            tab.until(&format!(
-                "document.querySelector(\"[data-card='{id}']\")?.querySelector('[data-actions]').inert === false"
-            ))
-            .await;
+            tab.card(&id).is_armed().await;
             assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
-            assert_eq!(
-                tab.value(&format!(
-                    "document.querySelector(\"[data-card='{id}']\").matches('[data-deciding], .closed')"
-                ))
-                .await,
-                false
-            );
+            assert_eq!(tab.card(&id).call("", "e => e.matches('[data-deciding], .closed')").await, false);
             break;
         }
         world.run(&["cancel", &id]);
     }
 }
 
-/// A server of somebody else on this machine: answers everything with a page, and keeps what it was sent.
-struct Elsewhere {
+/// Another server on this machine. It answers every request with a page, and keeps the requests.
+struct HostileServer {
     port: u16,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Elsewhere {
+impl HostileServer {
     fn start(page: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (keeps, page) = (Arc::clone(&heard), page.to_owned());
-        // Ends with the test program.
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (received, page) = (Arc::clone(&requests), page.to_owned());
+        // The thread ends with the test program.
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let mut bytes = [0; 8192];
                 let count = stream.read(&mut bytes).unwrap_or(0);
-                keeps
-                    .lock()
-                    .expect("nobody panics with it")
-                    .push(String::from_utf8_lossy(&bytes[..count]).into_owned());
+                let request = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                received.lock().expect("the lock is not poisoned").push(request);
                 let length = page.len();
                 let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
-                // Whoever went away misses nothing.
+                // The browser may have closed the connection.
                 stream.write_all(format!("{answer}: {length}\r\n\r\n{page}").as_bytes()).ok();
             }
         });
-        Self { port, heard }
+        Self { port, requests }
     }
 }
 
-/// T2, T4, T6: a page of another server on this machine, under the very name of ours.
+/// A page of another server on this machine, even under the page's own host name.
 #[tokio::test]
-async fn a_page_on_another_port_gets_the_cookie_and_decides_nothing() {
+async fn a_page_on_another_port_gets_the_cookie_but_decides_nothing() {
     let world = World::new();
-    marks(&world);
-    let Some(mut tab) = world.human().await else { return };
+    define_mark(&world);
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "forged"}));
-    tab.until(&format!("!!document.querySelector(\"[data-card='{id}']\")")).await;
-    let digest = tab.value(&format!("document.querySelector(\"[data-card='{id}']\").dataset.digest")).await;
+    tab.card(&id).appears().await;
+    let digest = tab.card(&id).digest().await;
     let token = tab.value("localStorage.getItem('page-token')").await.as_str().expect("a token").to_owned();
     let site = world.site();
     let target = site.origin();
-    // Even if it knew what to say: the digest, and the token itself.
-    let yes = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"}).to_string();
-    let elsewhere = Elsewhere::start(
-        "<!doctype html><title>elsewhere</title><form id=f method=post enctype=text/plain target=_self></form>",
+    // Suppose that it knows the digest and even the token.
+    let approval = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"}).to_string();
+    let hostile = HostileServer::start(
+        "<!doctype html><title>hostile</title><form id=f method=post enctype=text/plain target=_self></form>",
     );
     for host in [site.host.as_str(), "localhost", "127.0.0.1"] {
-        let mut evil = tab.beside().await;
-        evil.go(&format!("http://{host}:{}/", elsewhere.port)).await;
+        let mut evil = tab.open_another().await;
+        evil.go(&format!("http://{host}:{}/", hostile.port)).await;
         assert_eq!(evil.value("localStorage.getItem('page-token')").await, Value::Null, "{host}");
-        let body = json!(yes);
+        let body = json!(approval);
         let fetches = [
             format!(
                 "fetch('{target}/decide', {{method: 'POST', mode: 'no-cors', credentials: 'include', body: {body}}})"
@@ -314,59 +280,59 @@ async fn a_page_on_another_port_gets_the_cookie_and_decides_nothing() {
         for fetch in fetches {
             evil.value(&format!("{fetch}.then(() => 0, () => 0)")).await;
         }
-        assert_eq!(evil.value("window.read ?? null").await, Value::Null, "{host}: nothing is read either");
-        // In a frame.
-        evil.complaints.clear();
+        assert_eq!(evil.value("window.read ?? null").await, Value::Null, "{host}: it reads nothing either");
+        // The page in a frame.
+        evil.errors.clear();
         evil.value(&format!(
             "new Promise(done => {{ const frame = document.createElement('iframe'); frame.onload = frame.onerror = done; \
              frame.src = '{target}/'; document.body.append(frame); }}).then(() => 0)"
         ))
         .await;
-        let frames = evil.ask("Page.getFrameTree", json!({})).await;
+        let frames = evil.call("Page.getFrameTree", json!({})).await;
         let inner = &frames["frameTree"]["childFrames"][0]["frame"];
         let is_refused = inner["unreachableUrl"].is_string()
             || inner["url"].as_str().is_none_or(|url| url.starts_with("chrome-error"));
         assert!(is_refused, "{host}: {frames}");
-        // By a form: its body is `{"a": "..."}` in plain text, and the browser goes where it answers.
+        // A form whose plain-text body is valid JSON; the browser navigates to the answer.
         evil.value(&format!(
             "(form => {{ form.action = '{target}/decide'; const field = document.createElement('input'); \
              field.name = {}; field.value = '\"}}'; form.append(field); form.submit(); }})(document.querySelector('#f'))",
-            json!(format!("{},\"typed\":\"", yes.trim_end_matches('}')))
+            json!(format!("{},\"typed\":\"", approval.trim_end_matches('}')))
         ))
         .await;
         evil.until(&format!("location.href.startsWith('{target}') && document.body.innerText.includes('error')")).await;
     }
-    // What a program with the cookie can do: its server was sent it, as every port of the name is.
-    let heard = elsewhere.heard.lock().expect("nobody panics with it").clone();
-    let cookie = heard.iter().flat_map(|request| request.lines()).find_map(|line| {
+    // Browsers send a cookie to every port of its host, so the hostile server has it. See what a program can do with it.
+    let requests = hostile.requests.lock().expect("the lock is not poisoned").clone();
+    let cookie = requests.iter().flat_map(|request| request.lines()).find_map(|line| {
         line.split_once(": ")
             .filter(|(name, _)| name.eq_ignore_ascii_case("cookie"))
             .map(|(_, cookie)| cookie.to_owned())
     });
     let cookie = cookie.expect("cookies ignore the port");
     let thief = Human { site, cookie, token: "0".repeat(64) };
-    let seen = thief.get("/");
-    assert_eq!(seen.status, 200, "the cookie is the session's");
-    assert!(!seen.body.contains(&token) && !seen.head.contains(&token), "what decides is on no page");
-    let refused = thief.post("/decide", &serde_json::from_str(&yes).expect("JSON"));
+    let answer = thief.get("/");
+    assert_eq!(answer.status, 200, "the cookie belongs to the session");
+    assert!(!answer.body.contains(&token) && !answer.head.contains(&token), "no page contains the token");
+    let refused = thief.post("/decide", &serde_json::from_str(&approval).expect("JSON"));
     assert_eq!(refused.status, 403, "{}", refused.body);
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
-    assert_eq!(happened(&world), "");
+    assert_eq!(written_marks(&world), "");
 }
 
-/// T38: whatever is linked is looked at, and nothing comes of it.
+/// A crawler that opens every link changes nothing.
 #[test]
 fn following_every_link_changes_nothing() {
-    let ann = Ann::new();
-    ann.works();
-    ann.has_before_her();
-    let human = Human::of(&ann.world);
+    let scenario = Scenario::new();
+    scenario.finish_tasks();
+    scenario.start_waiting_tasks();
+    let human = Human::of(&scenario.world);
     let record = || {
         ["tasks.db", "tasks.db-wal"]
-            .map(|file| std::fs::read(ann.world.executor_folder().join(file)).unwrap_or_default())
+            .map(|file| std::fs::read(scenario.world.executor_folder().join(file)).unwrap_or_default())
     };
     let results = || {
-        let mut found: Vec<_> = std::fs::read_dir(ann.world.mailbox().join("results"))
+        let mut found: Vec<_> = std::fs::read_dir(scenario.world.mailbox().join("results"))
             .expect("a folder")
             .flatten()
             .map(|entry| (entry.path(), std::fs::read(entry.path()).unwrap_or_default()))
@@ -374,36 +340,37 @@ fn following_every_link_changes_nothing() {
         found.sort();
         found
     };
-    // The running task has said that it runs.
-    until("it runs", || results().iter().any(|(_, text)| String::from_utf8_lossy(text).contains("\"running\"")));
+    until("a result file shows the running task", || {
+        results().iter().any(|(_, text)| String::from_utf8_lossy(text).contains("\"running\""))
+    });
     let before = (record(), results());
-    let mut known = BTreeSet::from(["/".to_owned()]);
+    let mut seen = BTreeSet::from(["/".to_owned()]);
     let mut ahead = vec!["/".to_owned()];
     while let Some(path) = ahead.pop() {
         let host = format!("{}:{}", human.site.host, human.site.port);
         let request =
             format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: {}\r\n\r\n", human.cookie);
-        super::threats::knock(&human.site, &request);
+        super::http::exchange(&human.site, &request);
         let body = human.get(&path).body;
         let names = ["href=\"", "src=\"", "action=\""];
         for link in names.iter().flat_map(|name| body.split(name).skip(1)).filter_map(|rest| rest.split('"').next()) {
             let link = link.replace("&amp;", "&").replace("&#x2f;", "/");
-            if link.starts_with('/') && known.insert(link.clone()) {
+            if link.starts_with('/') && seen.insert(link.clone()) {
                 ahead.push(link);
             }
         }
     }
-    assert!(known.len() > 40 && known.iter().any(|path| path.starts_with("/task/")), "{known:?}");
+    assert!(seen.len() > 40 && seen.iter().any(|path| path.starts_with("/task/")), "{seen:?}");
     assert!((record(), results()) == before, "something was written");
 }
 
-/// T46: what an agent calls itself is no line of its own in a log.
+/// Line breaks in names cannot forge log lines.
 #[test]
-fn names_and_sessions_forge_no_line_of_the_log() {
+fn names_and_sessions_cannot_forge_log_lines() {
     for format in ["json", "plain"] {
         let world = World::new();
         world.configure(&format!("[executor]\nlog = \"debug\"\nlog_format = \"{format}\"\n"));
-        marks(&world);
+        define_mark(&world);
         world.define(
             "look.json",
             &json!({"look": {"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true},
@@ -411,7 +378,7 @@ fn names_and_sessions_forge_no_line_of_the_log() {
         );
         let forged = "x\n2026-01-01T00:00:00Z  INFO forged line\r\n{\"level\":\"INFO\",\"forged\":true}\u{1b}[31m\u{85}\u{2028}y";
         let folder = world.folder().join("f\nforged folder\u{1b}[2J");
-        std::fs::create_dir(&folder).expect("made");
+        std::fs::create_dir(&folder).expect("the folder is created");
         for words in [
             ["run", "mark", "name=\n\u{1b}[31mforged"],
             ["run", forged, "name=x"],
@@ -424,92 +391,84 @@ fn names_and_sessions_forge_no_line_of_the_log() {
         human.post("/decide", &json!({"decisions": [], "verdict": "deny", "reason": forged}));
         human.get("/subtool/x%0Aforged%1b");
         let mut log = String::new();
-        until("the log tells who ran it", || {
+        until("the log has the end of a task", || {
             log = std::fs::read_to_string(world.log()).expect("a log");
             log.contains("task ended")
         });
-        assert!(log.contains("forged"), "{format}: it is told, as what it is: {log}");
+        assert!(log.contains("forged"), "{format}: the log has the text, escaped: {log}");
         for line in log.lines() {
             assert!(!line.contains(['\u{1b}', '\r']), "{format}: {line:?}");
-            let is_ours = if format == "json" {
+            let is_genuine = if format == "json" {
                 serde_json::from_str::<Value>(line).is_ok_and(|line| line["forged"].is_null())
             } else {
                 line.get(..3).is_some_and(|start| start.starts_with("20")) && !line.starts_with("2026-01-01")
             };
-            assert!(is_ours, "{format}: {line:?}");
+            assert!(is_genuine, "{format}: {line:?}");
         }
     }
 }
 
-/// T49: the way back shows what is, not what was.
+/// Going back in the browser shows the current state.
 #[tokio::test]
-async fn the_way_back_shows_nothing_stale() {
+async fn going_back_shows_nothing_stale() {
     let world = World::new();
-    marks(&world);
-    let Some(mut tab) = world.human().await else { return };
+    define_mark(&world);
+    let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark", &json!({"name": "once"}));
-    let card = format!("[data-card='{id}']");
-    tab.until(&format!("!!document.querySelector(\"{card}\")")).await;
-    let digest = tab.value(&format!("document.querySelector(\"{card}\").dataset.digest")).await;
+    tab.card(&id).appears().await;
+    let digest = tab.card(&id).digest().await;
     tab.click("nav a[href='/tasks']").await;
     tab.until("location.pathname === '/tasks' && document.readyState === 'complete'").await;
-    let mut other = tab.beside().await;
+    let mut other = tab.open_another().await;
     other.go(&format!("{}/", world.site().origin())).await;
-    other.click(&approve(&id)).await;
+    other.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     tab.value("history.back()").await;
     tab.until("location.pathname === '/' && document.readyState === 'complete'").await;
-    tab.until(&format!("!document.querySelector(\"{}\")", approve(&id))).await;
-    // And a yes to what was shown then is none now.
-    let late = format!(
-        "fetch('/decide', {{method: 'POST', headers: {{'content-type': 'application/json', 'x-page-token': \
-         localStorage.getItem('page-token')}}, body: JSON.stringify({{verdict: 'approve', decisions: [{{id: '{id}', digest: {digest}}}]}})}})\
-         .then(r => r.status)"
-    );
-    assert_eq!(tab.value(&late).await, 409);
-    assert_eq!(happened(&world), "once\n");
+    let approve_button = json!(tab.card(&id).selector(APPROVE));
+    tab.until(&format!("!document.querySelector({approve_button})")).await;
+    // A late approval of what was shown before is refused.
+    let approval = json!({"verdict": "approve", "decisions": [{"id": id, "digest": digest}]});
+    assert_eq!(tab.post("/decide", &approval).await, 409);
+    assert_eq!(written_marks(&world), "once\n");
 }
 
 #[tokio::test]
-async fn a_second_link_leaves_no_secret_behind_and_both_tabs_go_on() {
+async fn a_second_link_leaves_no_secret_in_the_address_and_both_tabs_still_work() {
     let world = World::new();
-    marks(&world);
-    let Some(mut tab) = world.human().await else { return };
-    let mut other = tab.beside().await;
+    define_mark(&world);
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let mut other = tab.open_another().await;
     other.go(&world.link()).await;
     other.until("document.body.classList.contains('signed-in') && location.hash === ''").await;
-    // Somebody else's browser on the same machine: a session of its own.
+    // A second browser on the same machine gets its own session.
     let mut stranger = Tab::open().await.expect("the browser runs");
     stranger.go(&world.link()).await;
     stranger.until("document.body.classList.contains('signed-in')").await;
     for (name, tab) in [("first", &mut tab), ("second", &mut other), ("third", &mut stranger)] {
         let id = world.start("mark", &json!({"name": name}));
-        tab.ask("Page.bringToFront", json!({})).await;
-        tab.click(&approve(&id)).await;
+        tab.call("Page.bringToFront", json!({})).await;
+        tab.card(&id).approve().await;
         assert_eq!(world.end_of(&id)["status"], "succeeded");
     }
-    assert_eq!(happened(&world), "first\nsecond\nthird\n");
+    assert_eq!(written_marks(&world), "first\nsecond\nthird\n");
 }
 
 #[tokio::test]
-async fn signing_out_ends_it_in_every_tab() {
+async fn signing_out_ends_the_session_in_every_tab() {
     let world = World::new();
-    marks(&world);
-    let Some(mut tab) = world.human().await else { return };
-    let mut other = tab.beside().await;
+    define_mark(&world);
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let mut other = tab.open_another().await;
     other.go(&format!("{}/", world.site().origin())).await;
     let id = world.start("mark", &json!({"name": "after"}));
-    other
-        .until(&format!(
-            "document.querySelector(\"[data-card='{id}']\")?.querySelector('[data-actions]').inert === false"
-        ))
-        .await;
-    tab.ask("Page.bringToFront", json!({})).await;
+    other.card(&id).is_armed().await;
+    tab.call("Page.bringToFront", json!({})).await;
     tab.click("[data-action=logout]").await;
     tab.until("document.body.classList.contains('signed-out')").await;
-    other.ask("Page.bringToFront", json!({})).await;
-    other.click(&approve(&id)).await;
+    other.call("Page.bringToFront", json!({})).await;
+    other.card(&id).approve().await;
     other.until("document.querySelector('#banner').innerText.includes('signed out')").await;
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
-    assert_eq!(happened(&world), "");
+    assert_eq!(written_marks(&world), "");
 }

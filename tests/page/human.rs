@@ -1,12 +1,12 @@
-//! A human with the page open.
+//! A human who is signed in to the page: in a browser, or with plain HTTP requests.
 
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use executor::page::{PageSite, make_link};
 use serde_json::{Value, json};
 
-use super::ann::bound;
-use super::threats::Human;
+use super::http::{self, Answer};
 use crate::browser::Tab;
 use crate::world::{World, until};
 
@@ -14,12 +14,12 @@ impl World {
     /// The folder of this world's executor.
     pub(super) fn executor_folder(&self) -> PathBuf {
         let mut found = None;
-        until("an executor was here", || {
+        until("the executor has a folder", || {
             let folders = std::fs::read_dir(self.state().join("executors")).into_iter().flatten().flatten();
             found = folders.map(|entry| entry.path()).find(|folder| folder.join("page.json").exists());
             found.is_some()
         });
-        found.expect("found")
+        found.expect("the executor has a folder")
     }
 
     pub(super) fn site(&self) -> PageSite {
@@ -29,42 +29,119 @@ impl World {
             site = PageSite::of(&folder).ok().filter(|site| site.port != 0);
             site.is_some()
         });
-        site.expect("it listens")
+        site.expect("the page listens")
     }
 
-    /// What `executor page` would give to the human's terminal.
+    /// A link like the one that `executor page` prints.
     pub(super) fn link(&self) -> String {
         let site = self.site();
-        format!("{}/#{}", site.origin(), make_link(&self.executor_folder()).expect("made"))
+        format!("{}/#{}", site.origin(), make_link(&self.executor_folder()).expect("a link"))
     }
 
-    /// A tab in which a human is logged in; `None` where there is no browser.
-    pub(crate) async fn human(&self) -> Option<Tab> {
+    /// A tab in which a human is signed in; `None` if no browser is installed.
+    pub(crate) async fn signed_in_tab(&self) -> Option<Tab> {
         assert_eq!(self.run(&["executor", "start"]).exit, 0);
         let mut tab = Tab::open().await?;
         tab.go(&self.link()).await;
         tab.until("document.body.classList.contains('signed-in')").await;
-        // Whoever has no session yet is told so, and the browser notes that.
-        tab.complaints.clear();
+        // The browser reports the 401 of the first request, before the sign-in.
+        tab.errors.clear();
         Some(tab)
     }
 
-    /// What a human says on the page of a task that waits; `typed` is what they type where that is wanted.
-    pub(crate) fn decides(&self, id: &str, verdict: &str, typed: &str) {
-        until("it waits for a human", || self.result_file(id)["state"] == "awaiting_confirmation");
+    /// Has a human decide about a pending task; `typed` is the name that a destructive task needs.
+    pub(crate) fn decide(&self, id: &str, verdict: &str, typed: &str) {
+        until("the task waits for a human", || self.result_file(id)["state"] == "awaiting_confirmation");
         let human = Human::of(self);
-        // What it would replace may be found out just now: then it is asked anew.
-        until("the human is heard", || {
-            let decision = json!({"decisions": [bound(&human, id)], "verdict": verdict, "typed": typed});
+        // A preview that arrives in between changes the digest; then decide again.
+        until("the decision is accepted", || {
+            let mut decision = human.decision(id, verdict);
+            decision["typed"] = typed.into();
             let answer = human.post("/decide", &decision);
             assert!(matches!(answer.status, 200 | 409), "{}", answer.body);
             answer.status == 200
         });
     }
 
-    /// The end of a task.
+    /// The result file of a task after the task has ended.
     pub(crate) fn end_of(&self, id: &str) -> Value {
         until("the task has ended", || self.result_file(id)["status"] != "pending");
         self.result_file(id)
+    }
+}
+
+/// A session of the page without a browser.
+pub(super) struct Human {
+    pub(super) site: PageSite,
+    pub(super) cookie: String,
+    pub(super) token: String,
+}
+
+impl Human {
+    /// Starts the executor if needed and signs in with a link.
+    pub(super) fn of(world: &World) -> Self {
+        assert_eq!(world.run(&["executor", "start"]).exit, 0);
+        let site = world.site();
+        let secret = make_link(&world.executor_folder()).expect("a link");
+        let answer = http::post(&site, "/login", &json!({"token": secret}), "");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let cookie =
+            answer.head.split("set-cookie: ").nth(1).and_then(|rest| rest.split(';').next()).expect("a cookie");
+        let body: Value = serde_json::from_str(answer.body.trim()).expect("JSON");
+        let token = body["token"].as_str().expect("a token").to_owned();
+        Self { cookie: cookie.to_owned(), token, site }
+    }
+
+    /// The headers that prove the session.
+    pub(super) fn headers(&self) -> String {
+        format!("Cookie: {}\r\nX-Page-Token: {}\r\n", self.cookie, self.token)
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+        http::post(&self.site, path, body, &self.headers())
+    }
+
+    pub(super) fn get(&self, path: &str) -> Answer {
+        http::get(&self.site, path, &format!("Cookie: {}\r\n", self.cookie))
+    }
+
+    /// A pending task and the digest of what its card shows now.
+    pub(super) fn pending_task(&self, id: &str) -> Value {
+        let card = self.get(&format!("/card/{id}"));
+        let digest = card.body.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next());
+        json!({"id": id, "digest": digest.unwrap_or_else(|| panic!("{id} is not pending: {}", card.body))})
+    }
+
+    /// The body of a decision about what the card of a pending task shows now.
+    pub(super) fn decision(&self, id: &str, verdict: &str) -> Value {
+        json!({"decisions": [self.pending_task(id)], "verdict": verdict})
+    }
+
+    pub(super) fn approve(&self, id: &str) -> Answer {
+        self.post("/decide", &self.decision(id, "approve"))
+    }
+
+    pub(super) fn deny(&self, id: &str) -> Answer {
+        self.post("/decide", &self.decision(id, "deny"))
+    }
+
+    /// The first event of the event stream.
+    pub(super) fn first_event(&self) -> String {
+        let mut stream = http::connect(&self.site);
+        let host = http::host(&self.site);
+        let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", self.cookie);
+        stream.write_all(request.as_bytes()).expect("the request is sent");
+        let mut bytes = Vec::new();
+        let mut part = [0; 4096];
+        // An empty line ends the head, and another one the first event.
+        while let Ok(count @ 1..) = stream.read(&mut part) {
+            bytes.extend_from_slice(&part[..count]);
+            if let Some((_, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n")
+                && body.contains("\n\n")
+            {
+                return body.to_owned();
+            }
+        }
+        panic!("the stream ended: {}", String::from_utf8_lossy(&bytes));
     }
 }

@@ -1,42 +1,42 @@
-//! Every view of the page, in both themes, on a desk and on a phone: readable by everybody, and seen.
+//! Every view of the page in both themes, on a desktop and on a phone: no errors, no sideways scrolling, accessible.
 //!
-//! `AGENT_MAGIC_TOOL_TEST_AXE` names axe-core's script, which checks contrast, roles, names and order; without
-//! it that part is skipped loudly. Where `AGENT_MAGIC_TOOL_PICTURES` names a folder, the first screen of each
-//! view is kept there, and the whole of it below `whole/`.
+//! `AGENT_MAGIC_TOOL_TEST_AXE` is the path of axe-core's script, which checks contrast, roles, names and order;
+//! without it that check is skipped with a note. If `AGENT_MAGIC_TOOL_PICTURES` names a folder, screenshots go there:
+//! the first screen of each view, and the whole page below `whole/`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use super::ann::Ann;
+use super::scenario::Scenario;
 use crate::browser::Tab;
 
 const THEMES: [&str; 2] = ["light", "dark"];
-/// A desk and a phone.
+/// A desktop and a phone.
 const SIZES: [(u32, u32); 2] = [(1280, 900), (390, 844)];
 
-/// A view: its name, its address, and what is done there before it is looked at.
+/// A view: its name, its path, and a script that prepares it.
 type Scene = (&'static str, String, &'static str);
 
-/// The script that finds what keeps somebody from using the page.
+/// The script of axe-core, which finds accessibility problems.
 fn axe() -> Option<String> {
     let Ok(path) = std::env::var("AGENT_MAGIC_TOOL_TEST_AXE") else {
-        // Past the harness, which would keep it to itself.
+        // Not with `eprintln!`: the test harness would capture it.
         writeln!(
             std::io::stderr(),
-            "SKIPPED: accessibility; AGENT_MAGIC_TOOL_TEST_AXE does not name axe-core's script"
+            "SKIPPED: accessibility; AGENT_MAGIC_TOOL_TEST_AXE is not set to the path of axe-core's script"
         )
-        .expect("said");
+        .expect("standard error is open");
         return None;
     };
     Some(std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
 }
 
-fn pictures() -> Option<PathBuf> {
+fn screenshot_folder() -> Option<PathBuf> {
     std::env::var_os("AGENT_MAGIC_TOOL_PICTURES").map(PathBuf::from)
 }
 
-/// Looks at each scene everywhere; what is wrong with any of them.
-async fn look(tab: &mut Tab, origin: &str, scenes: &[Scene], may_complain: bool) -> Vec<String> {
+/// Opens each scene in each theme and size, and returns the problems found.
+async fn check(tab: &mut Tab, origin: &str, scenes: &[Scene], ignores_errors: bool) -> Vec<String> {
     let axe = axe();
     let mut wrong = Vec::new();
     for (theme, (width, height)) in THEMES.into_iter().flat_map(|theme| SIZES.map(|size| (theme, size))) {
@@ -49,28 +49,29 @@ async fn look(tab: &mut Tab, origin: &str, scenes: &[Scene], may_complain: bool)
                 tab.value(first).await;
                 tab.until("!document.querySelector('[data-arming], [data-deciding]')").await;
             }
-            if !may_complain {
-                wrong.extend(tab.complaints.iter().map(|complaint| format!("{scene}: {complaint}")));
+            if !ignores_errors {
+                wrong.extend(tab.errors.iter().map(|error| format!("{scene}: {error}")));
             }
-            tab.complaints.clear();
+            tab.errors.clear();
             let wide = tab.value("document.documentElement.scrollWidth").await.as_u64().expect("a number");
             if wide > u64::from(width) {
-                wrong.push(format!("{scene}: it is {wide} wide, and scrolls sideways"));
+                wrong.push(format!("{scene}: the page is {wide} wide and scrolls sideways"));
             }
-            if let Some(folder) = pictures() {
-                tab.picture(&folder.join(format!("{scene}.png"))).await;
-                tab.whole_picture(&folder.join("whole").join(format!("{scene}.png"))).await;
+            if let Some(folder) = screenshot_folder() {
+                tab.screenshot(&folder.join(format!("{scene}.png"))).await;
+                tab.full_screenshot(&folder.join("whole").join(format!("{scene}.png"))).await;
             }
             if let Some(axe) = &axe {
-                wrong.extend(barriers(tab, axe).await.iter().map(|barrier| format!("{scene}: {barrier}")));
+                wrong
+                    .extend(accessibility_problems(tab, axe).await.iter().map(|problem| format!("{scene}: {problem}")));
             }
         }
     }
     wrong
 }
 
-/// What axe-core finds, each with where and why.
-async fn barriers(tab: &mut Tab, axe: &str) -> Vec<String> {
+/// The violations that axe-core finds, each with its place and reason.
+async fn accessibility_problems(tab: &mut Tab, axe: &str) -> Vec<String> {
     tab.value(&format!("{axe}; true")).await;
     let found = tab
         .value(
@@ -83,15 +84,15 @@ async fn barriers(tab: &mut Tab, axe: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_view_is_readable_in_both_themes_on_a_desk_and_on_a_phone() {
-    let ann = Ann::new();
-    let day = ann.works();
-    let Some(mut tab) = ann.world.human().await else { return };
-    let origin = ann.world.site().origin();
-    let at_rest: [Scene; 1] = [("empty", "/".to_owned(), "")];
-    let mut wrong = look(&mut tab, &origin, &at_rest, false).await;
+async fn every_view_works_in_both_themes_on_a_desktop_and_on_a_phone() {
+    let scenario = Scenario::new();
+    let finished = scenario.finish_tasks();
+    let Some(mut tab) = scenario.world.signed_in_tab().await else { return };
+    let origin = scenario.world.site().origin();
+    let empty: [Scene; 1] = [("empty", "/".to_owned(), "")];
+    let mut wrong = check(&mut tab, &origin, &empty, false).await;
 
-    let waiting = ann.has_before_her();
+    let waiting = scenario.start_waiting_tasks();
     let scroll = "document.querySelector('[data-kind=question]').scrollIntoView({block: 'start', behavior: 'instant'}); \
                   scrollBy({top: -90, behavior: 'instant'})";
     let scenes: [Scene; 16] = [
@@ -104,22 +105,22 @@ async fn every_view_is_readable_in_both_themes_on_a_desk_and_on_a_phone() {
         ("tasks", "/tasks".to_owned(), ""),
         ("history", "/history".to_owned(), ""),
         ("search", "/history?q=push&state=succeeded".to_owned(), ""),
-        ("task", format!("/task/{}", day.denied), ""),
-        ("task-result", format!("/task/{}", day.read), ""),
-        ("task-granted", format!("/task/{}", day.granted), ""),
-        ("task-unknown", format!("/task/{}", day.lost), ""),
+        ("task", format!("/task/{}", finished.denied), ""),
+        ("task-result", format!("/task/{}", finished.read), ""),
+        ("task-granted", format!("/task/{}", finished.granted), ""),
+        ("task-unknown", format!("/task/{}", finished.unknown), ""),
         ("grants", "/grants".to_owned(), ""),
         ("subtools", "/subtools".to_owned(), ""),
         ("subtool", "/subtool/gmail_send_message".to_owned(), ""),
     ];
-    wrong.extend(look(&mut tab, &origin, &scenes, false).await);
-    // What is nowhere, and what waits, as a task of its own.
+    wrong.extend(check(&mut tab, &origin, &scenes, false).await);
+    // The page of a waiting task, and a path that does not exist: its status 404 is reported as an error.
     let more: [Scene; 2] =
         [("task-waiting", format!("/task/{}", waiting[0]), ""), ("nowhere", "/nowhere".to_owned(), "")];
-    wrong.extend(look(&mut tab, &origin, &more[..1], false).await);
-    wrong.extend(look(&mut tab, &origin, &more[1..], true).await);
-    // Somebody without a session.
+    wrong.extend(check(&mut tab, &origin, &more[..1], false).await);
+    wrong.extend(check(&mut tab, &origin, &more[1..], true).await);
+    // A browser without a session.
     let mut stranger = Tab::open().await.expect("the browser runs");
-    wrong.extend(look(&mut stranger, &origin, &[("login", "/".to_owned(), "")], true).await);
+    wrong.extend(check(&mut stranger, &origin, &[("login", "/".to_owned(), "")], true).await);
     assert_eq!(wrong, [] as [String; 0]);
 }

@@ -1,19 +1,19 @@
-//! A day of Ann's: what a person has before them who works with an agent.
+//! A realistic scenario: the tasks that a person who works with an agent sees on the page.
 //!
-//! Believable names and texts, real tasks. Where bubblewrap can be had, her home is `/home/ann` and her
-//! user `ann`, so that a picture of the page shows nothing of the machine that made it.
+//! The tasks are real and their texts are plausible. Where bubblewrap works, the user is `ann` with the home
+//! `/home/ann`, so that screenshots of the page show nothing of the machine that made them.
 
 use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use super::threats::Human;
+use super::human::Human;
 use crate::world::{PROGRAM, World, until};
 
-/// What calls itself so is her agent.
+/// The session name of the agent.
 const SESSION: &str = "quarterly-report";
 
-/// A letter that must be read to its end.
+/// A letter that is long enough that it must be read to the end.
 const LETTER: &str = "Dear Bob,\n\nThe second quarter is closed. Revenue is 4.1 million, 6 percent above plan.\n\n\
     1. Subscriptions grew by 312, most of them yearly.\n2. Churn fell from 2.9 to 2.4 percent.\n\
     3. The new warehouse costs 18,000 a month less than the old one.\n4. Two positions in support are open.\n\n\
@@ -21,44 +21,44 @@ const LETTER: &str = "Dear Bob,\n\nThe second quarter is closed. Revenue is 4.1 
     - a sentence on the refund in May;\n- whether the price list of July stands.\n\n\
     The full report is in the shared folder.\n\nKind regards\nAnn\n\n年度报告 follows in September.";
 
-pub(super) struct Ann {
+pub(super) struct Scenario {
     pub(super) world: World,
-    has_a_machine: bool,
+    has_bubblewrap: bool,
 }
 
-impl Ann {
-    /// Ann, at work in her folder of reports; nothing has happened yet.
+impl Scenario {
+    /// A user with a repository of reports, and no tasks yet.
     pub(super) fn new() -> Self {
         let world = World::new();
-        std::fs::create_dir_all(world.home().join("reports")).expect("made");
+        std::fs::create_dir_all(world.home().join("reports")).expect("the folder is created");
         std::fs::write(
             world.folder().join("passwd"),
             "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
         )
-        .expect("written");
-        let mut ann = Self { world, has_a_machine: true };
-        ann.has_a_machine = ann.command("true", &[]).output().is_ok_and(|tried| tried.status.success());
-        ann.world.define("office.json", &office());
-        ann.does(
+        .expect("the user list is written");
+        let mut scenario = Self { world, has_bubblewrap: true };
+        scenario.has_bubblewrap = scenario.command("true", &[]).output().is_ok_and(|tried| tried.status.success());
+        scenario.world.define("reports.json", &definitions());
+        scenario.shell(
             "git init -q -b main . && printf '# Second quarter\\n\\nRevenue is 6 percent above plan.\\n' >summary.md && \
              git add . && git -c user.name=Ann -c user.email=ann@example.com commit -qm 'The second quarter' && \
              git init -q --bare -b main ../reports.git && git remote add origin ../reports.git",
         );
-        ann
+        scenario
     }
 
-    /// A program on her machine, started in her folder.
+    /// A program that runs as the user `ann` in the folder of reports.
     pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let home = self.world.home().display().to_string();
-        let mut command = if self.has_a_machine {
+        let mut command = if self.has_bubblewrap {
             let users = self.world.folder().join("passwd").display().to_string();
-            let machine = [
+            let sandbox = [
                 ["--dev-bind", "/", "/"].as_slice(),
                 &["--tmpfs", "/home", "--bind", &home, "/home/ann", "--ro-bind", PROGRAM, PROGRAM],
                 &["--ro-bind", &users, "/etc/passwd", "--unshare-user", "--uid", "1000", "--gid", "1000"],
                 &["--setenv", "HOME", "/home/ann", "--chdir", "/home/ann/reports", "--", program],
             ];
-            self.world.within("bwrap", &[machine.concat().as_slice(), arguments].concat())
+            self.world.within("bwrap", &[sandbox.concat().as_slice(), arguments].concat())
         } else {
             let mut command = self.world.within(program, arguments);
             command.current_dir(self.world.home().join("reports"));
@@ -68,42 +68,43 @@ impl Ann {
         command
     }
 
-    /// Runs a line of shell.
-    fn does(&self, line: &str) {
+    /// Runs a line of shell, which must succeed.
+    fn shell(&self, line: &str) {
         let output = self.command("sh", &["-ec", line]).output().expect("a shell");
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    fn asks(&self, arguments: &[&str]) -> Value {
-        let ran = self.world.ran(&self.command(PROGRAM, arguments).output().expect("the program starts"));
+    /// Runs our program, which must succeed, and returns the JSON that it prints.
+    fn run(&self, arguments: &[&str]) -> Value {
+        let ran = self.world.transcript(&self.command(PROGRAM, arguments).output().expect("the program starts"));
         assert_eq!(ran.exit, 0, "{ran}");
         if ran.stdout.is_empty() { Value::Null } else { ran.json() }
     }
 
-    /// Her agent delegates; the id of the task.
+    /// Starts a task as the agent, and returns its id.
     pub(super) fn start(&self, tool: &str, input: &Value) -> String {
-        self.start_because(tool, input, "")
+        self.start_with_reason(tool, input, "")
     }
 
-    pub(super) fn start_because(&self, tool: &str, input: &Value, reason: &str) -> String {
+    pub(super) fn start_with_reason(&self, tool: &str, input: &Value, reason: &str) -> String {
         let input = input.to_string();
-        let because = format!("--reason={reason}");
+        let reason_option = format!("--reason={reason}");
         let mut arguments = vec!["run", tool, "--input", &input];
-        arguments.extend(Some(because.as_str()).filter(|_| !reason.is_empty()));
-        self.asks(&arguments)["id"].as_str().expect("an id").to_owned()
+        arguments.extend(Some(reason_option.as_str()).filter(|_| !reason.is_empty()));
+        self.run(&arguments)["id"].as_str().expect("an id").to_owned()
     }
 
-    /// A morning of which nothing waits any more: every way in which a task ends, and two grants.
-    pub(super) fn works(&self) -> Day {
+    /// Runs tasks that end in every possible way, and makes two grants. No task waits afterwards.
+    pub(super) fn finish_tasks(&self) -> FinishedTasks {
         self.world.configure("[confirm]\nwait = \"300ms\"\n");
         let push = json!({"remote": "origin", "branch": "main"});
         self.world.end_of(&self.start("git_push", &push));
-        let lost = self.start("site_publish", &json!({"page": "second-quarter"}));
-        until("it runs", || self.world.result_file(&lost)["state"] == "running");
+        let unknown = self.start("site_publish", &json!({"page": "second-quarter"}));
+        until("the task runs", || self.world.result_file(&unknown)["state"] == "running");
         self.world.kill_executor();
         self.world.configure("");
-        self.asks(&["executor", "start"]);
-        self.world.end_of(&lost);
+        self.run(&["executor", "start"]);
+        self.world.end_of(&unknown);
 
         for (tool, input) in [
             ("files_list", json!({"path": "."})),
@@ -115,27 +116,28 @@ impl Ann {
         let read = self.start("files_read", &json!({"path": "summary.md"}));
         self.world.end_of(&read);
         let human = Human::of(&self.world);
-        let everybody = json!({"to": ["everybody@example.com"], "subject": "Numbers", "body": "See the summary."});
-        let denied = self.start("gmail_send_message", &everybody);
-        let no = json!({"decisions": [bound(&human, &denied)], "verdict": "deny", "reason": "Only Bob and Carol get these."});
-        assert_eq!(human.post("/decide", &no).status, 200);
+        let to_everyone = json!({"to": ["everyone@example.com"], "subject": "Numbers", "body": "See the summary."});
+        let denied = self.start("gmail_send_message", &to_everyone);
+        let mut denial = human.decision(&denied, "deny");
+        denial["reason"] = "Only Bob and Carol get these.".into();
+        assert_eq!(human.post("/decide", &denial).status, 200);
         let asked = self.start(
             "ask_user",
-            &json!({"question": "Which year shall the report compare with?", "options": ["2024", "2025"]}),
+            &json!({"question": "Which year should the report compare with?", "options": ["2024", "2025"]}),
         );
-        let mut answer = bound(&human, &asked);
+        let mut answer = human.pending_task(&asked);
         answer["action"] = "accept".into();
         answer["content"] = json!({"answer": "2025"});
         let answered = human.post("/answer", &answer);
         assert_eq!(answered.status, 200, "{}", answered.body);
 
-        // One grant that was used, and one that was taken back.
+        // One grant that is used, and one that is revoked.
         let grant = |id: &str, more: &Value| {
-            let mut wanted = bound(&human, id);
-            wanted["fields"] = json!([]);
-            wanted["expires_in"] = "8h".into();
-            wanted.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
-            let answer = human.post("/grants", &wanted);
+            let mut grant = human.pending_task(id);
+            grant["fields"] = json!([]);
+            grant["expires_in"] = "8h".into();
+            grant.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+            let answer = human.post("/grants", &grant);
             assert_eq!(answer.status, 200, "{}", answer.body);
             self.world.end_of(id);
         };
@@ -157,16 +159,16 @@ impl Ann {
         for id in [&denied, &asked, &stopped] {
             self.world.end_of(id);
         }
-        Day { read, denied, lost, granted }
+        FinishedTasks { read, denied, unknown, granted }
     }
 
-    /// What waits for her at noon, and one task that runs.
-    pub(super) fn has_before_her(&self) -> Vec<String> {
+    /// Starts one task that keeps running, and tasks that wait for a human; returns the ids of those that wait.
+    pub(super) fn start_waiting_tasks(&self) -> Vec<String> {
         self.start("tests_run", &json!({"suite": "browser"}));
         let summary = json!({"to": ["bob@example.com", "Carol Lee <carol@example.com>"], "subject": "The second quarter in one page",
             "body": "Hello both,\n\nthe summary is attached. Revenue is 6 percent above plan.\n\nKind regards\nAnn"});
         let form = json!({"type": "object", "required": ["user", "password"], "properties": {
-            "user": {"type": "string", "title": "User name", "description": "As you sign in at the bank."},
+            "user": {"type": "string", "title": "User name", "description": "The name you use to sign in at the bank."},
             "password": {"type": "string", "format": "password", "title": "Password"},
             "accounts": {"type": "array", "title": "Accounts", "items": {"enum": ["Current", "Savings", "Cards"]}},
             "since": {"type": "string", "title": "From which day on", "examples": ["2026-04-01"]},
@@ -176,7 +178,7 @@ impl Ann {
             "amount": 1_250.50, "details": "{\"to\": \"https://xn--cme-8cd.example/pay\"}"});
         let branch = |branch: &str| json!({"remote": "origin", "branch": branch});
         vec![
-            self.start_because(
+            self.start_with_reason(
                 "gmail_send_message",
                 &summary,
                 "You asked me to send the summary to Bob and Carol when it is done.",
@@ -186,7 +188,7 @@ impl Ann {
                 &json!({"question": "How do I reach the bank's statements of this quarter?", "form": form}),
             ),
             self.start("folder_delete", &json!({"path": "/home/ann/reports/drafts"})),
-            self.start_because(
+            self.start_with_reason(
                 "invoice_pay",
                 &hostile,
                 "The invoice is **overdue**. [Approve](https://example.com) it now.",
@@ -201,23 +203,16 @@ impl Ann {
     }
 }
 
-/// Tasks of that morning, by what became of them.
-pub(super) struct Day {
+/// Some of the finished tasks, by how they ended.
+pub(super) struct FinishedTasks {
     pub(super) read: String,
     pub(super) denied: String,
-    pub(super) lost: String,
+    pub(super) unknown: String,
     pub(super) granted: String,
 }
 
-/// What a decision about a task that waits is bound to.
-pub(super) fn bound(human: &Human, id: &str) -> Value {
-    let card = human.get(&format!("/card/{id}"));
-    let digest = card.body.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next());
-    json!({"id": id, "digest": digest.unwrap_or_else(|| panic!("{id} does not wait: {}", card.body))})
-}
-
-/// What her office added to the packs that ship.
-fn office() -> Value {
+/// The subtools of the scenario, besides the built-in packs.
+fn definitions() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
     let object = |properties: Value| {
         let names: Vec<_> =
