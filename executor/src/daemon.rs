@@ -499,7 +499,7 @@ impl Daemon {
                 continue;
             }
             if let Some(telemetry) = &self.telemetry {
-                telemetry.answered(written_at);
+                telemetry.answer_written(written_at);
             }
             fault::point("request", "answered");
             self.mailbox.remove_taken(id)?;
@@ -533,7 +533,7 @@ impl Daemon {
                 }
                 Action::Answer(id, answer) => {
                     if let Some(telemetry) = &self.telemetry {
-                        telemetry.told(&answer);
+                        telemetry.answered(&answer);
                     }
                     self.publisher.answer(id, answer);
                 }
@@ -575,7 +575,7 @@ impl Daemon {
             }
         }
         if let Some(telemetry) = &self.telemetry {
-            telemetry.late(self.publisher.late_so_far());
+            telemetry.set_late(self.publisher.late_so_far());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Telling people and programs: hooks, when a task is final; notices, when a human is waited for.
+//! Notifies humans and programs: hooks when a task ends, notices when a task waits for a human.
 
 pub mod hook;
 pub mod notice;

@@ -1,13 +1,13 @@
-//! Telemetry: what the executor does, told to whoever watches machines.
+//! Telemetry: traces and metrics of the executor.
 //!
-//! Derived from what was committed and from nothing else, so that it says what the record says.
-//! Traces and metrics go out over OTLP, metrics can be read by Prometheus; both are off until a human
-//! configures them, and cost nothing then. Names, counts and times only: never an input, an output or
-//! a secret. Nothing here can hold a task up, and nothing wakes the executor while nothing happens.
+//! Derived only from committed changes, so telemetry always agrees with the store. Traces and metrics are sent over
+//! OTLP, and Prometheus can read the metrics. Both are off by default and cost nothing then. Telemetry contains only
+//! names, counts and times, never an input, an output or a secret. It cannot delay a task, and it does not wake the
+//! executor while nothing happens.
 //!
-//! The two formats are written by hand. The OpenTelemetry SDK for Rust would bring 15 crates and half
-//! a minute of building, threads that wake by timers and metrics that are sent whether or not anything
-//! changed; and a trace's id, which is the task's id here, cannot be chosen there.
+//! Both formats are implemented here. The OpenTelemetry SDK for Rust would add 15 crates and half a minute of build
+//! time, wake threads by timers, and send metrics even when nothing has changed. It also does not allow choosing the
+//! trace id, which is the id of the task here.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,33 +38,33 @@ use metrics::MetricValues;
 use span::{SpanBuffer, TaskTraces};
 
 /// How long the last export may take when the executor ends.
-const LAST_WORD: Duration = Duration::from_secs(2);
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The daemon's side: it tells what happened.
+/// The recording side, which belongs to the daemon.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     shared: Arc<SharedTelemetry>,
-    stories: TaskTraces,
+    task_traces: TaskTraces,
     runner_context: Arc<RunnerContext>,
     traces: bool,
     ending: CancellationToken,
     exporter: Option<JoinHandle<()>>,
 }
 
-/// What the daemon writes and the watchers read.
+/// What the daemon records, and the exporter and the metrics endpoint read.
 #[derive(Debug)]
 struct SharedTelemetry {
     state: Mutex<TelemetryState>,
-    /// Something is there to be exported.
+    /// Notified when there is something to export.
     changed: Notify,
-    /// The files whose sizes are told.
+    /// The files whose sizes are metrics.
     record: PathBuf,
     log: PathBuf,
 }
 
 #[derive(Debug, Default)]
 struct TelemetryState {
-    numbers: MetricValues,
+    metrics: MetricValues,
     spans: SpanBuffer,
 }
 
@@ -73,18 +73,18 @@ impl SharedTelemetry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers, with those that are looked up only when somebody asks.
-    fn numbers(&self) -> MetricValues {
-        let mut numbers = self.lock().numbers.clone();
-        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
-        numbers.record_bytes = size(&self.record) + size(&self.record.with_extension("db-wal"));
-        numbers.log_bytes = size(&self.log);
-        numbers
+    /// Returns the metrics, including the file sizes, which are read only for this.
+    fn metrics(&self) -> MetricValues {
+        let mut metrics = self.lock().metrics.clone();
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        metrics.record_bytes = size(&self.record) + size(&self.record.with_extension("db-wal"));
+        metrics.log_bytes = size(&self.log);
+        metrics
     }
 }
 
 impl Telemetry {
-    /// `None` if nothing is configured.
+    /// Starts the exporter and the metrics endpoint; `None` if neither is configured.
     pub(crate) fn start(
         paths: &Paths,
         runner_context: &Arc<RunnerContext>,
@@ -114,79 +114,79 @@ impl Telemetry {
         });
         let traces = exporter.is_some();
         let runner_context = Arc::clone(runner_context);
-        Some(Self { shared, stories: TaskTraces::default(), runner_context, traces, ending, exporter })
+        Some(Self { shared, task_traces: TaskTraces::default(), runner_context, traces, ending, exporter })
     }
 
-    /// The tasks that an executor before us left open. `started` tells when a running one was started.
+    /// Adds the tasks that the previous executor left open. `started` returns the start time of a running task.
     pub(crate) fn recover(&mut self, open: &[Task], mut started: impl FnMut(TaskId) -> Option<jiff::Timestamp>) {
-        let mut known = self.shared.lock();
+        let mut state = self.shared.lock();
         for task in open {
-            known.numbers.opened(task.state);
+            state.metrics.opened(task.state);
             let started = if task.state == State::Running { started(task.id) } else { None };
-            self.stories.open(task, started, &self.runner_context.secrets);
+            self.task_traces.open(task, started, &self.runner_context.secrets);
         }
     }
 
-    /// These are durable now; to make them so took so long.
+    /// Records durable changes, and how long the commit took.
     pub(crate) fn committed(&mut self, changes: &[Change], took: Duration) {
         if changes.is_empty() {
             return;
         }
-        let mut known = self.shared.lock();
-        let TelemetryState { numbers, spans } = &mut *known;
-        numbers.commits.observe(took);
+        let mut state = self.shared.lock();
+        let TelemetryState { metrics, spans } = &mut *state;
+        metrics.commits.observe(took);
         for change in changes {
             match change {
                 Change::Accept(task) => {
-                    numbers.accepted += 1;
-                    numbers.opened(task.state);
-                    self.stories.open(task, None, &self.runner_context.secrets);
+                    metrics.accepted += 1;
+                    metrics.opened(task.state);
+                    self.task_traces.open(task, None, &self.runner_context.secrets);
                 }
                 Change::Transition(step) => {
-                    numbers.moved(step.from, step.to);
-                    let ended = self.stories.step(step);
-                    if let Some(took) = ended.attempt_took {
-                        numbers.attempts.observe(took);
+                    metrics.transitioned(step.from, step.to);
+                    let completed = self.task_traces.step(step);
+                    if let Some(took) = completed.attempt_took {
+                        metrics.attempts.observe(took);
                     }
                     if self.traces {
-                        ended.spans.into_iter().for_each(|span| spans.push(span));
+                        completed.spans.into_iter().for_each(|span| spans.push(span));
                     }
                 }
                 Change::Grant { .. } | Change::SetPreview { .. } | Change::Resolve(..) | Change::Delivery(..) => {}
             }
         }
-        drop(known);
+        drop(state);
         self.shared.changed.notify_one();
     }
 
-    /// A request was answered.
-    pub(crate) fn told(&self, answer: &Answer) {
+    /// Records the answer to a request.
+    pub(crate) fn answered(&self, answer: &Answer) {
         if let Answer::Refused(error) = answer {
-            *self.shared.lock().numbers.refused.entry(error.code.as_str()).or_default() += 1;
+            *self.shared.lock().metrics.refused.entry(error.code.as_str()).or_default() += 1;
             self.shared.changed.notify_one();
         }
     }
 
-    /// The request that was written then has its answer now.
-    pub(crate) fn answered(&self, written_at: Option<SystemTime>) {
-        // A clock that was set back in between says nothing.
+    /// Records how long the answer to a request took that was written at `written_at`.
+    pub(crate) fn answer_written(&self, written_at: Option<SystemTime>) {
+        // `elapsed` fails if the clock was set back in between; there is no duration then.
         if let Some(took) = written_at.and_then(|at| at.elapsed().ok()) {
-            self.shared.lock().numbers.answers.observe(took);
+            self.shared.lock().metrics.answers.observe(took);
         }
     }
 
-    /// How many results and answers could not be written at once so far.
-    pub(crate) fn late(&self, so_far: u64) {
-        self.shared.lock().numbers.late = so_far;
+    /// Sets the total number of results and answers that could not be written immediately.
+    pub(crate) fn set_late(&self, total: u64) {
+        self.shared.lock().metrics.late = total;
     }
 
-    /// Sends what is left, and waits for that a little.
+    /// Exports the rest, for at most [`LAST_EXPORT_TIMEOUT`].
     pub(crate) fn finish(self, runtime: &Runtime) {
         self.ending.cancel();
         if let Some(exporter) = self.exporter {
-            let finished = runtime.block_on(async { tokio::time::timeout(LAST_WORD, exporter).await });
+            let finished = runtime.block_on(async { tokio::time::timeout(LAST_EXPORT_TIMEOUT, exporter).await });
             if finished.is_err() {
-                tracing::warn!("the last telemetry could not be exported in time");
+                tracing::warn!("the last telemetry was not exported in time");
             }
         }
     }

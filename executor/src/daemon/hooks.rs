@@ -83,7 +83,7 @@ impl HookDispatcher {
             if !task.state.is_final() || !ended.contains(&task.id) {
                 continue;
             }
-            for delivery in self.hooks.owed(task, &mailbox.result_file(task.id), now) {
+            for delivery in self.hooks.deliveries(task, &mailbox.result_file(task.id), now) {
                 self.look_at(&delivery.hook, now);
                 effects.changes.push(Change::Delivery(Box::new(delivery), DeliveryState::Pending));
             }

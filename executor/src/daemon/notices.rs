@@ -37,7 +37,7 @@ impl DesktopNotifier {
 impl Daemon {
     /// When a human is to be told something without anything happening before.
     pub(super) fn next_notice_at(&self) -> Option<Timestamp> {
-        self.notifier.notices.next(self.dispatcher.confirmations_asked()).filter(|_| !self.notifier.ways.are_none())
+        self.notifier.notices.next(self.dispatcher.confirmations_asked()).filter(|_| !self.notifier.ways.is_empty())
     }
 
     /// Tells a human of what waits, if it is time to.

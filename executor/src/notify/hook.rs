@@ -1,7 +1,7 @@
-//! Hooks: who is told when a task is final, of what, and when again if that fails.
+//! Hooks: which of them are called when a task ends, with which event, and when a failed delivery is retried.
 //!
-//! Decides only. What is owed is recorded with the end itself, in `store/outbox.rs`; the daemon has it
-//! sent, by `hook/send.rs`.
+//! Only decides. The store records the deliveries together with the end of the task (`store/outbox.rs`), and the
+//! daemon sends them with `hook/send.rs`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::task::Task;
 
 pub mod send;
 
-/// A pause before another attempt never grows beyond this, but for its jitter.
+/// The longest pause before another attempt, without the jitter.
 pub const MAX_PAUSE: Duration = Duration::from_hours(1);
 
 /// The hooks of one configuration, by name.
@@ -41,9 +41,9 @@ impl Hooks {
         self.0.is_empty()
     }
 
-    /// What is owed for the end of `task`, due at once.
-    pub fn owed(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<HookDelivery> {
-        let is_exhausted = self.0.iter().filter(|(_, hook)| wants(hook, task));
+    /// Returns the deliveries for the end of `task`, due immediately.
+    pub fn deliveries(&self, task: &Task, result_file: &Path, now: Timestamp) -> Vec<HookDelivery> {
+        let matching = self.0.iter().filter(|(_, hook)| matches(hook, task));
         let delivery = |(name, _): (&String, _)| HookDelivery {
             hook: name.clone(),
             task: task.id,
@@ -53,25 +53,26 @@ impl Hooks {
             next_at: now,
             reason: None,
         };
-        is_exhausted.map(delivery).collect()
+        matching.map(delivery).collect()
     }
 }
 
-fn wants(hook: &config::HookSettings, task: &Task) -> bool {
-    let names = |matches: &Option<NamePatterns>, name: Option<&str>| {
-        matches.as_ref().is_none_or(|matches| name.is_some_and(|name| matches.any(name)))
+/// Whether the hook's filters match the task.
+fn matches(hook: &config::HookSettings, task: &Task) -> bool {
+    let names = |patterns: &Option<NamePatterns>, name: Option<&str>| {
+        patterns.as_ref().is_none_or(|patterns| name.is_some_and(|name| patterns.matches(name)))
     };
     names(&hook.tools, Some(task.tool.as_str()))
         && names(&hook.sessions, task.caller.session.as_deref())
         && hook.states.as_ref().is_none_or(|states| states.contains(&task.state))
 }
 
-/// The name of an event: the same however often it is sent, so that a receiver knows it again.
+/// Returns the id of an event, which is the same for each attempt, so that a receiver can ignore duplicates.
 pub fn event_id(delivery: &HookDelivery) -> String {
     format!("{}.final", delivery.task)
 }
 
-/// What is sent: which task ended and how, and where its result is. Neither its input nor its data.
+/// The event as JSON: the task, how it ended and its result file, without its input and its data.
 fn event(task: &Task, result_file: &Path) -> String {
     let at = task.end.as_ref().map_or(task.created_at, |end| end.at);
     json!({
@@ -90,9 +91,9 @@ fn event(task: &Task, result_file: &Path) -> String {
     .to_string()
 }
 
-/// `delivery` as it is to be recorded after an attempt that failed now; `Err` if it is given up.
+/// Returns the delivery to record after a failed attempt; `Err` if there is no other attempt.
 ///
-/// The pause doubles each time, with a jitter of up to a quarter.
+/// The pause doubles with each attempt and has a jitter of up to a quarter.
 pub fn after_failure(
     delivery: HookDelivery,
     reason: String,
@@ -100,7 +101,7 @@ pub fn after_failure(
     now: Timestamp,
 ) -> Result<HookDelivery, HookDelivery> {
     let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(MAX_PAUSE);
-    // An id is random in its last bits: what failed together does not come back together.
+    // The last bits of an id are random, so deliveries that failed together are not retried together.
     let spread = delivery
         .task
         .to_string()
@@ -129,16 +130,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config.toml");
         std::fs::write(&path, toml).expect("written");
-        Hooks::new(Config::load(&path).expect("it loads").hooks)
+        Hooks::new(Config::load(&path).expect("a valid configuration").hooks)
     }
 
-    fn told(hooks: &Hooks, task: &Task) -> Vec<String> {
-        let owed = hooks.owed(task, Path::new("/r.json"), task.created_at);
-        owed.into_iter().map(|delivery| delivery.hook).collect()
+    fn matching(hooks: &Hooks, task: &Task) -> Vec<String> {
+        let deliveries = hooks.deliveries(task, Path::new("/r.json"), task.created_at);
+        deliveries.into_iter().map(|delivery| delivery.hook).collect()
     }
 
     #[test]
-    fn a_hook_is_told_of_what_it_asks_for() {
+    fn a_hook_gets_the_tasks_that_match_its_filters() {
         let hooks = hooks(
             "[hooks.all]\ncommand = [\"x\"]\n\
              [hooks.failed]\ncommand = [\"x\"]\nstates = [\"failed\", \"unknown\"]\n\
@@ -147,31 +148,30 @@ mod tests {
         );
         let end = End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
         let mail = Task { state: State::Succeeded, end: Some(end), ..task(None) };
-        assert_eq!(told(&hooks, &mail), ["all", "mail", "mine"]);
-        let nobodys = Caller { session: None, ..mail.caller.clone() };
-        let other =
-            Task { tool: "files_read".parse().expect("a name"), state: State::Unknown, caller: nobodys, ..mail };
-        assert_eq!(told(&hooks, &other), ["all", "failed"]);
+        assert_eq!(matching(&hooks, &mail), ["all", "mail", "mine"]);
+        let caller = Caller { session: None, ..mail.caller.clone() };
+        let other = Task { tool: "files_read".parse().expect("a name"), state: State::Unknown, caller, ..mail };
+        assert_eq!(matching(&hooks, &other), ["all", "failed"]);
     }
 
     #[test]
-    fn an_event_says_what_ended_and_nothing_of_what_it_was_about() {
+    fn an_event_contains_neither_the_input_nor_the_data_of_the_task() {
         let end =
             End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data("secret".into()), meta: serde_json::Map::new() };
         let task = Task { state: State::Succeeded, end: Some(end), ..task(None) };
-        let told: serde_json::Value = serde_json::from_str(&event(&task, Path::new("/r.json"))).expect("JSON");
+        let event: serde_json::Value = serde_json::from_str(&event(&task, Path::new("/r.json"))).expect("JSON");
         let expected = json!({"type": "task.final", "id": format!("{}.final", task.id), "timestamp": "1970-01-01T00:00:00Z",
             "data": {"id": task.id.to_string(), "tool": "gmail_search_messages", "status": "succeeded", "success": true,
                 "result_file": "/r.json", "session": "s"}});
-        assert_eq!(told, expected);
+        assert_eq!(event, expected);
     }
 
     #[test]
-    fn pauses_grow_up_to_an_hour_until_it_is_given_up() {
+    fn pauses_grow_up_to_an_hour_until_the_delivery_is_given_up() {
         let hooks = hooks("[hooks.a]\ncommand = [\"x\"]\ngive_up = \"72h\"\nbackoff = \"1s\"\n");
-        let hook = hooks.get("a").expect("it is there");
+        let hook = hooks.get("a").expect("a configured hook");
         let mut delivery = crate::store::outbox::contract::delivery("a", 1_000);
-        let begun = delivery.created_at;
+        let created_at = delivery.created_at;
         let mut pauses = Vec::new();
         let given_up = loop {
             let now = delivery.next_at;
@@ -184,10 +184,10 @@ mod tests {
             }
         };
         for (number, pause) in pauses.iter().enumerate() {
-            let least = SignedDuration::from_secs(1 << number.min(12)).min(SignedDuration::from_hours(1));
-            assert!(*pause >= least && *pause <= least + least / 4, "{number}: {pause}");
+            let min = SignedDuration::from_secs(1 << number.min(12)).min(SignedDuration::from_hours(1));
+            assert!(*pause >= min && *pause <= min + min / 4, "{number}: {pause}");
         }
-        assert!(given_up.next_at.duration_since(begun) > SignedDuration::from_hours(72));
+        assert!(given_up.next_at.duration_since(created_at) > SignedDuration::from_hours(72));
         assert_eq!((given_up.attempts as usize, given_up.reason.as_deref()), (pauses.len() + 1, Some("no")));
         assert!(pauses.len() > 60, "{}", pauses.len());
     }

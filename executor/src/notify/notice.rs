@@ -1,8 +1,8 @@
-//! Notices: a human is told now and then that something waits for them.
+//! Notices: tell the human from time to time that tasks are waiting.
 //!
-//! A nudge, which may be missed and is not recorded; the page is the truth. Decides when, and what is
-//! said: how many tasks wait and which subtools they are for, never what is in them. `notice/send.rs`
-//! says it.
+//! A notice is only a nudge: it may be missed and is not recorded, since the page shows what waits. Decides when a
+//! notice is due and what it contains: the number of waiting tasks and their subtools, never their inputs.
+//! `notice/send.rs` sends it.
 
 use std::collections::BTreeSet;
 
@@ -13,32 +13,34 @@ use crate::task::Task;
 
 pub mod send;
 
-/// However many questions come, no notice comes sooner after the one before.
-pub const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// The shortest time between two notices, however many tasks begin to wait.
+pub const MIN_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Subtools that are named to a human; a screen is small.
-const NAMED: usize = 5;
+/// The most subtools that a notice names; a desktop notification is small.
+const MAX_NAMED: usize = 5;
 
-/// When the next one is to be given.
+/// Decides when the next notice is due.
 #[derive(Debug, Default)]
 pub struct NoticeSchedule {
-    /// Of how many questions, of all that were ever asked, was told.
-    told: u64,
+    /// How many confirmations had been asked for at the last notice, or when none was needed.
+    notified: u64,
     last: Option<Timestamp>,
 }
 
 impl NoticeSchedule {
-    /// When to tell, if so many questions were asked so far.
+    /// Returns when the next notice is due, given the total number of confirmations asked for; `None` without a new
+    /// one.
     pub fn next(&self, asked: u64) -> Option<Timestamp> {
-        (asked > self.told).then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(PAUSE).unwrap_or(at)))
+        (asked > self.notified)
+            .then(|| self.last.map_or(Timestamp::MIN, |at| at.saturating_add(MIN_PAUSE).unwrap_or(at)))
     }
 
-    /// Whether to tell now; it is not told a second time. `waiting`: whether anything still waits.
+    /// Whether to send a notice at `now`. If so, counts the notice as sent. `waiting` is whether any task still waits.
     pub fn take(&mut self, asked: u64, waiting: bool, now: Timestamp) -> bool {
         if self.next(asked).is_none_or(|at| at > now) {
             return false;
         }
-        self.told = asked;
+        self.notified = asked;
         if waiting {
             self.last = Some(now);
         }
@@ -46,12 +48,12 @@ impl NoticeSchedule {
     }
 }
 
-/// What is said.
+/// The content of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     waiting: usize,
     tools: BTreeSet<String>,
-    /// Where it can be confirmed: the page's address without any secret; `None` if none is served.
+    /// The address of the page, without a secret; `None` if no page is served.
     page: Option<String>,
 }
 
@@ -65,19 +67,19 @@ impl Notice {
         notice
     }
 
-    /// As a command gets it.
+    /// The notice as JSON, for a command.
     fn event(&self) -> String {
         let Self { waiting, tools, page } = self;
         json!({"type": "confirmation.waiting", "waiting": waiting, "tools": tools, "page": page}).to_string()
     }
 
-    /// As a human reads it on a desktop: a title, and what stands below.
-    fn words(&self) -> (String, String) {
+    /// The title and the body of a desktop notification.
+    fn text(&self) -> (String, String) {
         let title = match self.waiting {
             1 => "A task waits for your yes".to_owned(),
             count => format!("{count} tasks wait for your yes"),
         };
-        let named: Vec<_> = self.tools.iter().take(NAMED).map(String::as_str).collect();
+        let named: Vec<_> = self.tools.iter().take(MAX_NAMED).map(String::as_str).collect();
         let more = match self.tools.len() - named.len() {
             0 => String::new(),
             count => format!(" and {count} more"),
@@ -95,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_question_is_told_at_once_and_what_follows_together() {
+    fn the_first_confirmation_causes_a_notice_immediately_and_later_ones_share_one() {
         let mut notices = NoticeSchedule::default();
         assert_eq!((notices.next(0), notices.take(0, false, at(0))), (None, false));
         assert!(notices.take(1, true, at(10)));
-        assert_eq!(notices.next(1), None, "told once");
+        assert_eq!(notices.next(1), None, "the notice was sent");
         for asked in 2..50 {
             assert!(!notices.take(asked, true, at(39)));
         }
@@ -108,16 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_meanwhile_is_not_told() {
+    fn a_confirmation_that_was_decided_meanwhile_causes_no_notice() {
         let mut notices = NoticeSchedule::default();
         assert!(notices.take(1, true, at(0)));
-        assert!(!notices.take(2, false, at(30)), "it waits no more");
+        assert!(!notices.take(2, false, at(30)), "no task is waiting");
         assert_eq!(notices.next(2), None);
-        assert!(notices.take(3, true, at(31)), "none was given since the first");
+        assert!(notices.take(3, true, at(31)), "the first notice was long enough ago");
     }
 
     #[test]
-    fn it_names_subtools_and_counts_and_says_nothing_else() {
+    fn a_notice_contains_only_the_count_and_the_subtools() {
         let mut tasks = Vec::new();
         for tool in ["send", "pay", "send", "c", "d", "e", "f"] {
             let mut task = crate::store::contract::task(None);
@@ -125,9 +127,9 @@ mod tests {
             tasks.push(task);
         }
         let all = Notice::of(tasks.iter(), Some("http://amt-1.localhost:1".to_owned()));
-        assert_eq!(all.words(), ("7 tasks wait for your yes".to_owned(), "c, d, e, f, pay and 1 more".to_owned()));
+        assert_eq!(all.text(), ("7 tasks wait for your yes".to_owned(), "c, d, e, f, pay and 1 more".to_owned()));
         let one = Notice::of(tasks.iter().take(1), None);
-        assert_eq!(one.words(), ("A task waits for your yes".to_owned(), "send".to_owned()));
+        assert_eq!(one.text(), ("A task waits for your yes".to_owned(), "send".to_owned()));
         let expected = json!({"type": "confirmation.waiting", "waiting": 1, "tools": ["send"], "page": null});
         assert_eq!(one.event(), expected.to_string());
     }

@@ -1,4 +1,4 @@
-//! The endpoint that Prometheus reads: `GET /metrics`, and nothing else.
+//! The HTTP endpoint that Prometheus reads: `GET /metrics`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use tokio_util::task::TaskTracker;
 
 use super::{SharedTelemetry, text};
 
-/// So many are answered at once; the others wait.
+/// The most concurrent connections; more have to wait.
 const MAX_CONNECTIONS: usize = 8;
-/// A request's head must be there by then.
+/// How long a request may take to send its head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// A whole connection, from its acceptance to the last byte.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon an address that is taken, or a want of descriptors, is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// How long a connection may take, from its acceptance to the last byte.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before another attempt after a failed bind (the address is in use) or accept (no descriptors).
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Answers at `address` until `ended`.
+/// Serves metrics at `address` until `ended` fires.
 pub(super) async fn serve(address: SocketAddr, shared: Arc<SharedTelemetry>, ended: CancellationToken) {
     tokio::select! {
         () = ended.cancelled() => {}
@@ -36,31 +36,32 @@ pub(super) async fn serve(address: SocketAddr, shared: Arc<SharedTelemetry>, end
 }
 
 async fn listen(address: SocketAddr, shared: Arc<SharedTelemetry>) {
-    let listener = bound(address).await;
-    let paths = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let listener = bind(address).await;
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
-        let place = Arc::clone(&paths).acquire_owned().await.expect("it is never closed");
+        let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (shared, own_only) = (Arc::clone(&shared), address.ip().is_loopback());
+                let (shared, loopback_only) = (Arc::clone(&shared), address.ip().is_loopback());
                 connections.spawn(async move {
-                    let answered = tokio::time::timeout(REQUEST_TIMEOUT, answer(stream, shared, own_only)).await;
-                    tracing::trace!(in_time = answered.is_ok(), "a reader of metrics is gone");
-                    drop(place);
+                    let answer = answer(stream, shared, loopback_only);
+                    let answered = tokio::time::timeout(CONNECTION_TIMEOUT, answer).await;
+                    tracing::trace!(in_time = answered.is_ok(), "a metrics connection ended");
+                    drop(permit);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a reader of metrics cannot be served");
-                tokio::time::sleep(TRY_AGAIN).await;
+                tracing::warn!(%error, "failed to accept a metrics connection");
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
 }
 
-/// Another executor of this user may have the address, until it ends.
-async fn bound(address: SocketAddr) -> TcpListener {
-    let mut was_said = false;
+/// Binds the address. Retries without end, since another executor of the same user may be using the address.
+async fn bind(address: SocketAddr) -> TcpListener {
+    let mut was_logged = false;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
@@ -68,19 +69,19 @@ async fn bound(address: SocketAddr) -> TcpListener {
                 tracing::info!(%address, "metrics are served");
                 return listener;
             }
-            Err(error) if !was_said => {
-                tracing::warn!(%address, %error, "metrics cannot be served yet");
-                was_said = true;
+            Err(error) if !was_logged => {
+                tracing::warn!(%address, %error, "failed to serve metrics; retrying");
+                was_logged = true;
             }
             Err(_) => {}
         }
-        tokio::time::sleep(TRY_AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
-async fn answer(stream: TcpStream, shared: Arc<SharedTelemetry>, own_only: bool) {
+async fn answer(stream: TcpStream, shared: Arc<SharedTelemetry>, loopback_only: bool) {
     let service = service_fn(|request: Request<Incoming>| {
-        let response = respond(&request, &shared, own_only);
+        let response = respond(&request, &shared, loopback_only);
         async { Ok::<_, Infallible>(response) }
     });
     let served = hyper::server::conn::http1::Builder::new()
@@ -90,35 +91,36 @@ async fn answer(stream: TcpStream, shared: Arc<SharedTelemetry>, own_only: bool)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "a reader of metrics was not understood");
+        tracing::debug!(%error, "a metrics connection failed");
     }
 }
 
-fn respond<B>(request: &Request<B>, shared: &SharedTelemetry, own_only: bool) -> Response<Full<Bytes>> {
-    if own_only && !names_this_machine(request.headers().get(HOST)) {
-        return plain(StatusCode::MISDIRECTED_REQUEST, "metrics are served under a loopback address only\n");
+fn respond<B>(request: &Request<B>, shared: &SharedTelemetry, loopback_only: bool) -> Response<Full<Bytes>> {
+    if loopback_only && !is_loopback(request.headers().get(HOST)) {
+        return plain(StatusCode::MISDIRECTED_REQUEST, "metrics are served only under a loopback address\n");
     }
     if request.uri().path() != "/metrics" {
         return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
     if request.method() != Method::GET {
-        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "metrics can be read only\n");
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are read-only\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
         return response;
     }
-    let mut response = Response::new(Full::new(text::render(&shared.numbers()).into()));
+    let mut response = Response::new(Full::new(text::render(&shared.metrics()).into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(text::CONTENT_TYPE));
     response
 }
 
-fn plain(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(words.as_bytes())));
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
     response
 }
 
-/// A page in a browser can point a name of its own at this machine; it cannot call it `localhost`.
-fn names_this_machine(host: Option<&HeaderValue>) -> bool {
+/// Whether the `Host` header names a loopback address. This stops DNS rebinding: a website can point its own name to
+/// this machine, but it cannot use the name `localhost`.
+fn is_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     let host = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(host, _)| host);
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_names_this_machine() {
+    fn only_loopback_hosts_are_accepted() {
         for (host, expected) in [
             ("localhost:9464", true),
             ("127.0.0.1:9464", true),
@@ -140,8 +142,8 @@ mod tests {
             ("localhost.evil.example", false),
             ("10.0.0.1:9464", false),
         ] {
-            assert_eq!(names_this_machine(Some(&HeaderValue::from_static(host))), expected, "{host}");
+            assert_eq!(is_loopback(Some(&HeaderValue::from_static(host))), expected, "{host}");
         }
-        assert!(!names_this_machine(None));
+        assert!(!is_loopback(None));
     }
 }

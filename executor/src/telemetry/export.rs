@@ -1,7 +1,7 @@
-//! The exporter: sends spans and numbers to a collector, some time after something happened.
+//! The exporter: sends spans and metrics to a collector, some time after a change.
 //!
-//! While nothing happens it sleeps. What a collector does not take is tried again, later and later,
-//! within bounded memory; what it refuses is dropped and said once.
+//! Without changes it sleeps. If the collector is unavailable, it retries with growing pauses and bounded memory. If
+//! the collector rejects data, it drops the data and logs this once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,13 +15,15 @@ use url::Url;
 use super::{SharedTelemetry, TelemetryState, otlp};
 use crate::runner::RunnerContext;
 
-/// As many spans go into one request.
-const BATCH: usize = 512;
-/// A collector answers within this, or not at all.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The pauses after failures: the first, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// More of a collector's answer is not read.
+/// The most spans in one request.
+const MAX_BATCH: usize = 512;
+/// How long a collector may take to answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after the first failure.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after a failure.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// The most of a collector's answer that is read.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
 pub(super) struct Exporter {
@@ -33,14 +35,14 @@ pub(super) struct Exporter {
     is_failing: bool,
 }
 
-/// Why a collector has not got something.
+/// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
-    /// It may take it later.
+    /// A retry may succeed.
     #[error("{0}")]
-    ForNow(String),
+    Temporary(String),
     #[error("{0}")]
-    ForGood(String),
+    Permanent(String),
 }
 
 impl Exporter {
@@ -59,81 +61,88 @@ impl Exporter {
         Self { traces, metrics, resource: otlp::resource(instance), shared, runner_context, is_failing: false }
     }
 
-    /// Until `ending`; then once more, without trying again.
+    /// Exports after changes until `ending` fires; then exports once more without retries.
     pub(super) async fn run(mut self, ending: CancellationToken) {
         let every = self.runner_context.config.telemetry.every.get();
-        let mut pause = PAUSES.0;
+        let mut pause = MIN_PAUSE;
         while !ending.is_cancelled() {
             tokio::select! {
                 () = self.shared.changed.notified() => {}
                 () = ending.cancelled() => break,
             }
-            // What happens soon after goes along.
+            // Changes that follow soon are exported together.
             rest(every, &ending).await;
-            while let Err(ExportError::ForNow(_)) = self.export().await {
+            while let Err(ExportError::Temporary(_)) = self.export().await {
                 if ending.is_cancelled() {
                     return;
                 }
                 rest(pause, &ending).await;
-                pause = (pause * 2).min(PAUSES.1);
+                pause = (pause * 2).min(MAX_PAUSE);
             }
-            pause = PAUSES.0;
+            pause = MIN_PAUSE;
         }
         drop(self.export().await);
     }
 
-    /// Sends all that there is; what could not be sent for now stays.
+    /// Sends all spans and the metrics. After a temporary failure, the unsent spans stay in the buffer.
     async fn export(&mut self) -> Result<(), ExportError> {
         loop {
-            let spans = self.shared.lock().spans.take(BATCH);
+            let spans = self.shared.lock().spans.take(MAX_BATCH);
             if spans.is_empty() {
                 break;
             }
             let body = otlp::traces(&self.resource, &spans);
             let sent = self.send(&self.traces, &body, "rejectedSpans").await;
-            let TelemetryState { numbers, spans: waiting } = &mut *self.shared.lock();
+            let TelemetryState { metrics, spans: buffer } = &mut *self.shared.lock();
             match &sent {
-                Ok(rejected) => numbers.spans_dropped += rejected,
-                Err(ExportError::ForNow(_)) => waiting.put_back(spans),
-                Err(ExportError::ForGood(_)) => numbers.spans_dropped += u64::try_from(spans.len()).unwrap_or_default(),
+                Ok(rejected) => metrics.spans_dropped += rejected,
+                Err(ExportError::Temporary(_)) => buffer.put_back(spans),
+                Err(ExportError::Permanent(_)) => {
+                    metrics.spans_dropped += u64::try_from(spans.len()).unwrap_or_default();
+                }
             }
-            numbers.spans_dropped += std::mem::take(&mut waiting.dropped);
-            self.is_failing = noted(&sent, self.is_failing);
+            metrics.spans_dropped += std::mem::take(&mut buffer.dropped);
+            self.is_failing = log_change(&sent, self.is_failing);
             sent?;
         }
-        let body = otlp::metrics(&self.resource, &self.shared.numbers(), SystemTime::now());
+        let body = otlp::metrics(&self.resource, &self.shared.metrics(), SystemTime::now());
         let sent = self.send(&self.metrics, &body, "rejectedDataPoints").await;
-        self.is_failing = noted(&sent, self.is_failing);
+        self.is_failing = log_change(&sent, self.is_failing);
         sent?;
         Ok(())
     }
 
-    /// How many items the collector rejected of what it took.
+    /// Sends one request, and returns how many items the collector rejected; `rejected` is their field in the answer.
     async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, ExportError> {
         let headers = self.headers().await?;
-        let for_now = |why: String| ExportError::ForNow(self.runner_context.secrets.redact(&why).into_owned());
-        let client =
-            self.runner_context.http.for_operator(url).await.map_err(|failure| for_now(failure.error.message))?;
-        let text = serde_json::to_vec(body).expect("JSON can be written");
-        let request = client.post(url.clone()).headers(headers).timeout(PATIENCE).body(text);
+        let temporary =
+            |reason: String| ExportError::Temporary(self.runner_context.secrets.redact(&reason).into_owned());
+        let client = self
+            .runner_context
+            .http
+            .client_for_configured(url)
+            .await
+            .map_err(|failure| temporary(failure.error.message))?;
+        let text = serde_json::to_vec(body).expect("a JSON value can be serialized");
+        let request = client.post(url.clone()).headers(headers).timeout(REQUEST_TIMEOUT).body(text);
         let (status, answer) = self
             .runner_context
             .http
             .send_plain(request, url, MAX_ANSWER_BYTES)
             .await
-            .map_err(|f| for_now(f.error.message))?;
+            .map_err(|failure| temporary(failure.error.message))?;
         match status {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Err(ExportError::ForNow(format!("it answers {status}"))),
+            | StatusCode::GATEWAY_TIMEOUT => Err(ExportError::Temporary(format!("the collector answered {status}"))),
             status if status.is_success() => {
-                // A collector that answers in another way took it all.
+                // An answer in another format means that everything was accepted.
                 let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
                 let count = &answer["partialSuccess"][rejected];
                 Ok(count.as_str().and_then(|count| count.parse().ok()).or(count.as_u64()).unwrap_or(0))
             }
-            status => Err(ExportError::ForGood(format!("it answers {status}"))),
+            status => Err(ExportError::Permanent(format!("the collector answered {status}"))),
         }
     }
 
@@ -142,11 +151,11 @@ impl Exporter {
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         for (name, secret) in &self.runner_context.config.telemetry.otlp_headers {
             let value = self.runner_context.secrets.get(secret).await;
-            let value = value.map_err(|error| ExportError::ForNow(error.to_string()))?;
+            let value = value.map_err(|error| ExportError::Temporary(error.to_string()))?;
             let name = HeaderName::try_from(name.as_str());
             let value = HeaderValue::try_from(value.expose());
             let (Ok(name), Ok(mut value)) = (name, value) else {
-                return Err(ExportError::ForGood(format!("the header of `{secret}` cannot be sent")));
+                return Err(ExportError::Permanent(format!("the header with `{secret}` is not valid")));
             };
             value.set_sensitive(true);
             headers.insert(name, value);
@@ -155,11 +164,11 @@ impl Exporter {
     }
 }
 
-/// Says once that it fails, and once that it works again.
-fn noted(sent: &Result<u64, ExportError>, was_failing: bool) -> bool {
+/// Logs the first failure and the first success after it. Returns whether exporting is failing.
+fn log_change(sent: &Result<u64, ExportError>, was_failing: bool) -> bool {
     match sent {
-        Err(why) if !was_failing => tracing::warn!(%why, "the collector of telemetry does not take it"),
-        Ok(_) if was_failing => tracing::info!("the collector takes telemetry again"),
+        Err(error) if !was_failing => tracing::warn!(%error, "failed to export telemetry"),
+        Ok(_) if was_failing => tracing::info!("the export of telemetry works again"),
         Ok(_) | Err(_) => {}
     }
     sent.is_err()

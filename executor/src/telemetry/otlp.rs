@@ -1,7 +1,6 @@
-//! Spans and numbers as OTLP's JSON: 64-bit integers as text, ids in hexadecimal.
+//! Formats spans and metrics as OTLP JSON: 64-bit integers as strings, ids in hexadecimal.
 //!
-//! The format is that of `opentelemetry-proto` 1.x; a receiver of OTLP over HTTP takes JSON as well as
-//! protobuf.
+//! The format is that of `opentelemetry-proto` 1.x. A receiver of OTLP over HTTP accepts JSON as well as protobuf.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +17,7 @@ const INTERNAL: u8 = 1;
 /// `STATUS_CODE_ERROR`.
 const ERROR: u8 = 2;
 
-/// Who tells: the executor of one mailbox.
+/// The resource that all data belongs to: the executor of one mailbox.
 pub(super) fn resource(instance: &str) -> Value {
     json!({"attributes": [
         attribute("service.name", &json!("agent-magic-tool")),
@@ -38,16 +37,17 @@ pub(super) fn traces(resource: &Value, spans: &[TraceSpan]) -> Value {
 }
 
 /// The body for `/v1/metrics`.
-pub(super) fn metrics(resource: &Value, numbers: &MetricValues, now: SystemTime) -> Value {
-    let stamps = [("startTimeUnixNano", nanoseconds(numbers.since)), ("timeUnixNano", nanoseconds(now))];
-    let timed = |mut point: Value| {
-        for (name, stamp) in &stamps {
-            point[name] = json!(stamp);
+pub(super) fn metrics(resource: &Value, values: &MetricValues, now: SystemTime) -> Value {
+    let timestamps = [("startTimeUnixNano", nanoseconds(values.since)), ("timeUnixNano", nanoseconds(now))];
+    let with_timestamps = |mut point: Value| {
+        for (name, timestamp) in &timestamps {
+            point[name] = json!(timestamp);
         }
         point
     };
-    let points = |points: &[DataPoint<'_>]| -> Vec<_> { points.iter().map(|one| timed(point(one))).collect() };
-    let metrics: Vec<_> = numbers
+    let points =
+        |points: &[DataPoint<'_>]| -> Vec<_> { points.iter().map(|data| with_timestamps(point(data))).collect() };
+    let metrics: Vec<_> = values
         .families()
         .into_iter()
         .map(|family| {
@@ -62,7 +62,7 @@ pub(super) fn metrics(resource: &Value, numbers: &MetricValues, now: SystemTime)
                 DataPoints::Histogram(seconds) => (
                     "s",
                     "histogram",
-                    json!({"aggregationTemporality": CUMULATIVE, "dataPoints": [timed(histogram(seconds))]}),
+                    json!({"aggregationTemporality": CUMULATIVE, "dataPoints": [with_timestamps(histogram(seconds))]}),
                 ),
             };
             let name = format!("agent_magic_tool.{}", family.name);
@@ -89,7 +89,7 @@ fn histogram(histogram: &Histogram) -> Value {
 
 fn span(span: &TraceSpan) -> Value {
     let attributes: Vec<_> = span.attributes.iter().map(|(name, value)| attribute(name, value)).collect();
-    let mut written = json!({
+    let mut json = json!({
         "traceId": span.trace,
         "spanId": span.id,
         "name": span.name,
@@ -100,12 +100,12 @@ fn span(span: &TraceSpan) -> Value {
         "status": {},
     });
     if let Some(parent) = &span.parent {
-        written["parentSpanId"] = json!(parent);
+        json["parentSpanId"] = json!(parent);
     }
     if let Some(code) = span.failed {
-        written["status"] = json!({"code": ERROR, "message": code});
+        json["status"] = json!({"code": ERROR, "message": code});
     }
-    written
+    json
 }
 
 fn attribute(name: &str, value: &Value) -> Value {

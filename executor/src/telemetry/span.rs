@@ -1,8 +1,8 @@
-//! Spans: a task from its acceptance to its end, and each of its attempts.
+//! Spans: one for each task from its acceptance to its end, and one for each attempt.
 //!
-//! A task's trace has the task's id, and a span's id follows from the task and the attempt: whoever
-//! has the one finds the other, and an executor that takes a task over goes on with the same trace.
-//! Names follow OpenTelemetry's conventions for tools of language models.
+//! The trace id is the task's id, and a span's id is derived from the task and the attempt. So a task's trace can be
+//! found by its id, and an executor that takes over a task continues the same trace. Names follow OpenTelemetry's
+//! semantic conventions for tools of language models.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 use crate::task::{Outcome, Task};
 
-/// More than these wait for no collector.
+/// The most spans that wait for the collector.
 const MAX_PENDING: usize = 4096;
 
 #[derive(Debug, Clone)]
@@ -32,15 +32,15 @@ pub(super) struct TraceSpan {
     pub(super) started: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) attributes: Vec<(&'static str, Value)>,
-    /// The error's code.
+    /// The error code, if the task or the attempt failed.
     pub(super) failed: Option<&'static str>,
 }
 
-/// The spans that wait to be exported, oldest first.
+/// The spans that wait for export, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct SpanBuffer {
     waiting: VecDeque<TraceSpan>,
-    /// Those for which there was no place.
+    /// The number of spans that did not fit since this field was last reset.
     pub(super) dropped: u64,
 }
 
@@ -53,23 +53,23 @@ impl SpanBuffer {
         }
     }
 
-    pub(super) fn take(&mut self, most: usize) -> Vec<TraceSpan> {
-        let count = most.min(self.waiting.len());
+    pub(super) fn take(&mut self, max: usize) -> Vec<TraceSpan> {
+        let count = max.min(self.waiting.len());
         self.waiting.drain(..count).collect()
     }
 
-    /// Those could not be sent, and come first the next time.
+    /// Puts back spans that could not be sent; the next [`SpanBuffer::take`] returns them first.
     pub(super) fn put_back(&mut self, spans: Vec<TraceSpan>) {
-        let room = MAX_PENDING.saturating_sub(self.waiting.len());
-        self.dropped += u64::try_from(spans.len().saturating_sub(room)).unwrap_or_default();
-        let skipped = spans.len().saturating_sub(room);
+        let free = MAX_PENDING.saturating_sub(self.waiting.len());
+        let skipped = spans.len().saturating_sub(free);
+        self.dropped += u64::try_from(skipped).unwrap_or_default();
         for span in spans.into_iter().skip(skipped).rev() {
             self.waiting.push_front(span);
         }
     }
 }
 
-/// What must be known of an open task to tell of it when it ends.
+/// What is remembered of an open task for its spans.
 #[derive(Debug)]
 struct TaskTrace {
     tool: SubtoolName,
@@ -81,11 +81,11 @@ struct TaskTrace {
     is_lookup: bool,
 }
 
-/// The stories of all open tasks.
+/// The traces of all open tasks.
 #[derive(Debug, Default)]
 pub(super) struct TaskTraces(HashMap<TaskId, TaskTrace>);
 
-/// What one step completed.
+/// The spans that one transition completed.
 #[derive(Debug, Default)]
 pub(super) struct CompletedSpan {
     pub(super) spans: Vec<TraceSpan>,
@@ -94,36 +94,36 @@ pub(super) struct CompletedSpan {
 
 impl TaskTraces {
     pub(super) fn open(&mut self, task: &Task, started: Option<Timestamp>, secrets: &Secrets) {
-        let story = TaskTrace {
+        let trace = TaskTrace {
             tool: task.tool.clone(),
             effect: task.effect,
             uid: task.caller.uid,
-            // The caller's own word, so that anything may stand there.
+            // The caller chooses the session name, so it may contain a secret.
             session: task.caller.session.as_deref().map(|session| secrets.redact(session).into_owned()),
             accepted: task.created_at,
             started,
             is_lookup: false,
         };
-        self.0.insert(task.id, story);
+        self.0.insert(task.id, trace);
     }
 
     pub(super) fn step(&mut self, step: &Transition) -> CompletedSpan {
         let mut completed = CompletedSpan::default();
-        let Some(story) = self.0.get_mut(&step.id) else { return completed };
+        let Some(trace) = self.0.get_mut(&step.id) else { return completed };
         if step.from == State::Running
-            && let Some(started) = story.started.take()
+            && let Some(started) = trace.started.take()
         {
             completed.attempt_took = Duration::try_from(step.at.duration_since(started)).ok();
-            completed.spans.push(story.attempt(step, started));
+            completed.spans.push(trace.attempt(step, started));
         }
         if matches!(step.step, Step::Start | Step::Verify) {
-            story.started = Some(step.at);
-            story.is_lookup = step.step == Step::Verify;
+            trace.started = Some(step.at);
+            trace.is_lookup = step.step == Step::Verify;
         }
         if step.to.is_final()
-            && let Some(story) = self.0.remove(&step.id)
+            && let Some(trace) = self.0.remove(&step.id)
         {
-            completed.spans.push(story.task(step));
+            completed.spans.push(trace.task(step));
         }
         completed
     }
@@ -177,7 +177,7 @@ fn code(step: &Transition) -> Option<&'static str> {
     }
 }
 
-/// The task itself counts as attempt 0.
+/// Derives the id of a span; the span of the task itself is attempt 0.
 fn span_id(task: TaskId, attempt: u32) -> String {
     let digest = Sha256::digest(format!("{task} {attempt}"));
     digest::hex(&digest[..8])
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_task_gives_a_span_for_each_attempt_and_one_above_them() {
+    fn a_task_has_a_root_span_and_a_child_span_for_each_attempt() {
         let task = task(None);
-        let mut stories = TaskTraces::default();
+        let mut traces = TaskTraces::default();
         let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
-        stories.open(&task, None, &secrets);
+        traces.open(&task, None, &secrets);
         let steps = [
             step(&task, Step::Enqueue, State::Accepted, 0),
             step(&task, Step::Start, State::Queued, 0),
@@ -216,7 +216,7 @@ mod tests {
             step(&task, Step::Start, State::Queued, 1),
             step(&task, Step::Succeed, State::Running, 2),
         ];
-        let spans: Vec<_> = steps.iter().flat_map(|step| stories.step(step).spans).collect();
+        let spans: Vec<_> = steps.iter().flat_map(|step| traces.step(step).spans).collect();
         let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
         assert_eq!(names, ["attempt 1".to_owned(), "attempt 2".to_owned(), format!("execute_tool {}", task.tool)]);
         let root = &spans[2];
@@ -225,13 +225,13 @@ mod tests {
             assert_eq!((attempt.trace, attempt.parent.as_ref()), (task.id, Some(&root.id)));
             assert_ne!(attempt.id, root.id);
         }
-        assert!(stories.0.is_empty(), "an ended task leaves memory");
+        assert!(traces.0.is_empty(), "an ended task should be forgotten");
     }
 
     #[test]
-    fn when_nobody_collects_the_newest_are_dropped_and_counted() {
+    fn a_full_buffer_drops_and_counts_spans() {
         let task = task(None);
-        let story = TaskTrace {
+        let trace = TaskTrace {
             tool: task.tool.clone(),
             effect: task.effect,
             uid: 0,
@@ -240,7 +240,7 @@ mod tests {
             started: None,
             is_lookup: false,
         };
-        let span = story.attempt(&step(&task, Step::Fail, State::Running, 1), task.created_at);
+        let span = trace.attempt(&step(&task, Step::Fail, State::Running, 1), task.created_at);
         let mut spans = SpanBuffer::default();
         (0..MAX_PENDING + 3).for_each(|_| spans.push(span.clone()));
         assert_eq!(spans.dropped, 3);

@@ -1,15 +1,15 @@
-//! The numbers in Prometheus' text format, version 0.0.4.
+//! Formats the metrics in Prometheus' text format, version 0.0.4.
 
 use std::fmt::Write as _;
 
 use super::metrics::{DataPoint, DataPoints, Histogram, MetricValues};
 
-/// The type of [`render`]'s text.
+/// The content type of the text that [`render`] returns.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn render(numbers: &MetricValues) -> String {
+pub(super) fn render(metrics: &MetricValues) -> String {
     let mut text = String::new();
-    for family in numbers.families() {
+    for family in metrics.families() {
         let (unit, kind) = match family.points {
             DataPoints::Counter(_) => ("_total", "counter"),
             DataPoints::Gauge(_) => ("", "gauge"),
@@ -32,10 +32,10 @@ pub(super) fn render(numbers: &MetricValues) -> String {
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("a String takes every character");
+    writeln!(text, "{line}").expect("writing to a String cannot fail");
 }
 
-/// Labels are states and codes, which need no escaping.
+/// Renders one point. Labels are states and error codes, which need no escaping.
 fn render_point(text: &mut String, name: &str, (label, number): &DataPoint<'_>) {
     match label {
         Some((label, value)) => line(text, format_args!("{name}{{{label}=\"{value}\"}} {number}")),
@@ -43,12 +43,12 @@ fn render_point(text: &mut String, name: &str, (label, number): &DataPoint<'_>) 
     }
 }
 
-/// Here each bucket counts all that is not above its bound.
+/// Renders a histogram. In this format the buckets are cumulative.
 fn render_histogram(text: &mut String, name: &str, histogram: &Histogram) {
-    let mut below = 0;
+    let mut cumulative = 0;
     for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
-        below += count;
-        line(text, format_args!("{name}_bucket{{le=\"{bound}\"}} {below}"));
+        cumulative += count;
+        line(text, format_args!("{name}_bucket{{le=\"{bound}\"}} {cumulative}"));
     }
     let count = histogram.count();
     line(text, format_args!("{name}_bucket{{le=\"+Inf\"}} {count}"));

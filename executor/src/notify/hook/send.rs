@@ -1,7 +1,7 @@
-//! One attempt to tell one hook: a command is run, or a webhook posted.
+//! One attempt to deliver an event to a hook: runs a command or posts a webhook.
 //!
-//! A webhook is signed as Standard Webhooks 1.0 says (HMAC-SHA256 over id, time and body, `v1`), so that
-//! any of its libraries verifies it. What a receiver answers is not read, but for its status.
+//! A webhook is signed according to Standard Webhooks 1.0 (`v1`: HMAC-SHA256 over id, time and body), so its
+//! libraries can verify it. Only the status of the receiver's response counts; the body is not read.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::config::{HookReceiver, HookSettings};
 use crate::runner::{RunnerContext, process};
 use crate::store::outbox::HookDelivery;
 
-/// Tells `hook`. An error says why that failed, without a secret, for the log and the doctor.
+/// Delivers an event to `hook`. An error is the reason for the log and `doctor`, without secrets.
 ///
-/// Ends soon after the hook's timeout, and at once when `cancel` fires.
+/// Ends soon after the hook's timeout, and immediately when `cancel` fires.
 pub async fn send(
     delivery: &HookDelivery,
     hook: &HookSettings,
@@ -39,7 +39,7 @@ pub async fn send(
                 biased;
                 () = cancel.cancelled() => Err("the executor stopped".to_owned()),
                 posted = tokio::time::timeout(hook.timeout.get(), post) => {
-                    posted.unwrap_or_else(|_| Err(too_slow(hook.timeout)))
+                    posted.unwrap_or_else(|_| Err(timed_out(hook.timeout)))
                 }
             }
         }
@@ -47,7 +47,7 @@ pub async fn send(
     sent.map_err(|reason| runner_context.secrets.redact(&reason).into_owned())
 }
 
-/// Runs a program of the human's with `event` on its standard input, and stops it when its time is over.
+/// Runs a configured program with `event` on its standard input, and stops it after `timeout`.
 pub(crate) async fn run(
     argv: &[String],
     event: &str,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     runner_context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
-    // It is asked to end when its time is over, and its group is killed if it does not.
+    // The program gets SIGTERM after the timeout, and its process group is killed if it does not exit.
     let stop = cancel.child_token();
     let running = process::run_configured(argv, event, &runner_context.secrets, &stop);
     tokio::pin!(running);
@@ -63,9 +63,9 @@ pub(crate) async fn run(
         ended = &mut running => ended,
         () = tokio::time::sleep(timeout.get()) => {
             stop.cancel();
-            // It was late, however it ended.
+            // The timeout is the failure, whatever the exit status.
             running.await.ok();
-            Err(too_slow(timeout))
+            Err(timed_out(timeout))
         }
     }
 }
@@ -82,7 +82,7 @@ async fn post(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in [("webhook-id", id), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)] {
-        headers.insert(name, HeaderValue::from_str(&value).expect("ids, numbers and base64 may stand in a header"));
+        headers.insert(name, HeaderValue::from_str(&value).expect("ids, numbers and base64 are valid in headers"));
     }
     let posted = runner_context.http.post(url, headers, delivery.event.clone()).await;
     let status = posted.map_err(|failure| failure.error.message)?;
@@ -93,16 +93,16 @@ async fn post(
     }
 }
 
-/// The header `webhook-signature` of an event that is sent at this second.
+/// Returns the header `webhook-signature` of an event that is sent at `at`, in seconds since the epoch.
 fn sign(secret: &Secret, id: &str, at: i64, body: &str) -> Result<String, String> {
     let key = secret.expose().strip_prefix("whsec_").and_then(|key| STANDARD.decode(key).ok());
-    let key = key.ok_or("its secret is not `whsec_` and base64, as Standard Webhooks are signed with")?;
-    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key may have any length");
+    let key = key.ok_or("the secret is not `whsec_` followed by base64, as Standard Webhooks require")?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length is valid");
     mac.update(format!("{id}.{at}.{body}").as_bytes());
     Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
-fn too_slow(timeout: PositiveDuration) -> String {
+fn timed_out(timeout: PositiveDuration) -> String {
     format!("it took longer than {timeout}")
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_that_of_the_standards_own_example() {
+    fn a_signature_matches_the_example_of_the_standard() {
         let secret = Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
         let body = r#"{"test": 2432232314}"#;
         let signature = sign(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signing_secret_is_told_without_it() {
+    fn the_error_about_an_invalid_secret_does_not_contain_it() {
         for wrong in ["hunter2hunter2", "whsec_***"] {
-            let told = sign(&Secret::new(wrong.to_owned()), "id", 0, "").expect_err("no key");
-            assert!(!told.contains(wrong), "{told}");
+            let error = sign(&Secret::new(wrong.to_owned()), "id", 0, "").expect_err("not a signing secret");
+            assert!(!error.contains(wrong), "{error}");
         }
     }
 }

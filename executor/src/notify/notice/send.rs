@@ -1,6 +1,6 @@
-//! One notice on its way: to the human's desktop, and to a command of theirs.
+//! Sends one notice: to the desktop and to a command.
 //!
-//! What fails is logged and not tried again: the next question brings the next notice.
+//! A failure is logged and not retried: the next confirmation causes the next notice.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,60 +16,60 @@ use super::Notice;
 use crate::notify::hook;
 use crate::runner::RunnerContext;
 
-/// Shorter than the pause between two: they never overtake each other.
+/// Shorter than the pause between two notices, so that they never overlap.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a human is told.
+/// How notices are sent.
 #[derive(Debug, Clone, Default)]
 pub struct NoticeChannels {
-    /// A program and its arguments, which gets the event as JSON; none if empty.
+    /// A program and its arguments; it gets the notice as JSON. Empty: no command.
     pub command: Vec<String>,
-    /// The environment in which the desktop is found; absent where none is to be told.
+    /// The environment variables of the desktop; `None` if the desktop is not notified.
     pub desktop: Option<Vec<(&'static str, OsString)>>,
 }
 
 impl NoticeChannels {
-    pub fn are_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.command.is_empty() && self.desktop.is_none()
     }
 }
 
-/// Tells it in every way. Ends soon after the timeout, and at once when `cancel` fires.
+/// Sends a notice through all channels. Ends soon after the timeout, and immediately when `cancel` fires.
 pub async fn send(
     notice: &Notice,
-    ways: &NoticeChannels,
+    channels: &NoticeChannels,
     runner_context: &Arc<RunnerContext>,
     cancel: &CancellationToken,
 ) {
     let command = async {
-        if !ways.command.is_empty() {
+        if !channels.command.is_empty() {
             let timeout = PositiveDuration::from_secs(TIMEOUT.as_secs());
-            let told = hook::send::run(&ways.command, &notice.event(), timeout, runner_context, cancel).await;
-            if let Err(reason) = told {
+            let sent = hook::send::run(&channels.command, &notice.event(), timeout, runner_context, cancel).await;
+            if let Err(reason) = sent {
                 let reason = runner_context.secrets.redact(&reason).into_owned();
-                tracing::warn!(reason, "`on_confirmation` was not told that something waits");
+                tracing::warn!(reason, "the `on_confirmation` command failed");
             }
         }
     };
     let desktop = async {
-        if let Some(environment) = &ways.desktop {
+        if let Some(environment) = &channels.desktop {
             let shown = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
                 shown = tokio::time::timeout(TIMEOUT, show(notice, environment)) => shown,
             };
             match shown.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(()) => tracing::debug!("the desktop was told that something waits"),
-                Err(error) => tracing::info!(%error, "the desktop was not told that something waits"),
+                Ok(()) => tracing::debug!("sent a desktop notification"),
+                Err(error) => tracing::info!(%error, "failed to send a desktop notification"),
             }
         }
     };
     tokio::join!(command, desktop);
 }
 
-/// By `notify-send`, which every desktop has or can have.
+/// Shows a desktop notification with `notify-send`, which is available for every desktop.
 async fn show(notice: &Notice, environment: &[(&'static str, OsString)]) -> io::Result<()> {
-    let (title, body) = notice.words();
+    let (title, body) = notice.text();
     let mut command = Command::new("notify-send");
     command
         .args(["--app-name=agent-magic-tool", "--", &title, &body])
