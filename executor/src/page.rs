@@ -48,7 +48,7 @@ mod wording;
 
 pub use command::{PageCommand, PageMessage, TaskChange};
 use session::PageSessions;
-pub use session::{LINK_WORKS, links, make_link};
+pub use session::{LINK_LIFETIME, links_folder, make_link};
 pub use site::PageSite;
 
 /// What stands on every page of how sure its yes is.
@@ -82,8 +82,8 @@ pub struct PageContext {
     pub catalog: watch::Receiver<Arc<Catalog>>,
     pub policy: Arc<Policy>,
     pub approver: Arc<ApproverPresence>,
-    pub live: broadcast::Sender<TaskChange>,
-    pub say: PageSender,
+    pub task_changes: broadcast::Sender<TaskChange>,
+    pub send: PageSender,
     pub runner_context: Arc<RunnerContext>,
     pub mailbox: Mailbox,
 }
@@ -111,7 +111,7 @@ pub fn serve(
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let sessions = PageSessions::of(folder, context.runner_context.config.page.idle.get());
+    let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
     let page = Page { context, sessions, views: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
@@ -160,25 +160,25 @@ impl Page {
     }
 
     /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
-    async fn say(&self, word: PageCommand, by: String) -> Option<DecisionResult> {
-        let (reply, told) = oneshot::channel();
-        if !(self.context.say)(PageMessage { word, by, reply }) {
+    async fn send(&self, command: PageCommand, session: String) -> Option<DecisionResult> {
+        let (reply, result) = oneshot::channel();
+        if !(self.context.send)(PageMessage { command, session, reply }) {
             return None;
         }
-        told.await.ok()
+        result.await.ok()
     }
 
     /// Has the catalog brought up to date.
     async fn refresh(&self) {
-        if self.say(PageCommand::Refresh, String::new()).await.is_none() {
+        if self.send(PageCommand::RefreshCatalog, String::new()).await.is_none() {
             tracing::debug!("the catalog stays as it is: the executor is stopping");
         }
     }
 
     /// Somebody came or went.
-    fn seen(&self) {
+    fn presence_changed(&self) {
         let (reply, _) = oneshot::channel();
-        if !(self.context.say)(PageMessage { word: PageCommand::Seen, by: String::new(), reply }) {
+        if !(self.context.send)(PageMessage { command: PageCommand::PresenceChanged, session: String::new(), reply }) {
             tracing::debug!("the executor has ended");
         }
     }

@@ -57,7 +57,7 @@ fn what_a_human_denied_is_not_asked_again_by_the_next_executor() {
 pub(crate) async fn decide(world: &World, id: &str, verdict: &str) {
     let folders = std::fs::read_dir(world.state().join("executors")).expect("an executor was here");
     let folder = folders.flatten().next().expect("an executor was here").path();
-    let site = PageSite::of(&folder).expect("the page listens");
+    let site = PageSite::load_or_create(&folder).expect("the page listens");
     let address = format!("http://127.0.0.1:{}", site.port);
     let text = |text: String| HeaderValue::from_str(&text).expect("a header");
     let mut headers = HeaderMap::new();

@@ -26,7 +26,7 @@ impl World {
         let folder = self.executor_folder();
         let mut site = None;
         until("the page listens", || {
-            site = PageSite::of(&folder).ok().filter(|site| site.port != 0);
+            site = PageSite::load_or_create(&folder).ok().filter(|site| site.port != 0);
             site.is_some()
         });
         site.expect("the page listens")

@@ -154,7 +154,7 @@ async fn say_decision(
     if tasks.is_empty() {
         return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "nothing is decided about"));
     }
-    match page.say(PageCommand::Decide { tasks, action, grant }, visitor.0).await {
+    match page.send(PageCommand::Decide { tasks, action, grant }, visitor.0).await {
         None => Err(gone()),
         Some(Err(why)) => Err(not_decided(page, why)),
         Some(Ok(decided)) => {
@@ -331,7 +331,7 @@ struct TaskTarget {
 pub(super) async fn cancel(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
     let TaskTarget { id } = read(&body)?;
     let task = known(&page, id)?;
-    match page.say(PageCommand::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
+    match page.send(PageCommand::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(states)) => {
             Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
@@ -353,7 +353,7 @@ struct ResolveBody {
 pub(super) async fn resolve(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
     let ResolveBody { id, happened, note: said } = read(&body)?;
     let task = known(&page, id)?;
-    match page.say(PageCommand::Resolve { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
+    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(why)) => Err(not_decided(&page, why)),
@@ -501,7 +501,7 @@ pub(super) async fn revoke_grant(
     body: Bytes,
 ) -> ActionResult {
     let GrantTarget { id } = read(&body)?;
-    match page.say(PageCommand::Revoke(id), visitor.0).await {
+    match page.send(PageCommand::Revoke(id), visitor.0).await {
         None => Err(gone()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such grant")),

@@ -11,9 +11,9 @@ use crate::task::grant::{Grant, GrantId};
 /// Something that a human wants done.
 #[derive(Debug)]
 pub struct PageMessage {
-    pub word: PageCommand,
+    pub command: PageCommand,
     /// The session of the page.
-    pub by: String,
+    pub session: String,
     /// Dropped without an answer, nothing was done.
     pub reply: oneshot::Sender<DecisionResult>,
 }
@@ -39,9 +39,9 @@ pub enum PageCommand {
         note: Option<String>,
     },
     /// Definitions may have changed.
-    Refresh,
+    RefreshCatalog,
     /// Somebody came to look on, or went.
-    Seen,
+    PresenceChanged,
 }
 
 /// What happened to a task, for whoever looks on. May be missed: the record is the truth.

@@ -27,7 +27,7 @@ const MAX_ROWS: u32 = 50;
 
 pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
     let seat = OpenStream::take(Arc::clone(&page));
-    let watching = StreamState { live: page.context.live.subscribe(), page, _seat: seat, is_first: true };
+    let watching = StreamState { live: page.context.task_changes.subscribe(), page, _seat: seat, is_first: true };
     let frames = stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), watching))
@@ -41,7 +41,7 @@ struct OpenStream(Arc<Page>);
 impl OpenStream {
     fn take(page: Arc<Page>) -> Self {
         page.context.approver.enter();
-        page.seen();
+        page.presence_changed();
         Self(page)
     }
 }
@@ -49,7 +49,7 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.context.approver.leave();
-        self.0.seen();
+        self.0.presence_changed();
     }
 }
 

@@ -159,13 +159,13 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         views.add_template(name, "{{ given() }}").expect("a template");
     }
     let context = PageContext {
-        site: PageSite::of(folder).expect("made"),
+        site: PageSite::load_or_create(folder).expect("made"),
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
         policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
         approver: Arc::default(),
-        live: broadcast::channel(1).0,
-        say: Box::new(|_| false),
+        task_changes: broadcast::channel(1).0,
+        send: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
         runner_context: Arc::new(RunnerContext {
             tokens: crate::runner::http::OAuthTokens::default(),
@@ -176,7 +176,7 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
             config,
         }),
     };
-    let sessions = PageSessions::of(folder, context.runner_context.config.page.idle.get());
+    let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
     let page = Page { context, sessions, views: views.into() };
     (Arc::new(page), shown)
 }

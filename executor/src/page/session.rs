@@ -23,14 +23,14 @@ use crate::task::confirmation::nonce;
 /// Their file in the executor's folder.
 const NAME: &str = "sessions.json";
 /// How long a link works.
-pub const LINK_WORKS: Duration = Duration::from_mins(1);
+pub const LINK_LIFETIME: Duration = Duration::from_mins(1);
 
 /// How exactly it is kept when a session was last used: each time is a write to the disk.
 const EXACT: Duration = Duration::from_mins(1);
 
 /// Makes the secret of a link; `folder` is the executor's, where no agent's sandbox writes.
 pub fn make_link(folder: &Path) -> io::Result<String> {
-    let links = links(folder);
+    let links = links_folder(folder);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&links)?;
     let secret = nonce();
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(links.join(hash(&secret)))?;
@@ -39,10 +39,10 @@ pub fn make_link(folder: &Path) -> io::Result<String> {
 
 /// Uses a link up; whether it works. Of two that try at once one succeeds.
 fn use_link(folder: &Path, secret: &str, now: SystemTime) -> bool {
-    let links = links(folder);
+    let links = links_folder(folder);
     let path = links.join(hash(secret));
     let made = fs::metadata(&path).and_then(|found| found.modified());
-    let is_young = |made: SystemTime| now.duration_since(made).is_ok_and(|age| age <= LINK_WORKS);
+    let is_young = |made: SystemTime| now.duration_since(made).is_ok_and(|age| age <= LINK_LIFETIME);
     let works = fs::remove_file(&path).is_ok() && made.is_ok_and(is_young);
     for old in fs::read_dir(&links).into_iter().flatten().flatten() {
         let made = old.metadata().and_then(|found| found.modified());
@@ -55,7 +55,7 @@ fn use_link(folder: &Path, secret: &str, now: SystemTime) -> bool {
 
 /// Where links lie until they are used, and what is written to open a browser with; what is older than a
 /// link works is removed.
-pub fn links(folder: &Path) -> PathBuf {
+pub fn links_folder(folder: &Path) -> PathBuf {
     folder.join("links")
 }
 
@@ -90,7 +90,7 @@ pub(super) struct SessionKeys {
 
 impl PageSessions {
     /// Those that were there before the executor was started are still.
-    pub(super) fn of(folder: &Path, idle: Duration) -> Self {
+    pub(super) fn load(folder: &Path, idle: Duration) -> Self {
         let kept = fs::read(file(folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Self { folder: folder.to_owned(), idle, all: Mutex::new(kept.unwrap_or_default()) }
     }
@@ -175,17 +175,17 @@ mod tests {
         let first = make_link(folder).expect("made");
         assert!(use_link(folder, &first, now) && !use_link(folder, &first, now));
         let late = make_link(folder).expect("made");
-        assert!(!use_link(folder, &late, now + LINK_WORKS + Duration::from_secs(5)));
+        assert!(!use_link(folder, &late, now + LINK_LIFETIME + Duration::from_secs(5)));
         assert!(!use_link(folder, &late, now), "it is gone");
         let forgotten = make_link(folder).expect("made");
-        use_link(folder, "x", now + LINK_WORKS + Duration::from_secs(5));
+        use_link(folder, "x", now + LINK_LIFETIME + Duration::from_secs(5));
         assert!(!use_link(folder, &forgotten, now), "what is too old is removed");
     }
 
     #[test]
     fn nothing_on_the_disk_tells_a_secret() {
         let folder = tempfile::tempdir().expect("a folder");
-        let sessions = PageSessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path(), HOUR);
         let link = make_link(folder.path()).expect("made");
         let keys = sessions.log_in(&link).expect("it works");
         let kept = fs::read_to_string(file(folder.path())).expect("kept");
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_session_that_is_used_does_not_become_idle_by_a_new_executor() {
         let folder = tempfile::tempdir().expect("a folder");
-        let sessions = PageSessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path(), HOUR);
         let keys = sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
         let kept = || -> Vec<PageSession> {
             serde_json::from_slice(&fs::read(file(folder.path())).expect("kept")).expect("sessions")
@@ -206,7 +206,7 @@ mod tests {
             let mut sessions = kept();
             sessions[0].last_used -= jiff::SignedDuration::from_mins(minutes);
             fs::write(file(folder.path()), serde_json::to_vec(&sessions).expect("JSON")).expect("written");
-            PageSessions::of(folder.path(), HOUR).of_cookie(&keys.cookie).is_some()
+            PageSessions::load(folder.path(), HOUR).of_cookie(&keys.cookie).is_some()
         };
         let started = clock::now();
         assert!(used(50) && kept()[0].last_used >= started, "it was used now");
@@ -221,9 +221,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let log_in =
             |sessions: &PageSessions| sessions.log_in(&make_link(folder.path()).expect("made")).expect("it works");
-        let sessions = PageSessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path(), HOUR);
         let keys = log_in(&sessions);
-        let sessions = PageSessions::of(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path(), HOUR);
         let name = sessions.of_cookie(&keys.cookie).expect("still there");
         assert!(sessions.is_token(&name, &keys.token) && !sessions.is_token(&name, &keys.cookie));
         let other = log_in(&sessions);
@@ -231,7 +231,7 @@ mod tests {
         assert!(!sessions.is_token(&name, &other.token), "each has its own");
         sessions.log_out(&name);
         assert_eq!(sessions.of_cookie(&keys.cookie), None);
-        assert_eq!(PageSessions::of(folder.path(), HOUR).of_cookie(&other.cookie), Some(other_name));
-        assert_eq!(PageSessions::of(folder.path(), Duration::ZERO).of_cookie(&other.cookie), None, "idle");
+        assert_eq!(PageSessions::load(folder.path(), HOUR).of_cookie(&other.cookie), Some(other_name));
+        assert_eq!(PageSessions::load(folder.path(), Duration::ZERO).of_cookie(&other.cookie), None, "idle");
     }
 }

@@ -28,7 +28,7 @@ pub struct PageSite {
 
 impl PageSite {
     /// The site of the executor whose folder this is; made when there is none, or none that is whole.
-    pub fn of(folder: &Path) -> io::Result<Self> {
+    pub fn load_or_create(folder: &Path) -> io::Result<Self> {
         match fs::read(path(folder)) {
             Ok(bytes) => {
                 if let Ok(site) = serde_json::from_slice(&bytes) {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn it_is_the_same_from_start_to_start_on_both_stacks() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut site = PageSite::of(folder.path()).expect("made");
+        let mut site = PageSite::load_or_create(folder.path()).expect("made");
         let listeners = site.listen(folder.path()).expect("a free port");
         for listener in &listeners {
             assert_eq!(listener.local_addr().expect("bound").port(), site.port);
@@ -107,7 +107,7 @@ mod tests {
             assert!(TcpListener::bind((*taken, site.port)).is_err(), "{taken} is held");
         }
         drop(listeners);
-        let mut again = PageSite::of(folder.path()).expect("read");
+        let mut again = PageSite::load_or_create(folder.path()).expect("read");
         assert_eq!(again, site);
         let _kept = again.listen(folder.path()).expect("the same port");
         assert_eq!(again, site);
@@ -116,19 +116,19 @@ mod tests {
     #[test]
     fn a_port_that_another_holds_on_either_stack_is_not_shared() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut site = PageSite::of(folder.path()).expect("made");
+        let mut site = PageSite::load_or_create(folder.path()).expect("made");
         let squatter = TcpListener::bind("[::1]:0").or_else(|_| TcpListener::bind("127.0.0.1:0")).expect("a port");
         site.port = squatter.local_addr().expect("bound").port();
         let taken = site.port;
         let _kept = site.listen(folder.path()).expect("another port");
         assert_ne!(site.port, taken);
-        assert_eq!(PageSite::of(folder.path()).expect("read").port, site.port, "it is kept");
+        assert_eq!(PageSite::load_or_create(folder.path()).expect("read").port, site.port, "it is kept");
     }
 
     #[test]
     fn a_broken_file_is_made_anew() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(path(folder.path()), "{").expect("written");
-        assert!(PageSite::of(folder.path()).expect("made").host.ends_with(".localhost"));
+        assert!(PageSite::load_or_create(folder.path()).expect("made").host.ends_with(".localhost"));
     }
 }

@@ -44,7 +44,7 @@ pub struct PendingQuestion {
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
     #[error("the executor serves no page")]
-    Closed,
+    NoPage,
     #[error("the page cannot be reached")]
     Io(#[from] io::Error),
     #[error("{message}")]
@@ -59,10 +59,10 @@ impl std::fmt::Debug for TerminalSession {
 
 impl TerminalSession {
     /// Logs in with a fresh link; `folder` is the executor's. Whoever calls this has looked that a human is there.
-    pub fn enter(folder: &Path) -> Result<Self, TerminalError> {
-        let site = PageSite::of(folder)?;
+    pub fn log_in(folder: &Path) -> Result<Self, TerminalError> {
+        let site = PageSite::load_or_create(folder)?;
         if site.port == 0 {
-            return Err(TerminalError::Closed);
+            return Err(TerminalError::NoPage);
         }
         let mut door = Self { site, cookie: String::new(), token: String::new() };
         let (head, body) = door.ask("POST", "/login", Some(&json!({"token": make_link(folder)?})))?;
@@ -93,7 +93,7 @@ impl TerminalSession {
     }
 
     /// Ends the session.
-    pub fn leave(self) {
+    pub fn log_out(self) {
         if let Err(error) = self.ask("POST", "/logout", Some(&json!({}))) {
             tracing::debug!(%error, "a session of the page was left");
         }

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use executor::page::{LINK_WORKS, PageSite, links, make_link};
+use executor::page::{LINK_LIFETIME, PageSite, links_folder, make_link};
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use protocol::paths::DISPLAYS;
@@ -60,7 +60,7 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
     let folder = context.paths.executor();
-    let site = PageSite::of(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
+    let site = PageSite::load_or_create(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
     if site.port == 0 {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
             .hint("check `enabled` under [page] in config.toml, then the executor's log"));
@@ -68,7 +68,7 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
     let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
     let link = format!("{}/#{secret}", site.origin());
     let opened = match browser(context) {
-        Some(browser) => open(&browser, &links(&folder), &link)
+        Some(browser) => open(&browser, &links_folder(&folder), &link)
             .map_err(|error| context.output.note(&format!("failed to open a browser: {error}")))
             .is_ok(),
         None => false,
@@ -78,7 +78,7 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     let PageLink { link, opened } = open_page(context)?;
-    let seconds = LINK_WORKS.as_secs();
+    let seconds = LINK_LIFETIME.as_secs();
     if context.output.is_terminal() {
         context
             .output
