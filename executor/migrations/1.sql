@@ -1,4 +1,4 @@
--- The record of tasks. Times are microseconds since 1970 (UTC); JSON stands as text.
+-- Tasks and their steps. Times are microseconds since 1970 (UTC); JSON is stored as text.
 BEGIN;
 
 CREATE TABLE tasks (
@@ -22,7 +22,7 @@ CREATE INDEX open_tasks ON tasks (id) WHERE finished_at IS NULL;
 CREATE INDEX ended_tasks ON tasks (finished_at) WHERE finished_at IS NOT NULL;
 CREATE UNIQUE INDEX keys ON tasks (uid, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- Append-only: every step of every task.
+-- Every step of every task; append-only.
 CREATE TABLE steps (
     seq     INTEGER PRIMARY KEY,
     task    TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,

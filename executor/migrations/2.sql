@@ -1,4 +1,4 @@
--- What humans are asked, what they said, and what of it is remembered.
+-- Confirmations with their decisions, and grants.
 BEGIN;
 
 ALTER TABLE tasks ADD COLUMN confirmation TEXT;

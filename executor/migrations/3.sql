@@ -1,14 +1,14 @@
--- Schedules, settlements, and what hooks are owed.
+-- Schedules, settlements and hook deliveries.
 BEGIN;
 
--- When it is to start, if it was asked for ahead of its time.
+-- The time that the task was scheduled for, if any.
 ALTER TABLE tasks ADD COLUMN run_at INTEGER;
 
--- With their sizes, so that whoever adds them up reads no text. The expression is that of the query.
+-- Contains the sizes, so that retention does not read the JSON. The expression must equal the one in the query.
 DROP INDEX ended_tasks;
 CREATE INDEX ended_tasks ON tasks (finished_at, octet_length(input) + octet_length(end)) WHERE finished_at IS NOT NULL;
 
--- What was said of tasks that ended as unknown: once for each, and never changed.
+-- What happened to tasks that ended as `unknown`: one row per task, never changed.
 CREATE TABLE settlements (
     task       TEXT PRIMARY KEY REFERENCES tasks (id) ON DELETE CASCADE,
     at         INTEGER NOT NULL,
@@ -17,8 +17,8 @@ CREATE TABLE settlements (
 
 CREATE INDEX settled_at ON settlements (at);
 
--- What hooks are still to be told: written with the end that it tells of, removed when it was
--- acknowledged. It outlives its task, should that be forgotten first.
+-- Events to deliver to hooks: written together with the end of the task, removed when acknowledged. A delivery stays
+-- even if its task is forgotten first.
 CREATE TABLE deliveries (
     hook       TEXT NOT NULL,
     task       TEXT NOT NULL,

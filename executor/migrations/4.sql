@@ -1,4 +1,4 @@
--- One word for what somebody says of a task that ended as unknown: it is resolved.
+-- Renames settlements to resolutions.
 BEGIN;
 
 ALTER TABLE settlements RENAME TO resolutions;

@@ -1,8 +1,8 @@
-//! The store: the one durable truth about tasks.
+//! The store: the durable truth about tasks.
 //!
-//! Says *what*; `store/sqlite.rs` and `store/memory.rs` say *how*. The contract leaves no room for
-//! one engine's habits: every move is compare-and-set, fenced by state and attempt; nothing keeps
-//! a transaction open between calls; no clock is read but the times that are given.
+//! This file defines the contract; `store/sqlite.rs` and `store/memory.rs` implement it. The contract does not depend
+//! on one engine: every transition is a compare-and-set on state and attempt, no transaction stays open between
+//! calls, and no implementation reads a clock.
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -24,25 +24,28 @@ pub mod switched_off;
 
 use outbox::{DeliveryState, HookDelivery, Outbox};
 
-/// One change of the record.
+/// One change to the store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A new task, in the state [`State::Accepted`].
+    /// Adds a new task in the state [`State::Accepted`].
     Accept(Box<Task>),
     Transition(Box<Transition>),
-    /// What a task that waits is asked about is no longer `was`: it was found out what it would replace.
+    /// Replaces the confirmation of a task that waits for a human, once its preview is known. Fails unless the stored
+    /// confirmation has the digest `expected`.
     SetPreview {
         id: TaskId,
         expected: Digest,
         confirmation: Box<Confirmation>,
     },
-    /// A grant as it is now; `uses` is the fence: so often it was used before, or it is new.
+    /// Adds or replaces a grant. Fails unless the stored grant has `expected_uses`; `None` means that there is no
+    /// stored grant yet.
     Grant {
         grant: Box<Grant>,
         expected_uses: Option<u32>,
     },
-    /// Of a task that is [`State::Unknown`] and not resolved yet.
+    /// Resolves a task that is [`State::Unknown`] and not yet resolved.
     Resolve(TaskId, Box<Resolution>),
+    /// Adds, updates or removes the delivery of an event to a hook.
     Delivery(Box<HookDelivery>, DeliveryState),
 }
 
@@ -51,28 +54,30 @@ pub enum Change {
 pub struct Transition {
     pub id: TaskId,
     pub step: Step,
-    /// The fence: the task must be in this state, at this attempt.
+    /// The state that the stored task must be in.
     pub from: State,
+    /// The attempt that the stored task must be at.
     pub attempt: u32,
     pub to: State,
     pub attempt_after: u32,
     pub not_before: Option<Timestamp>,
     pub at: Timestamp,
+    /// The decision that led to this step.
     pub confirmation: Option<Box<ConfirmationUpdate>>,
     pub end: Option<End>,
 }
 
-/// What was decided about a task that waited for it.
+/// A confirmation with its decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfirmationUpdate {
-    /// The fence: the question must still be this one.
+    /// The digest that the stored confirmation must have.
     pub expected: Digest,
     pub confirmation: Confirmation,
-    /// The input that takes the place of what was asked for.
+    /// The edited input, if the human edited it.
     pub input: Option<Map<String, Value>>,
 }
 
-/// One recorded step, for the story of a task.
+/// One recorded step in the history of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedStep {
     pub at: Timestamp,
@@ -80,7 +85,7 @@ pub struct RecordedStep {
     pub attempt: u32,
 }
 
-/// What is needed of a task that ended, without its input and its data.
+/// An ended task without its input and its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedRecord {
     pub id: TaskId,
@@ -91,7 +96,7 @@ pub struct EndedRecord {
     pub is_resolved: bool,
 }
 
-/// A question that a human was asked: of whose caller, and when.
+/// When a human was asked about a task, and for which user's caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfirmationRecord {
     pub uid: u32,
@@ -99,7 +104,7 @@ pub struct ConfirmationRecord {
 }
 
 impl ConfirmationRecord {
-    /// The question about a task, if a human was asked it: what a grant let through was not.
+    /// `None` if a grant approved the task, since no human was asked then.
     fn of(uid: u32, confirmation: &Confirmation) -> Option<Self> {
         let by_grant =
             confirmation.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
@@ -109,37 +114,37 @@ impl ConfirmationRecord {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk, the database, the file system.
-    #[error("the store failed")]
+    /// The database, the disk or the file system failed.
+    #[error("failed to read or write the store")]
     Engine(#[source] rusqlite::Error),
-    #[error("the store's folder could not be prepared")]
+    #[error("failed to prepare the folder of the store")]
     Folder(#[source] std::io::Error),
-    /// Somebody else moved the task first.
-    #[error("task {id} is no longer {from} at attempt {attempt}")]
+    /// The compare-and-set failed: the stored task has changed.
+    #[error("task {id} is no longer `{from}` at attempt {attempt}")]
     Conflict { id: TaskId, from: State, attempt: u32 },
-    #[error("grant {0} was used or changed meanwhile")]
+    #[error("grant {0} was used or changed in the meantime")]
     GrantConflict(GrantId),
-    #[error("task {0} stands in the store already")]
+    #[error("task {0} is already in the store")]
     Duplicate(TaskId),
-    #[error("the store's record of a task cannot be understood: {0}")]
+    #[error("the store holds a malformed record: {0}")]
     Malformed(String),
-    #[error("task {0} is resolved already, or did not end as unknown")]
+    #[error("task {0} is already resolved or did not end as unknown")]
     NotResolvable(TaskId),
-    /// What was written is not what is read. Nothing was changed, and a copy is kept.
-    #[error("the record of tasks `{path}` is damaged ({reason}); it is left as it is, with a copy of it at `{copy}`")]
+    /// The database file is corrupt. It was not changed, and a copy was made.
+    #[error("the store `{path}` is damaged ({reason}); it was not changed, and a copy of it is at `{copy}`")]
     Damaged { path: String, copy: String, reason: String },
-    #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
+    #[error("the store was written by a newer version (schema {found}; this version knows up to {known})")]
     NewerSchema { found: i64, known: u64 },
 }
 
 impl StoreError {
-    /// What a human can do about it, where that is not plain.
+    /// Returns what a human can do about the error, if that is not obvious.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Damaged { path, copy, .. } => Some(format!(
-                "put a backup in its place; or save what can be read: sqlite3 '{copy}' .recover | sqlite3 '{path}.new', \
-                 and move that there, and '{path}-wal' away; or move both away: it is begun anew, and the tasks in it are \
-                 forgotten"
+                "replace it with a backup; or recover what is readable with: sqlite3 '{copy}' .recover | \
+                 sqlite3 '{path}.new', then move '{path}.new' to '{path}' and remove '{path}-wal'; or move '{path}' and \
+                 '{path}-wal' away to start with an empty store, which loses all tasks"
             )),
             Self::NewerSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
             Self::Engine(_) | Self::Folder(_) | Self::Conflict { .. } | Self::Duplicate(_) => None,
@@ -147,61 +152,59 @@ impl StoreError {
         }
     }
 
-    /// Whether there was no room to write: a full disk, a quota, a limit on the size of files.
+    /// Whether there was no space to write: a full disk, a quota, or a limit on the file size.
     ///
-    /// Nothing was changed, and it may work later. A failed sync is none of these.
+    /// If so, nothing was changed and the same commit may succeed later. That does not hold for a failed sync, for
+    /// which this returns false.
     pub fn is_disk_full(&self) -> bool {
         let Self::Engine(rusqlite::Error::SqliteFailure(error, _)) = self else { return false };
-        // SQLite calls only `ENOSPC` a full disk; `EDQUOT` and `EFBIG` are failed writes to it.
+        // SQLite maps only `ENOSPC` to `DiskFull`; `EDQUOT` and `EFBIG` become a failed write.
         error.code == rusqlite::ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
     }
 }
 
 /// The contract of a store.
 pub trait Store: Outbox + Send {
-    /// Makes all `changes` durable, or none of them. Durable means: they survive a loss of power
-    /// that happens right after this returns. On an error nothing was changed, and the same
-    /// changes may be tried again.
+    /// Makes all `changes` durable, or none of them: when this returns, they survive a loss of power. After an error
+    /// nothing was changed, and the same changes may be committed again.
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// Every task that has not ended, oldest first.
+    /// Returns every task that has not ended, oldest first.
     fn open_tasks(&self) -> Result<Vec<Task>, StoreError>;
 
     fn task(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
 
-    /// The task that a caller asked for under this key.
+    /// Returns the task that a caller of this user requested with this idempotency key.
     fn task_by_key(&self, uid: u32, key: &str) -> Result<Option<Task>, StoreError>;
 
-    /// The tasks that ended, or were resolved, at or after `since`, oldest end first.
+    /// Returns the tasks that ended or were resolved at or after `since`, ordered by their end.
     fn ended_since(&self, since: Timestamp) -> Result<Vec<EndedRecord>, StoreError>;
 
-    /// The questions that were asked at or after `since`, oldest first.
+    /// Returns the confirmations that a human was asked for at or after `since`, oldest first.
     fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError>;
 
-    /// Every task that ended, with the bytes of its input and its end; the engine's own overhead does not
-    /// count.
+    /// Returns every ended task with the size of its input and its end in bytes, without the engine's overhead.
     fn retained(&self) -> Result<Vec<RetainedTask>, StoreError>;
 
-    /// The tasks of a user's session that ended, oldest first.
+    /// Returns the ended tasks of one session of a user, oldest first.
     fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Every grant that was ever made and is not forgotten, oldest first.
+    /// Returns every grant, ended ones included, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
-    /// Every step of a task, in order. Replayed through [`State::after`] they give its state.
+    /// Returns every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
 
-    /// Forgets these tasks, with all that is recorded about them. One that is open, or not there, is
-    /// left as it is.
+    /// Removes these tasks and everything recorded about them. Open and unknown tasks are ignored.
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError>;
 
-    /// Forgets these grants.
+    /// Removes these grants. Unknown ones are ignored.
     fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]
 pub(crate) mod contract {
-    //! What every store must do; each implementation's tests run it.
+    //! The contract of a store as a test, which the tests of each implementation run.
 
     use protocol::code::Code;
     use protocol::error::ErrorBody;
@@ -252,10 +255,10 @@ pub(crate) mod contract {
         (change, after)
     }
 
-    fn answers_are_fenced_by_what_was_asked(store: &mut dyn Store) {
+    fn check_confirmations(store: &mut dyn Store) {
         let mut waiting = task(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
-        let asking = ConfirmationRequest {
+        let request = ConfirmationRequest {
             why,
             reason: Some("r".to_owned()),
             instance,
@@ -263,55 +266,56 @@ pub(crate) mod contract {
             files: Vec::new(),
             has_preview: false,
         };
-        let confirmation = Confirmation::ask(&waiting, asking, "n".to_owned(), waiting.created_at);
+        let confirmation = Confirmation::ask(&waiting, request, "n".to_owned(), waiting.created_at);
         waiting.confirmation = Some(Box::new(confirmation.clone()));
         let (ask, asked) = step(&waiting, Step::Ask, None);
         store.commit(&[Change::Accept(Box::new(waiting)), ask]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&asked));
 
-        let mut answered = asked.clone();
-        answered.input = Map::new();
+        let mut edited = asked.clone();
+        edited.input = Map::new();
         let mut decision = Decision::new(asked.created_at, Verdict::Edited, DecidedBy::Page("s".to_owned()));
         decision.asked_input = Some(asked.input.clone());
-        answered.confirmation = Some(Box::new(Confirmation { decision: Some(decision), ..confirmation.clone() }));
-        let answer = |expected| {
-            let confirmation = answered.confirmation.as_deref().expect("a question").clone();
-            let (Change::Transition(mut enqueue), after) = step(&answered, Step::Enqueue, None) else { unreachable!() };
+        edited.confirmation = Some(Box::new(Confirmation { decision: Some(decision), ..confirmation.clone() }));
+        let decide = |expected| {
+            let confirmation = edited.confirmation.as_deref().expect("a confirmation").clone();
+            let (Change::Transition(mut enqueue), after) = step(&edited, Step::Enqueue, None) else { unreachable!() };
             enqueue.confirmation =
                 Some(Box::new(ConfirmationUpdate { expected, confirmation, input: Some(Map::new()) }));
             (Change::Transition(enqueue), after)
         };
-        let reask = |expected, confirmation: &Confirmation| Change::SetPreview {
+        let set_preview = |expected, confirmation: &Confirmation| Change::SetPreview {
             id: asked.id,
             expected,
             confirmation: Box::new(confirmation.clone()),
         };
-        let stale = store.commit(&[reask(Digest::of(&[]), &confirmation)]);
-        assert!(matches!(stale, Err(StoreError::Conflict { .. })), "something else is asked");
+        let stale = store.commit(&[set_preview(Digest::of(&[]), &confirmation)]);
+        assert!(matches!(stale, Err(StoreError::Conflict { .. })), "another digest is stored");
         let other = Confirmation { digest: Digest::of(&[b"other"]), ..confirmation.clone() };
-        store.commit(&[reask(confirmation.digest, &other), reask(other.digest, &confirmation)]).expect("committed");
-        let (stale, _) = answer(Digest::of(&[]));
-        assert!(matches!(store.commit(&[stale]), Err(StoreError::Conflict { .. })), "an answer to something else");
-        let (enqueue, queued) = answer(confirmation.digest);
+        let changes = [set_preview(confirmation.digest, &other), set_preview(other.digest, &confirmation)];
+        store.commit(&changes).expect("committed");
+        let (stale, _) = decide(Digest::of(&[]));
+        assert!(matches!(store.commit(&[stale]), Err(StoreError::Conflict { .. })), "a decision on another digest");
+        let (enqueue, queued) = decide(confirmation.digest);
         store.commit(&[enqueue]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
-        let question = ConfirmationRecord { uid: 1000, at: asked.created_at };
-        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "of an open task");
+        let record = ConfirmationRecord { uid: 1000, at: asked.created_at };
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [record], "of an open task");
         let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
         let (cancel, _) = step(&queued, Step::Cancel, Some(end));
         store.commit(&[cancel]).expect("committed");
-        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "of one that has ended");
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [record], "of an ended task");
         let later = asked.created_at + jiff::SignedDuration::from_micros(1);
         assert_eq!(store.confirmations_since(later).expect("read"), []);
 
         let mut granted = Task { confirmation: asked.confirmation.clone(), ..task(None) };
         let decision = Decision::new(asked.created_at, Verdict::Approved, DecidedBy::Grant(TaskId::new()));
-        granted.confirmation.as_mut().expect("a question").decision = Some(decision);
+        granted.confirmation.as_mut().expect("a confirmation").decision = Some(decision);
         store.commit(&[Change::Accept(Box::new(granted))]).expect("committed");
-        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [question], "a grant asks nobody");
+        assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [record], "a grant asks no human");
     }
 
-    fn grants_are_fenced_by_their_uses(store: &mut dyn Store) {
+    fn check_grants(store: &mut dyn Store) {
         let like = task(None);
         let mut grant = Grant {
             id: TaskId::new(),
@@ -334,9 +338,12 @@ pub(crate) mod contract {
         store.commit(&[change(&grant, Some(0))]).expect("committed");
         assert!(
             matches!(store.commit(&[change(&grant, Some(0))]), Err(StoreError::GrantConflict(_))),
-            "used meanwhile"
+            "used in the meantime"
         );
-        assert!(matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantConflict(_))), "made already");
+        assert!(
+            matches!(store.commit(&[change(&grant, None)]), Err(StoreError::GrantConflict(_))),
+            "it already exists"
+        );
         assert_eq!(store.grants().expect("read"), [grant.clone()]);
         let other = Grant { id: TaskId::new(), uses: 0, ..grant.clone() };
         store.commit(&[change(&other, None)]).expect("committed");
@@ -344,15 +351,15 @@ pub(crate) mod contract {
         assert_eq!(store.grants().expect("read"), [other]);
     }
 
-    pub(crate) fn holds(store: &mut dyn Store) {
-        resolves(store);
-        moves(store);
-        outbox::contract::holds(store);
-        answers_are_fenced_by_what_was_asked(store);
-        grants_are_fenced_by_their_uses(store);
+    pub(crate) fn check(store: &mut dyn Store) {
+        check_resolutions(store);
+        check_transitions(store);
+        outbox::contract::check(store);
+        check_confirmations(store);
+        check_grants(store);
     }
 
-    fn resolves(store: &mut dyn Store) {
+    fn check_resolutions(store: &mut dyn Store) {
         let accepted = task(None);
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
@@ -375,8 +382,15 @@ pub(crate) mod contract {
         store.commit(&resolve(true)).expect("resolved");
         let resolved = Task { resolution: Some(resolution(true)), ..unknown };
         for happened in [true, false] {
-            assert!(matches!(store.commit(&resolve(happened)), Err(StoreError::NotResolvable(_))), "the first stands");
-            assert_eq!(store.task(accepted.id).expect("read").as_ref(), Some(&resolved), "all else stays");
+            assert!(
+                matches!(store.commit(&resolve(happened)), Err(StoreError::NotResolvable(_))),
+                "the first resolution is final"
+            );
+            assert_eq!(
+                store.task(accepted.id).expect("read").as_ref(),
+                Some(&resolved),
+                "the rest of the task is unchanged"
+            );
         }
         let steps = store.steps(accepted.id).expect("read");
         assert_eq!(steps.last(), Some(&RecordedStep { at, step: Step::Resolve, attempt: 1 }));
@@ -385,7 +399,7 @@ pub(crate) mod contract {
         store.forget(&[accepted.id]).expect("forgotten");
     }
 
-    fn moves(store: &mut dyn Store) {
+    fn check_transitions(store: &mut dyn Store) {
         let at = Timestamp::from_second(1_800_000_000).expect("a time");
         let accepted = Task { run_at: Some(at), ..task(Some("k")) };
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
@@ -393,12 +407,12 @@ pub(crate) mod contract {
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start.clone()]).expect("committed");
         assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&running));
         assert_eq!(store.task_by_key(1000, "k").expect("read").as_ref(), Some(&running));
-        assert_eq!(store.task_by_key(1001, "k").expect("read"), None, "keys are each caller's own");
+        assert_eq!(store.task_by_key(1001, "k").expect("read"), None, "keys are separate for each user");
 
         let other = task(None);
         let refused = store.commit(&[Change::Accept(Box::new(other.clone())), start]);
-        assert!(matches!(refused, Err(StoreError::Conflict { .. })), "a step taken twice is fenced");
-        assert_eq!(store.task(other.id).expect("read"), None, "all changes are made, or none");
+        assert!(matches!(refused, Err(StoreError::Conflict { .. })), "a step cannot be taken twice");
+        assert_eq!(store.task(other.id).expect("read"), None, "all changes are made or none");
         let again = store.commit(&[Change::Accept(Box::new(accepted))]);
         assert!(matches!(again, Err(StoreError::Duplicate(_))));
 
@@ -428,25 +442,25 @@ pub(crate) mod contract {
             .expect("read")
             .into_iter()
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
-        assert_eq!(replayed, Ok(State::Failed), "the story replays to the state");
+        assert_eq!(replayed, Ok(State::Failed), "the steps replay to the state");
 
         let open = task(None);
         store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
-        assert_eq!(store.ended_in_session(1000, "s").expect("read"), [failed.id], "what is open has not ended");
+        assert_eq!(store.ended_in_session(1000, "s").expect("read"), [failed.id], "an open task has not ended");
         for (uid, session) in [(1000, "S"), (1000, ""), (1001, "s")] {
-            assert_eq!(store.ended_in_session(uid, session).expect("read"), [], "sessions are each user's own");
+            assert_eq!(store.ended_in_session(uid, session).expect("read"), [], "sessions are separate for each user");
         }
-        let kept = store.retained().expect("read");
+        let retained = store.retained().expect("read");
         assert_eq!(
-            kept.iter().map(|kept| (kept.id, kept.ended_at)).collect::<Vec<_>>(),
+            retained.iter().map(|task| (task.id, task.ended_at)).collect::<Vec<_>>(),
             [(failed.id, failed.created_at)]
         );
-        let least = serde_json::to_string(&failed.input).expect("an object").len();
-        assert!(kept[0].bytes > least as u64 && kept[0].bytes < 1_000, "{kept:?}");
+        let min_bytes = serde_json::to_string(&failed.input).expect("an object").len();
+        assert!(retained[0].bytes > min_bytes as u64 && retained[0].bytes < 1_000, "{retained:?}");
 
         store.forget(&[open.id, TaskId::new(), failed.id]).expect("forgotten");
         assert_eq!((store.task(failed.id).expect("read"), store.retained().expect("read")), (None, vec![]));
         assert_eq!(store.steps(failed.id).expect("read"), []);
-        assert_eq!(store.open_tasks().expect("read"), [open], "what is open is never forgotten");
+        assert_eq!(store.open_tasks().expect("read"), [open], "an open task is never forgotten");
     }
 }

@@ -1,4 +1,4 @@
-//! `run`: a task is delegated at once, or refused with what repairs the call.
+//! `run`: delegates a task at once, or refuses it with a hint that helps to fix the call.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn echo(world: &World) {
         "echo.json",
         &json!({
             "echo": {
-                "description": "Says it again.",
+                "description": "Returns its text.",
                 "input": {"type": "object", "required": ["text"], "additionalProperties": false, "properties": {
                     "text": {"type": "string"},
                     "times": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
@@ -23,7 +23,7 @@ fn echo(world: &World) {
                 "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}
             },
             "touch": {
-                "description": "Writes one more line, which is a change.",
+                "description": "Appends a line to a file.",
                 "input": {"type": "object"},
                 "run": {"process": {"argv": ["sh", "-c", "echo x >> touched"], "folder": "."}}
             }
@@ -31,8 +31,8 @@ fn echo(world: &World) {
     );
 }
 
-/// What a refused run must not leave: a task, a placeholder, a request.
-fn nothing_is_left(world: &World) {
+/// A refused run must leave no task, no placeholder and no request.
+fn assert_nothing_is_left(world: &World) {
     for folder in ["inbox", "results", "taken", "answers"] {
         let left: Vec<_> = fs::read_dir(world.mailbox().join(folder)).expect("a folder").flatten().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -40,7 +40,7 @@ fn nothing_is_left(world: &World) {
 }
 
 #[test]
-fn it_returns_the_input_as_accepted_and_where_the_result_will_be() {
+fn run_returns_the_accepted_input_and_the_path_of_the_result() {
     let world = World::new();
     echo(&world);
     let ran = world.run(&["run", "echo", r#"--input={"text": "年度报告"}"#]);
@@ -59,7 +59,7 @@ fn it_returns_the_input_as_accepted_and_where_the_result_will_be() {
 }
 
 #[test]
-fn the_first_state_of_the_file_is_the_placeholder() {
+fn the_result_file_starts_as_a_placeholder() {
     let world = World::new();
     world.define(
         "slow.json",
@@ -76,7 +76,7 @@ fn the_first_state_of_the_file_is_the_placeholder() {
 }
 
 #[test]
-fn waited_for_it_prints_the_final_result() {
+fn run_with_wait_prints_the_final_result() {
     let world = World::new();
     echo(&world);
     assert_snapshot!(world.run(&["run", "echo", "text=hello", "--wait"]), @r#"
@@ -87,7 +87,7 @@ fn waited_for_it_prints_the_final_result() {
 }
 
 #[test]
-fn input_comes_from_words_files_and_standard_input() {
+fn input_comes_from_fields_files_and_standard_input() {
     let world = World::new();
     echo(&world);
     fs::write(world.folder().join("in.json"), r#"{"text": "from a file"}"#).expect("written");
@@ -107,16 +107,16 @@ fn input_comes_from_words_files_and_standard_input() {
 }
 
 #[test]
-fn large_whole_numbers_stay_exact() {
+fn large_integers_stay_exact() {
     let world = World::new();
-    world.define("id.json", &json!({"id": {"description": "Says a number again.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    world.define("id.json", &json!({"id": {"description": "Returns a number.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ n }}"], "output": "json"}}}}));
     let ran = world.run(&["run", "id", "--input", r#"{"n": 9007199254740993}"#, "--wait"]);
     assert_eq!(ran.json()["data"], json!(9_007_199_254_740_993_u64), "{ran}");
 }
 
 #[test]
-fn a_name_that_is_nearly_right_is_found() {
+fn a_misspelled_name_gets_suggestions() {
     let world = World::new();
     assert_snapshot!(world.run(&["run", "gmial_search_mesages"]), @r#"
     exit: 3
@@ -128,11 +128,11 @@ fn a_name_that_is_nearly_right_is_found() {
     --- stderr
     {"error":{"code":"unknown-subtool","message":"no subtool named `search_files`","hint":"did you mean `files_search`? or search: agent-magic-tool list tools --query=\"...\"","details":{"nearest":["files_search","files_read","files_list"]}}}
     "#);
-    nothing_is_left(&world);
+    assert_nothing_is_left(&world);
 }
 
 #[test]
-fn all_mistakes_in_an_input_are_told_at_once() {
+fn all_mistakes_in_an_input_are_reported_at_once() {
     let world = World::new();
     echo(&world);
     assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @r#"
@@ -140,11 +140,11 @@ fn all_mistakes_in_an_input_are_told_at_once() {
     --- stderr
     {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"fix the fields in `problems`; the schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
     "#);
-    nothing_is_left(&world);
+    assert_nothing_is_left(&world);
 }
 
 #[test]
-fn json_that_a_shell_has_damaged_is_recognized() {
+fn json_damaged_by_a_shell_is_recognized() {
     let world = World::new();
     echo(&world);
     assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @r#"
@@ -156,7 +156,7 @@ fn json_that_a_shell_has_damaged_is_recognized() {
         let error = world.run(&["run", "echo", "--input", damaged]).error();
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--input=-")), "{damaged}: {error}");
     }
-    // `--input={"text": "hello world"}` without quotes around it arrives in pieces.
+    // Without quotes around it, the shell splits `--input={"text": "hello world"}`.
     assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @r#"
     exit: 2
     --- stderr
@@ -185,7 +185,7 @@ fn ambiguous_json_is_refused() {
 }
 
 #[test]
-fn a_megabyte_is_the_limit() {
+fn an_input_may_be_at_most_a_megabyte() {
     let world = World::new();
     echo(&world);
     let large = json!({"text": "x".repeat(1 << 20)}).to_string();
@@ -196,7 +196,7 @@ fn a_megabyte_is_the_limit() {
 }
 
 #[test]
-fn wrong_usage_says_how_to_go_on() {
+fn usage_errors_have_helpful_hints() {
     let world = World::new();
     assert_snapshot!(world.run(&["run"]), @r#"
     exit: 2
@@ -244,11 +244,11 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
     let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run"]);
     assert_eq!(ran.exit, 0, "{ran}");
     assert!(ran.json()["confirmation"].is_string(), "{ran}");
-    nothing_is_left(&world);
+    assert_nothing_is_left(&world);
 }
 
 #[test]
-fn what_changes_something_waits_for_a_human() {
+fn a_task_with_side_effects_waits_for_a_human() {
     let world = World::new();
     echo(&world);
     assert_snapshot!(world.run(&["run", "touch"]), @r#"
@@ -260,7 +260,7 @@ fn what_changes_something_waits_for_a_human() {
 }
 
 #[test]
-fn an_idempotency_key_makes_it_the_same_task() {
+fn runs_with_the_same_idempotency_key_are_the_same_task() {
     let world = World::new();
     echo(&world);
     let run = |text: &str| world.run(&["run", "echo", &format!("text={text}"), "--idempotency-key=k1"]);
@@ -293,7 +293,7 @@ fn a_rate_limit_names_its_window() {
 }
 
 #[test]
-fn a_session_with_too_much_open_is_told_when_to_come_back() {
+fn a_session_with_too_many_open_tasks_is_told_when_to_retry() {
     let world = World::new();
     world.configure("[executor]\nopen_tasks_per_session = 2\nopen_bytes_per_session = 1000\n");
     world.define(
@@ -316,7 +316,7 @@ fn a_session_with_too_much_open_is_told_when_to_come_back() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let world = World::new();
     let script =
         format!("'{}' list --limit=100 | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", crate::world::PROGRAM);
@@ -325,7 +325,7 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn one_call_too_many_switches_it_off_for_its_session_until_a_human_switches_it_on() {
+fn exceeding_the_rate_limit_switches_the_subtool_off_for_the_session() {
     let world = World::new();
     let allow = |calls: u32| {
         world.define("send.json", &json!({"send": {"description": "Sends.", "input": {}, "annotations": {"readOnlyHint": true},
@@ -337,17 +337,17 @@ fn one_call_too_many_switches_it_off_for_its_session_until_a_human_switches_it_o
     };
     allow(1);
     assert_eq!(call("a").exit, 0);
-    let breach = call("a");
-    assert_eq!((breach.exit, &breach.error()["code"]), (5, &json!("rate-limited")), "{breach}");
-    // From now on the limit itself would let it through.
+    let limited = call("a");
+    assert_eq!((limited.exit, &limited.error()["code"]), (5, &json!("rate-limited")), "{limited}");
+    // With the higher limit the call would be allowed if the subtool were not switched off.
     allow(100);
     world.kill_executor();
     assert_snapshot!(call("a"), @r#"
     exit: 5
     --- stderr
-    {"error":{"code":"switched-off","message":"`send` is off for this session, which called it too often","hint":"only a human switches it on again: agent-magic-tool executor switch-on send --session a"}}
+    {"error":{"code":"switched-off","message":"`send` is switched off for this session, which exceeded its rate limit","hint":"only a human can switch it on again: agent-magic-tool executor switch-on send --session a"}}
     "#);
-    assert_eq!(call("b").exit, 0, "others go on");
+    assert_eq!(call("b").exit, 0, "other sessions are not affected");
     let doctor = world.run(&["doctor"]);
     assert!(doctor.exit == 0 && doctor.stdout.contains("`send` for the session `a`, since "), "{doctor}");
 

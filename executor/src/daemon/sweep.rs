@@ -34,13 +34,13 @@ const AT_ONCE: usize = 50;
 /// What the configuration says is kept.
 pub(super) fn keep(config: &config::ExecutorSettings) -> RetentionLimits {
     let age = config.keep.get();
-    RetentionLimits { age, bytes: config.keep_bytes, at_least: READABLE.min(age) }
+    RetentionLimits { max_age: age, max_bytes: config.keep_bytes, min_age: READABLE.min(age) }
 }
 
 impl Daemon {
     /// How often it is done: what is kept for a minute does not lie there for an hour.
     pub(super) fn sweeps_every(&self) -> Duration {
-        (self.keep.age / 6).clamp(MIN_INTERVAL, EVERY)
+        (self.keep.max_age / 6).clamp(MIN_INTERVAL, EVERY)
     }
 
     /// Finds the tasks that ended long ago, or that take too much, to be forgotten in the turns that
@@ -94,7 +94,7 @@ impl Daemon {
     /// What no hook will be told any more goes as ended tasks do.
     fn forget_deliveries(&mut self) -> Result<(), DaemonError> {
         let hooks: Vec<_> = self.hook_dispatcher.hooks().names().collect();
-        match self.store.forget_deliveries(before_now(self.keep.age), &hooks) {
+        match self.store.forget_deliveries(before_now(self.keep.max_age), &hooks) {
             Err(error) if error.is_disk_full() => Ok(()),
             done => Ok(done?),
         }
@@ -143,7 +143,7 @@ impl Daemon {
     /// Publishes what an executor before us recorded and did not bring to the mailbox, or what was
     /// removed with an earlier mailbox.
     pub(super) fn restore(&mut self) -> Result<(), DaemonError> {
-        let since = if self.presence.is_restored() { RECENT } else { self.keep.age };
+        let since = if self.presence.is_restored() { RECENT } else { self.keep.max_age };
         for ended in self.store.ended_since(before_now(since))? {
             // A final file does not tell whether it was written before its task was resolved.
             if (ended.is_resolved || !self.mailbox.is_final(ended.id))

@@ -27,7 +27,7 @@ use super::wording::decided_words;
 use super::{Page, form};
 use crate::base::schema::Problem;
 use crate::catalog::Subtool;
-use crate::dispatcher::{DecisionError, DecisionAction};
+use crate::dispatcher::{DecisionAction, DecisionError};
 use crate::results::handover;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
@@ -482,7 +482,7 @@ pub(super) async fn preview_grant(
     const LAST: u32 = 40;
     let asked: GrantBody = read(&body)?;
     let (task, grant) = wanted(&page, &asked, &visitor.0)?;
-    let lately = page.read(|records| records.asked_lately(task.tool.as_str(), LAST)).unwrap_or_default();
+    let lately = page.read(|records| records.recent_confirmations(task.tool.as_str(), LAST)).unwrap_or_default();
     // The one it is made from tells nothing.
     let others: Vec<_> = lately.iter().filter(|other| other.id != task.id).collect();
     let matched = others.iter().filter(|other| grant.matches(other)).count();

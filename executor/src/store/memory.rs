@@ -1,4 +1,4 @@
-//! A store that forgets everything when it is dropped: for tests of what stands on a store.
+//! A store in memory, for tests of the code that uses a store.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::task::grant::{Grant, GrantId};
 pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<RecordedStep>)>,
     grants: BTreeMap<GrantId, Grant>,
-    /// By hook and task; true for what was given up.
+    /// By hook and task, with whether the delivery was given up.
     deliveries: BTreeMap<(String, TaskId), (HookDelivery, bool)>,
 }
 
@@ -30,17 +30,17 @@ impl Store for MemoryStore {
                     tasks.insert(task.id, ((**task).clone(), Vec::new()));
                 }
                 Change::Transition(step) => {
-                    let fenced = StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt };
-                    let Some((task, story)) = tasks.get_mut(&step.id) else { return Err(fenced) };
+                    let conflict = StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt };
+                    let Some((task, steps)) = tasks.get_mut(&step.id) else { return Err(conflict) };
                     if (task.state, task.attempt) != (step.from, step.attempt) {
-                        return Err(fenced);
+                        return Err(conflict);
                     }
                     task.state = step.to;
                     task.attempt = step.attempt_after;
                     task.not_before = step.not_before;
                     if let Some(update) = &step.confirmation {
-                        if task.confirmation.as_ref().map(|asked| asked.digest) != Some(update.expected) {
-                            return Err(fenced);
+                        if task.confirmation.as_ref().map(|stored| stored.digest) != Some(update.expected) {
+                            return Err(conflict);
                         }
                         task.confirmation = Some(Box::new(update.confirmation.clone()));
                         if let Some(input) = &update.input {
@@ -48,14 +48,14 @@ impl Store for MemoryStore {
                         }
                     }
                     task.end.clone_from(&step.end);
-                    story.push(RecordedStep { at: step.at, step: step.step, attempt: step.attempt_after });
+                    steps.push(RecordedStep { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
                 Change::SetPreview { id, expected, confirmation } => {
-                    let fenced = StoreError::Conflict { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
-                    let waits = tasks.get_mut(id).filter(|(task, _)| task.state == State::AwaitingConfirmation);
-                    let Some((task, _)) = waits else { return Err(fenced) };
-                    if task.confirmation.as_ref().map(|asked| asked.digest) != Some(*expected) {
-                        return Err(fenced);
+                    let conflict = StoreError::Conflict { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
+                    let waiting = tasks.get_mut(id).filter(|(task, _)| task.state == State::AwaitingConfirmation);
+                    let Some((task, _)) = waiting else { return Err(conflict) };
+                    if task.confirmation.as_ref().map(|stored| stored.digest) != Some(*expected) {
+                        return Err(conflict);
                     }
                     task.confirmation = Some(confirmation.clone());
                 }
@@ -65,25 +65,25 @@ impl Store for MemoryStore {
                     }
                     grants.insert(grant.id, (**grant).clone());
                 }
-                Change::Delivery(delivery, telling) => {
+                Change::Delivery(delivery, state) => {
                     let key = (delivery.hook.clone(), delivery.task);
-                    match telling {
+                    match state {
                         DeliveryState::Pending => drop(deliveries.entry(key).or_insert(((**delivery).clone(), false))),
                         DeliveryState::Acknowledged => drop(deliveries.remove(&key)),
                         DeliveryState::Retrying | DeliveryState::GivenUp => {
-                            if let Some(known) = deliveries.get_mut(&key) {
-                                *known = ((**delivery).clone(), *telling == DeliveryState::GivenUp);
+                            if let Some(stored) = deliveries.get_mut(&key) {
+                                *stored = ((**delivery).clone(), *state == DeliveryState::GivenUp);
                             }
                         }
                     }
                 }
                 Change::Resolve(id, resolution) => {
-                    let Some((task, story)) = tasks.get_mut(id) else { return Err(StoreError::NotResolvable(*id)) };
+                    let Some((task, steps)) = tasks.get_mut(id) else { return Err(StoreError::NotResolvable(*id)) };
                     if task.state != State::Unknown || task.resolution.is_some() {
                         return Err(StoreError::NotResolvable(*id));
                     }
                     task.resolution = Some((**resolution).clone());
-                    story.push(RecordedStep { at: resolution.at, step: Step::Resolve, attempt: task.attempt });
+                    steps.push(RecordedStep { at: resolution.at, step: Step::Resolve, attempt: task.attempt });
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Store for MemoryStore {
         let is_resolved = |task: &Task| task.resolution.as_ref().is_some_and(|resolution| resolution.at >= since);
         let mut ended: Vec<_> = ended.filter(|(at, task)| *at >= since || is_resolved(task)).collect();
         ended.sort_by_key(|(at, _)| *at);
-        let few = |(_, task): (_, &Task)| EndedRecord {
+        let record = |(_, task): (_, &Task)| EndedRecord {
             id: task.id,
             tool: task.tool.clone(),
             caller: task.caller.clone(),
@@ -117,31 +117,31 @@ impl Store for MemoryStore {
             state: task.state,
             is_resolved: task.resolution.is_some(),
         };
-        Ok(ended.into_iter().map(few).collect())
+        Ok(ended.into_iter().map(record).collect())
     }
 
     fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError> {
-        let questions = self
+        let records = self
             .tasks
             .values()
             .filter_map(|(task, _)| ConfirmationRecord::of(task.caller.uid, task.confirmation.as_ref()?));
-        let mut asked: Vec<_> = questions.filter(|asked| asked.at >= since).collect();
-        asked.sort_by_key(|asked| asked.at);
-        Ok(asked)
+        let mut records: Vec<_> = records.filter(|record| record.at >= since).collect();
+        records.sort_by_key(|record| record.at);
+        Ok(records)
     }
 
     fn retained(&self) -> Result<Vec<RetainedTask>, StoreError> {
-        let kept = |task: &Task| {
+        let retained = |task: &Task| {
             let end = task.end.as_ref()?;
             let text = serde_json::json!([task.input, end]).to_string();
             Some(RetainedTask { id: task.id, ended_at: end.at, bytes: text.len() as u64 })
         };
-        Ok(self.tasks.values().filter_map(|(task, _)| kept(task)).collect())
+        Ok(self.tasks.values().filter_map(|(task, _)| retained(task)).collect())
     }
 
     fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
-        let is_of = |task: &Task| task.caller.uid == uid && task.caller.session.as_deref() == Some(session);
-        let ended = self.tasks.values().filter(|(task, _)| task.state.is_final() && is_of(task));
+        let is_in_session = |task: &Task| task.caller.uid == uid && task.caller.session.as_deref() == Some(session);
+        let ended = self.tasks.values().filter(|(task, _)| task.state.is_final() && is_in_session(task));
         let mut ids: Vec<_> = ended.map(|(task, _)| task.id).collect();
         ids.sort_unstable();
         Ok(ids)
@@ -152,7 +152,7 @@ impl Store for MemoryStore {
     }
 
     fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
-        Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, story)| story.clone()))
+        Ok(self.tasks.get(&id).map_or_else(Vec::new, |(_, steps)| steps.clone()))
     }
 
     fn forget(&mut self, ids: &[TaskId]) -> Result<(), StoreError> {
@@ -167,10 +167,10 @@ impl Store for MemoryStore {
 }
 
 impl Outbox for MemoryStore {
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError> {
+    fn due(&self, hook: &str, now: Timestamp, limit: usize) -> Result<Vec<HookDelivery>, StoreError> {
         let mut due: Vec<_> = self.waiting(hook).filter(|delivery| delivery.next_at <= now).cloned().collect();
         due.sort_by_key(|delivery| delivery.next_at);
-        due.truncate(most);
+        due.truncate(limit);
         Ok(due)
     }
 
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_the_stores_contract() {
-        super::super::contract::holds(&mut MemoryStore::default());
+    fn it_fulfills_the_store_contract() {
+        super::super::contract::check(&mut MemoryStore::default());
     }
 }

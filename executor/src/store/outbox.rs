@@ -1,75 +1,77 @@
-//! The outbox: what hooks are still to be told.
+//! The outbox: the events that are still to be delivered to hooks.
 //!
-//! What is owed is recorded with the end that it tells of, and stays until it was acknowledged or given
-//! up; it needs the task no more. Says *what*, like `store.rs`.
+//! A delivery is stored in the same commit as the end of its task. It stays until the hook acknowledges it or it is
+//! given up, even if the task is forgotten before. Like `store.rs` this file only defines the contract.
 
 use jiff::Timestamp;
 use protocol::task::TaskId;
 
 use super::StoreError;
 
-/// One end of a task that one hook is to be told.
+/// The event about the end of one task, for one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookDelivery {
     /// The hook's name in the configuration.
     pub hook: String,
     pub task: TaskId,
-    /// As it is sent, byte by byte the same each time.
+    /// The body that is sent, identical in each attempt.
     pub event: String,
     pub created_at: Timestamp,
-    /// How often it was tried.
+    /// How many attempts failed.
     pub attempts: u32,
-    /// It is not tried before this.
+    /// The earliest time of the next attempt.
     pub next_at: Timestamp,
     /// Why the last attempt failed.
     pub reason: Option<String>,
 }
 
-/// What became of a [`HookDelivery`].
+/// The state of a [`HookDelivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryState {
     Pending,
+    /// The hook accepted it; the delivery is removed.
     Acknowledged,
-    /// It failed; the delivery says when it is tried again.
+    /// The last attempt failed; [`HookDelivery::next_at`] says when to try again.
     Retrying,
-    /// It failed for so long that it is not tried any more.
+    /// It failed for too long and is not tried again.
     GivenUp,
 }
 
-/// What one hook was not told.
+/// A summary of what was not delivered to one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndeliveredHook {
     pub hook: String,
     pub waiting: u64,
-    /// How many of these failed at least once.
+    /// How many of the waiting deliveries failed at least once.
     pub failing: u64,
     pub given_up: u64,
     pub oldest: Timestamp,
-    /// Why one of them failed.
+    /// Why one of them failed; an arbitrary one.
     pub reason: Option<String>,
 }
 
 /// The contract of an outbox.
 pub trait Outbox {
-    /// What `hook` is to be told by `now`, at most so many, what is due longest first.
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError>;
+    /// Returns at most `limit` deliveries to `hook` that are due at `now`, the earliest due first.
+    fn due(&self, hook: &str, now: Timestamp, limit: usize) -> Result<Vec<HookDelivery>, StoreError>;
 
-    /// When next something comes due for `hook`, later than `now`.
+    /// Returns when the next delivery to `hook` becomes due after `now`.
     fn next_due(&self, hook: &str, now: Timestamp) -> Result<Option<Timestamp>, StoreError>;
 
-    /// What was not told, by hook.
+    /// Returns a summary for each hook with undelivered events.
     fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError>;
 
-    /// Sees to it that nothing comes due after `latest`: what says so was recorded under another clock.
+    /// Moves every delivery that is due after `latest` to `latest`: such a time was recorded before the clock was set
+    /// back.
     fn cap_next_at(&mut self, latest: Timestamp) -> Result<(), StoreError>;
 
-    /// Drops what is owed since before `before` and was given up, or is for none of `hooks`.
+    /// Removes the deliveries from before `before` that were given up or whose hook is not in `hooks`.
     fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]
 pub(crate) mod contract {
-    //! What every outbox must do.
+    //! The contract of an outbox as a test.
 
     use super::super::{Change, Store};
     use super::*;
@@ -85,13 +87,13 @@ pub(crate) mod contract {
         Timestamp::from_second(second).expect("a time")
     }
 
-    pub(crate) fn holds(store: &mut dyn Store) {
-        let commit = |store: &mut dyn Store, delivery: &HookDelivery, telling| {
-            store.commit(&[Change::Delivery(Box::new(delivery.clone()), telling)]).expect("committed");
+    pub(crate) fn check(store: &mut dyn Store) {
+        let commit = |store: &mut dyn Store, delivery: &HookDelivery, state| {
+            store.commit(&[Change::Delivery(Box::new(delivery.clone()), state)]).expect("committed");
         };
         let (first, second, other) = (delivery("a", 100), delivery("a", 101), delivery("b", 100));
-        for owed in [&second, &first, &other] {
-            commit(store, owed, DeliveryState::Pending);
+        for pending in [&second, &first, &other] {
+            commit(store, pending, DeliveryState::Pending);
         }
         assert_eq!(store.due("a", time(99), 9).expect("read"), []);
         assert_eq!(store.next_due("a", time(99)).expect("read"), Some(time(100)));
@@ -109,7 +111,7 @@ pub(crate) mod contract {
 
         commit(store, &second, DeliveryState::Acknowledged);
         commit(store, &other, DeliveryState::GivenUp);
-        assert_eq!(store.due("b", time(999), 9).expect("read"), [], "what was given up is not tried");
+        assert_eq!(store.due("b", time(999), 9).expect("read"), [], "a delivery that was given up is not tried again");
         let undelivered = |hook: &str, [waiting, failing, given_up]: [u64; 3], reason: Option<&str>| UndeliveredHook {
             hook: hook.to_owned(),
             waiting,
@@ -123,7 +125,7 @@ pub(crate) mod contract {
         store.forget_deliveries(time(100), &[]).expect("forgotten");
         assert_eq!(store.undelivered().expect("read").len(), 2, "not old enough");
         store.forget_deliveries(time(101), &["a"]).expect("forgotten");
-        assert_eq!(store.undelivered().expect("read"), [a], "what waits for a known hook stays");
+        assert_eq!(store.undelivered().expect("read"), [a], "a delivery that waits for a configured hook stays");
         store.forget_deliveries(time(101), &["b"]).expect("forgotten");
         assert_eq!(store.undelivered().expect("read"), []);
     }

@@ -1,8 +1,8 @@
-//! The store in one SQLite file: write-ahead log, `synchronous=FULL`, one transaction for each commit.
+//! The store in one SQLite file: write-ahead log, `synchronous=FULL`, one transaction per commit.
 //!
-//! What an executor before us wrote and did not live to sync is read back by the next one, from the
-//! memory of the machine: before anything is said on the strength of it, it is made durable. A damaged
-//! file is never mended or replaced here: that is for a human to decide, `sqlite/damage.rs`.
+//! If an executor is killed between writing and syncing, the next one still reads that data from the page cache. So
+//! opening the store first makes everything durable that can be read. A damaged file is never repaired or replaced
+//! here; that is left to a human, see `sqlite/damage.rs`.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -23,7 +23,7 @@ use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{Grant, GrantId};
-use damage::Damage;
+use damage::DamageGuard;
 
 mod damage;
 mod outbox;
@@ -31,8 +31,8 @@ pub mod records;
 
 pub use outbox::undelivered;
 
-/// What makes each schema out of the one before, the first out of nothing. Each sets `user_version` to
-/// its place in this list, counted from 1, in the same transaction.
+/// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
+/// `user_version` to its number, counted from 1.
 const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
@@ -40,12 +40,13 @@ const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/4.sql"),
 ];
 
-/// How long somebody else may write, who only looks after it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Brings the log into the file, and leaves it empty.
+/// Writes the log into the database file and truncates it.
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
+/// A store in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
@@ -59,39 +60,40 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, creating it and its folder (mode 0700) if they are not there.
+    /// Opens the store at `path` and migrates its schema. Creates the file and its folder (mode 0700) if they do not
+    /// exist.
     ///
-    /// What can be read when this returns is durable.
+    /// Everything that can be read when this returns is durable.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(StoreError::Folder)?;
         }
-        let damage = Damage::of(path);
-        damage.report(Self::open_sound(path, damage.expects_it()))
+        let guard = DamageGuard::new(path);
+        guard.check(Self::open_database(path, guard.needs_integrity_check()))
     }
 
-    fn open_sound(path: &Path, check: bool) -> Result<Self, StoreError> {
+    fn open_database(path: &Path, check_integrity: bool) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
-        for migration in missing.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })? {
+        let pending = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
+        for migration in pending.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })? {
             connection.execute_batch(migration)?;
         }
-        if check {
-            damage::check(&connection)?;
+        if check_integrity {
+            damage::check_integrity(&connection)?;
         }
-        // Writes what lies in the log into the file and syncs that: the log itself may have been
-        // written without a sync, or its sync may have failed, and the next sync would not tell.
+        // Syncs the content of the log as part of the file: the log may have been written without a sync, or its sync
+        // may have failed, which a later sync of the log would not report.
         connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
         Ok(Self { connection, path: path.to_owned() })
     }
 
-    /// Whether the log could be brought into the file.
-    fn shorten_log(&self) -> bool {
+    /// Returns whether the checkpoint succeeded.
+    fn checkpoint(&self) -> bool {
         matches!(self.connection.query_row(CHECKPOINT, [], |row| row.get::<_, i64>(0)), Ok(0))
     }
 
@@ -100,23 +102,23 @@ impl SqliteStore {
         self.read(&sql, parameters, |row| task(columns(row)?))
     }
 
-    /// What `of` makes of every row.
+    /// Runs a query and maps each row.
     fn read<T>(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-        of: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+        map: impl Fn(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let read = || {
             let mut statement = self.connection.prepare_cached(sql)?;
             let mut rows = statement.query(parameters)?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(of(row)?);
+                found.push(map(row)?);
             }
             Ok(found)
         };
-        Damage::of(&self.path).report(read())
+        DamageGuard::new(&self.path).check(read())
     }
 
     fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
@@ -145,11 +147,11 @@ impl Store for SqliteStore {
         }
         fault::point("commit", "before");
         let written = match self.write(changes) {
-            // What the log holds may fit the file itself, and the log begins anew.
-            Err(error) if error.is_disk_full() && self.shorten_log() => self.write(changes),
+            // A checkpoint may free enough space in the log.
+            Err(error) if error.is_disk_full() && self.checkpoint() => self.write(changes),
             outcome => outcome,
         };
-        Damage::of(&self.path).report(written)?;
+        DamageGuard::new(&self.path).check(written)?;
         fault::point("commit", "after");
         Ok(())
     }
@@ -174,9 +176,9 @@ impl Store for SqliteStore {
         self.read(sql, [since.as_microsecond()], |row| {
             let caller: String = row.get(2)?;
             Ok(EndedRecord {
-                id: name(row.get(0)?)?,
-                tool: name(row.get(1)?)?,
-                caller: word(&caller)?,
+                id: parse(row.get(0)?)?,
+                tool: parse(row.get(1)?)?,
+                caller: from_json(&caller)?,
                 created_at: time(row.get(3)?)?,
                 state: row.get::<_, String>(4)?.parse().map_err(StoreError::Malformed)?,
                 is_resolved: row.get(5)?,
@@ -185,33 +187,33 @@ impl Store for SqliteStore {
     }
 
     fn confirmations_since(&self, since: Timestamp) -> Result<Vec<ConfirmationRecord>, StoreError> {
-        // What ended before was asked before. Two queries in one, so that each has its index.
+        // A task that ended before `since` was asked before it. Two queries, so that each can use an index.
         let sql = "SELECT uid, confirmation FROM tasks WHERE finished_at IS NULL AND confirmation IS NOT NULL
                    UNION ALL
                    SELECT uid, confirmation FROM tasks WHERE finished_at >= ?1 AND confirmation IS NOT NULL";
-        let questions = self.read(sql, [since.as_microsecond()], |row| {
+        let records = self.read(sql, [since.as_microsecond()], |row| {
             let confirmation: String = row.get(1)?;
-            Ok(ConfirmationRecord::of(row.get(0)?, &word(&confirmation)?))
+            Ok(ConfirmationRecord::of(row.get(0)?, &from_json(&confirmation)?))
         })?;
-        let mut asked: Vec<_> = questions.into_iter().flatten().filter(|asked| asked.at >= since).collect();
-        asked.sort_by_key(|asked| asked.at);
-        Ok(asked)
+        let mut records: Vec<_> = records.into_iter().flatten().filter(|record| record.at >= since).collect();
+        records.sort_by_key(|record| record.at);
+        Ok(records)
     }
 
     fn retained(&self) -> Result<Vec<RetainedTask>, StoreError> {
-        // An index has it all: no text is read.
+        // A covering index answers this query without reading the JSON.
         let sql = "SELECT id, finished_at, octet_length(input) + octet_length(end) FROM tasks
                    WHERE finished_at IS NOT NULL";
         self.read(sql, [], |row| {
             let bytes: i64 = row.get(2)?;
-            Ok(RetainedTask { id: name(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
+            Ok(RetainedTask { id: parse(row.get(0)?)?, ended_at: time(row.get(1)?)?, bytes: bytes.unsigned_abs() })
         })
     }
 
     fn ended_in_session(&self, uid: u32, session: &str) -> Result<Vec<TaskId>, StoreError> {
         let sql = "SELECT id FROM tasks
                    WHERE finished_at IS NOT NULL AND uid = ?1 AND caller ->> 'session' = ?2 ORDER BY id";
-        self.read(sql, params![uid, session], |row| name(row.get(0)?))
+        self.read(sql, params![uid, session], |row| parse(row.get(0)?))
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {
@@ -253,15 +255,15 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
         .execute(params![
             task.id.to_string(),
             task.tool.as_str(),
-            json(&task.input)?,
+            to_json(&task.input)?,
             task.definition_hash,
-            json(&task.effect)?,
+            to_json(&task.effect)?,
             task.caller.uid,
-            json(&task.caller)?,
+            to_json(&task.caller)?,
             task.idempotency_key,
             task.created_at.as_microsecond(),
             task.state.as_str(),
-            task.confirmation.as_ref().map(json).transpose()?,
+            task.confirmation.as_ref().map(to_json).transpose()?,
             task.run_at.map(Timestamp::as_microsecond),
         ])?;
     if inserted == 1 { Ok(()) } else { Err(StoreError::Duplicate(task.id)) }
@@ -269,7 +271,7 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
 
 fn record_transition(transaction: &Transaction<'_>, step: &Transition) -> Result<(), StoreError> {
     let id = step.id.to_string();
-    let moved = transaction
+    let updated = transaction
         .prepare_cached(
             "UPDATE tasks SET state = ?4, attempt = ?5, not_before = ?6, finished_at = ?7, end = ?8
              WHERE id = ?1 AND state = ?2 AND attempt = ?3",
@@ -282,9 +284,9 @@ fn record_transition(transaction: &Transaction<'_>, step: &Transition) -> Result
             step.attempt_after,
             step.not_before.map(Timestamp::as_microsecond),
             step.end.as_ref().map(|end| end.at.as_microsecond()),
-            step.end.as_ref().map(json).transpose()?,
+            step.end.as_ref().map(to_json).transpose()?,
         ])?;
-    if moved != 1 {
+    if updated != 1 {
         return Err(StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt });
     }
     if let Some(update) = &step.confirmation {
@@ -292,7 +294,7 @@ fn record_transition(transaction: &Transaction<'_>, step: &Transition) -> Result
     }
     transaction
         .prepare_cached("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![id, step.at.as_microsecond(), json(&step.step)?, step.attempt_after])?;
+        .execute(params![id, step.at.as_microsecond(), to_json(&step.step)?, step.attempt_after])?;
     Ok(())
 }
 
@@ -309,8 +311,8 @@ fn update_confirmation(
         .execute(params![
             step.id.to_string(),
             update.expected.to_string(),
-            json(&update.confirmation)?,
-            update.input.as_ref().map(json).transpose()?,
+            to_json(&update.confirmation)?,
+            update.input.as_ref().map(to_json).transpose()?,
         ])?;
     if changed == 1 {
         Ok(())
@@ -330,13 +332,13 @@ fn set_preview(
         .prepare_cached(
             "UPDATE tasks SET confirmation = ?3 WHERE id = ?1 AND state = ?4 AND confirmation ->> 'digest' = ?2",
         )?
-        .execute(params![id.to_string(), expected.to_string(), json(confirmation)?, from.as_str()])?;
+        .execute(params![id.to_string(), expected.to_string(), to_json(confirmation)?, from.as_str()])?;
     if changed == 1 { Ok(()) } else { Err(StoreError::Conflict { id, from, attempt: 0 }) }
 }
 
 fn save_grant(transaction: &Transaction<'_>, grant: &Grant, expected_uses: Option<u32>) -> Result<(), StoreError> {
     let id = grant.id.to_string();
-    let text = json(grant)?;
+    let text = to_json(grant)?;
     let changed = match expected_uses {
         None => transaction
             .prepare_cached("INSERT INTO grants (id, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
@@ -351,7 +353,7 @@ fn save_grant(transaction: &Transaction<'_>, grant: &Grant, expected_uses: Optio
 fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT body FROM grants ORDER BY id")?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-    rows.map(|row| word(&row?)).collect()
+    rows.map(|row| from_json(&row?)).collect()
 }
 
 fn steps(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, StoreError> {
@@ -362,7 +364,7 @@ fn steps(connection: &Connection, id: TaskId) -> Result<Vec<RecordedStep>, Store
     })?;
     rows.map(|row| {
         let (at, step, attempt) = row?;
-        Ok(RecordedStep { at: time(at)?, step: word(&step)?, attempt })
+        Ok(RecordedStep { at: time(at)?, step: from_json(&step)?, attempt })
     })
     .collect()
 }
@@ -374,7 +376,7 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
             "INSERT INTO resolutions (task, at, resolution)
              SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
         )?
-        .execute(params![name, at, json(resolution)?, State::Unknown.as_str()])?;
+        .execute(params![name, at, to_json(resolution)?, State::Unknown.as_str()])?;
     if resolved != 1 {
         return Err(StoreError::NotResolvable(id));
     }
@@ -382,7 +384,7 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
         .prepare_cached(
             "INSERT INTO steps (task, at, step, attempt) SELECT id, ?2, ?3, attempt FROM tasks WHERE id = ?1",
         )?
-        .execute(params![name, at, json(&Step::Resolve)?])?;
+        .execute(params![name, at, to_json(&Step::Resolve)?])?;
     Ok(())
 }
 
@@ -423,40 +425,40 @@ fn task(columns: TaskColumns) -> Result<Task, StoreError> {
         created_at,
         state,
         attempt,
-        later,
+        not_before,
         confirmation,
         end,
-        said,
+        resolution,
         run_at,
     ) = columns;
     Ok(Task {
-        id: name(id)?,
-        tool: name(tool)?,
-        input: word(&input)?,
+        id: parse(id)?,
+        tool: parse(tool)?,
+        input: from_json(&input)?,
         definition_hash,
-        effect: word(&effect)?,
-        caller: word(&caller)?,
+        effect: from_json(&effect)?,
+        caller: from_json(&caller)?,
         idempotency_key,
         created_at: time(created_at)?,
         state: state.parse().map_err(StoreError::Malformed)?,
         attempt,
-        not_before: later.map(time).transpose()?,
-        confirmation: confirmation.as_deref().map(word).transpose()?,
-        end: end.as_deref().map(word).transpose()?,
-        resolution: said.as_deref().map(word).transpose()?,
+        not_before: not_before.map(time).transpose()?,
+        confirmation: confirmation.as_deref().map(from_json).transpose()?,
+        end: end.as_deref().map(from_json).transpose()?,
+        resolution: resolution.as_deref().map(from_json).transpose()?,
         run_at: run_at.map(time).transpose()?,
     })
 }
 
-fn json(value: &impl Serialize) -> Result<String, StoreError> {
+fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Malformed(error.to_string()))
 }
 
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Malformed(error.to_string()))
 }
 
-fn name<T: FromStr>(text: String) -> Result<T, StoreError> {
+fn parse<T: FromStr>(text: String) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Malformed(text))
 }
 
@@ -464,7 +466,7 @@ fn time(microseconds: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_microsecond(microseconds).map_err(|error| StoreError::Malformed(error.to_string()))
 }
 
-/// Whether a row is there at all; for the doctor.
+/// Whether SQLite can read the database at `path`; for `doctor`.
 pub fn is_readable(path: &Path) -> Result<bool, StoreError> {
     let connection = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let answer: Option<String> = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;

@@ -1,7 +1,7 @@
-//! Switches: subtools that are off for a session, because it asked for them too often.
+//! Subtools that are switched off for a session because it exceeded their rate limit.
 //!
-//! They lie as files in the executor's own folder, which is the human's side: what comes through the
-//! mailbox switches nothing on.
+//! Each is a file in the executor's own folder. No request of the mailbox can switch a subtool on again; only a human
+//! can, with `agent-magic-tool executor switch-on`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::task::name::SubtoolName;
 
-/// One subtool that is off for one session.
+/// A subtool that is switched off for one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchedOffTool {
@@ -29,29 +29,31 @@ pub struct SwitchedOffTool {
     pub since: Timestamp,
 }
 
-/// All that is off, in a folder.
+/// The folder of the switched-off subtools.
 #[derive(Debug, Clone)]
 pub struct SwitchedOffTools {
     folder: PathBuf,
 }
 
 impl SwitchedOffTools {
-    /// In the executor's folder; nothing is made yet.
+    /// Uses a folder below the executor's folder, without creating it yet.
     pub fn below(executor: &Path) -> Self {
         Self { folder: executor.join("switched-off") }
     }
 
-    /// Why `caller` may not call `tool`, if it is off for it.
+    /// Returns the refusal if `tool` is switched off for `caller`.
     pub fn refuse(&self, tool: &SubtoolName, caller: &Caller) -> io::Result<Option<ErrorBody>> {
         let path = self.path(tool, caller.uid, caller.session.as_deref());
         Ok(path.try_exists()?.then(|| {
             let session = caller.session.as_ref().map(|session| format!(" --session {session}")).unwrap_or_default();
-            ErrorBody::new(Code::SwitchedOff, format!("`{tool}` is off for this session, which called it too often"))
-                .hint(format!("only a human switches it on again: agent-magic-tool executor switch-on {tool}{session}"))
+            let message = format!("`{tool}` is switched off for this session, which exceeded its rate limit");
+            ErrorBody::new(Code::SwitchedOff, message).hint(format!(
+                "only a human can switch it on again: agent-magic-tool executor switch-on {tool}{session}"
+            ))
         }))
     }
 
-    /// Switches it off. Durable when it returns; once more changes nothing.
+    /// Switches a subtool off. Durable when it returns; does nothing if it is already off.
     pub fn switch_off(&self, off: &SwitchedOffTool) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.path(&off.tool, off.uid, off.session.as_deref());
@@ -66,18 +68,17 @@ impl SwitchedOffTools {
         fs::File::open(&self.folder)?.sync_all()
     }
 
-    /// Switches `tool` on again, for one session or for all of them; what was off.
+    /// Switches `tool` on again, for one session or for all. Returns what was switched on.
     pub fn switch_on(&self, tool: &SubtoolName, session: Option<&str>) -> io::Result<Vec<SwitchedOffTool>> {
-        let mut switched = self.all()?;
-        switched
-            .retain(|off| off.tool == *tool && session.is_none_or(|session| off.session.as_deref() == Some(session)));
-        for off in &switched {
+        let mut off = self.all()?;
+        off.retain(|off| off.tool == *tool && session.is_none_or(|session| off.session.as_deref() == Some(session)));
+        for off in &off {
             fs::remove_file(self.path(&off.tool, off.uid, off.session.as_deref()))?;
         }
-        Ok(switched)
+        Ok(off)
     }
 
-    /// All that is off, by name.
+    /// Returns everything that is switched off, ordered by subtool and session.
     pub fn all(&self) -> io::Result<Vec<SwitchedOffTool>> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -96,7 +97,7 @@ impl SwitchedOffTools {
     }
 
     fn path(&self, tool: &SubtoolName, uid: u32, session: Option<&str>) -> PathBuf {
-        let key = serde_json::to_vec(&(tool.as_str(), uid, session)).expect("texts and a number are plain JSON");
+        let key = serde_json::to_vec(&(tool.as_str(), uid, session)).expect("strings and a number serialize to JSON");
         self.folder.join(&digest::hex(&Sha256::digest(key))[..32])
     }
 }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_off_for_one_session_until_it_is_switched_on() {
+    fn a_subtool_is_off_for_one_session_until_it_is_switched_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let switches = SwitchedOffTools::below(folder.path());
         let caller =
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(switches.switch_on(&tool, Some("a")).expect("removed"), [off(Some("a"))]);
         assert!(!is_off(Some("a")) && is_off(None));
         assert_eq!(switches.switch_on(&tool, None).expect("removed").len(), 2);
-        assert_eq!(switches.switch_on(&tool, None).expect("nothing there"), []);
+        assert_eq!(switches.switch_on(&tool, None).expect("nothing to remove"), []);
         assert!(!is_off(None));
     }
 }

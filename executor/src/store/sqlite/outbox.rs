@@ -1,4 +1,4 @@
-//! The outbox in the same SQLite file, so that what is owed is recorded with the end that it tells of.
+//! The outbox in the same SQLite file, so that a delivery is committed together with the end of its task.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
 use super::super::StoreError;
 use super::super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
-use super::damage::Damage;
-use super::{SqliteStore, name, time};
+use super::damage::DamageGuard;
+use super::{SqliteStore, parse, time};
 
-/// By hook, with any one reason.
+/// A summary for each hook, with one of its failure reasons.
 const UNDELIVERED: &str = "SELECT hook, sum(given_up = 0), sum(given_up = 0 AND attempts > 0), sum(given_up),
                                   min(created_at), max(reason)
                            FROM deliveries GROUP BY hook ORDER BY hook";
@@ -43,13 +43,13 @@ pub(super) fn record_delivery(
 }
 
 impl Outbox for SqliteStore {
-    fn due(&self, hook: &str, now: Timestamp, most: usize) -> Result<Vec<HookDelivery>, StoreError> {
+    fn due(&self, hook: &str, now: Timestamp, limit: usize) -> Result<Vec<HookDelivery>, StoreError> {
         let sql = "SELECT task, event, created_at, attempts, next_at, reason FROM deliveries
                    WHERE hook = ?1 AND given_up = 0 AND next_at <= ?2 ORDER BY next_at LIMIT ?3";
-        self.read(sql, params![hook, now.as_microsecond(), i64::try_from(most).unwrap_or(i64::MAX)], |row| {
+        self.read(sql, params![hook, now.as_microsecond(), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
             Ok(HookDelivery {
                 hook: hook.to_owned(),
-                task: name(row.get(0)?)?,
+                task: parse(row.get(0)?)?,
                 event: row.get(1)?,
                 created_at: time(row.get(2)?)?,
                 attempts: row.get(3)?,
@@ -66,13 +66,13 @@ impl Outbox for SqliteStore {
     }
 
     fn undelivered(&self) -> Result<Vec<UndeliveredHook>, StoreError> {
-        self.read(UNDELIVERED, [], one_hook)
+        self.read(UNDELIVERED, [], undelivered_hook)
     }
 
     fn cap_next_at(&mut self, latest: Timestamp) -> Result<(), StoreError> {
         let sql = "UPDATE deliveries SET next_at = ?1 WHERE next_at > ?1";
         let changed = self.connection.execute(sql, [latest.as_microsecond()]);
-        Damage::of(&self.path).report(changed.map(drop).map_err(Into::into))
+        DamageGuard::new(&self.path).check(changed.map(drop).map_err(Into::into))
     }
 
     fn forget_deliveries(&mut self, before: Timestamp, hooks: &[&str]) -> Result<(), StoreError> {
@@ -80,12 +80,12 @@ impl Outbox for SqliteStore {
         let sql = "DELETE FROM deliveries
                    WHERE created_at < ?1 AND (given_up OR hook NOT IN (SELECT value FROM json_each(?2)))";
         let removed = self.connection.execute(sql, params![before.as_microsecond(), hooks]);
-        Damage::of(&self.path).report(removed.map(drop).map_err(Into::into))
+        DamageGuard::new(&self.path).check(removed.map(drop).map_err(Into::into))
     }
 }
 
-fn one_hook(row: &Row<'_>) -> Result<UndeliveredHook, StoreError> {
-    let count = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
+fn undelivered_hook(row: &Row<'_>) -> Result<UndeliveredHook, StoreError> {
+    let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
     Ok(UndeliveredHook {
         hook: row.get(0)?,
         waiting: count(1)?,
@@ -96,23 +96,23 @@ fn one_hook(row: &Row<'_>) -> Result<UndeliveredHook, StoreError> {
     })
 }
 
-/// What the record at `path` says was not told, by hook; for the doctor. Changes nothing, whoever has
-/// the record open.
+/// Returns a summary for each hook with undelivered events in the store at `path`; for `doctor`. Opens the store
+/// read-only, so it is safe while an executor uses it.
 pub fn undelivered(path: &Path) -> Result<Vec<UndeliveredHook>, StoreError> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    connection.busy_timeout(super::PATIENCE)?;
-    let is_there = "SELECT count(*) FROM sqlite_master WHERE name = 'deliveries'";
-    if connection.query_row(is_there, [], |row| row.get::<_, i64>(0))? == 0 {
+    connection.busy_timeout(super::BUSY_TIMEOUT)?;
+    let has_table = "SELECT count(*) FROM sqlite_master WHERE name = 'deliveries'";
+    if connection.query_row(has_table, [], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(Vec::new());
     }
     let mut statement = connection.prepare(UNDELIVERED)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(one_hook(row)?);
+        found.push(undelivered_hook(row)?);
     }
     Ok(found)
 }

@@ -1,7 +1,6 @@
-//! Records: the store as the page reads it, beside whoever writes it.
+//! Read-only access to the store for the page.
 //!
-//! Reads only, on a connection of its own: what is read was committed, and nothing here waits for the
-//! executor.
+//! Uses its own connection: it reads only committed data and never waits for the executor.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,9 +13,11 @@ use crate::store::{RecordedStep, StoreError};
 use crate::task::Task;
 use crate::task::grant::Grant;
 
-/// The tasks that wait for a human, and whose question is whole: nothing of it is still being looked up.
-const ASKED: &str = "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";
+/// The tasks that wait for a human and whose preview is complete, if they have one.
+const READY_TO_CONFIRM: &str =
+    "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";
 
+/// A read-only connection to the store.
 #[derive(Debug)]
 pub struct RecordReader {
     connection: Connection,
@@ -25,15 +26,15 @@ pub struct RecordReader {
 /// Which ended tasks to look for.
 #[derive(Debug, Default)]
 pub struct HistoryFilter<'a> {
-    /// A part of the subtool's name, the input, what was decided, or the id.
+    /// A substring of the subtool's name, the input, the confirmation or the id.
     pub text: &'a str,
     pub state: Option<State>,
     pub tool: Option<&'a str>,
-    /// Older ones than this.
+    /// Only tasks older than this one.
     pub before: Option<TaskId>,
 }
 
-/// How many tasks are in which state.
+/// How many tasks wait for a human and how many run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskCounts {
     pub waiting: u32,
@@ -59,22 +60,22 @@ impl RecordReader {
         grants(&self.connection)
     }
 
-    /// The tasks that wait for a human, the oldest first.
-    pub fn waiting(&self, most: u32) -> Result<Vec<Task>, StoreError> {
-        self.tasks(&format!("{ASKED} ORDER BY id LIMIT ?1"), [most])
+    /// Returns the tasks that a human can decide on, oldest first.
+    pub fn waiting(&self, limit: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks(&format!("{READY_TO_CONFIRM} ORDER BY id LIMIT ?1"), [limit])
     }
 
-    /// Their ids.
-    pub fn waiting_ids(&self, most: u32) -> Result<Vec<String>, StoreError> {
-        let mut statement =
-            self.connection.prepare_cached(&format!("SELECT id FROM tasks WHERE {ASKED} ORDER BY id LIMIT ?1"))?;
-        let ids = statement.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    /// Returns the ids of the tasks that a human can decide on, oldest first.
+    pub fn waiting_ids(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+        let sql = format!("SELECT id FROM tasks WHERE {READY_TO_CONFIRM} ORDER BY id LIMIT ?1");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let ids = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(ids)
     }
 
-    /// The tasks that have not ended, the oldest first.
-    pub fn open_tasks(&self, most: u32) -> Result<Vec<Task>, StoreError> {
-        self.tasks("finished_at IS NULL ORDER BY id LIMIT ?1", [most])
+    /// Returns the tasks that have not ended, oldest first.
+    pub fn open_tasks(&self, limit: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks("finished_at IS NULL ORDER BY id LIMIT ?1", [limit])
     }
 
     pub fn counts(&self) -> Result<TaskCounts, StoreError> {
@@ -94,9 +95,9 @@ impl RecordReader {
         Ok(counts)
     }
 
-    /// The tasks that ended, the youngest first.
-    pub fn ended(&self, wanted: &HistoryFilter<'_>, most: u32) -> Result<Vec<Task>, StoreError> {
-        let pattern = format!("%{}%", wanted.text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
+    /// Returns the ended tasks that match `filter`, newest first.
+    pub fn ended(&self, filter: &HistoryFilter<'_>, limit: u32) -> Result<Vec<Task>, StoreError> {
+        let pattern = format!("%{}%", filter.text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
         self.tasks(
             "finished_at IS NOT NULL
              AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR tool = ?2) AND (?3 IS NULL OR id < ?3)
@@ -104,25 +105,25 @@ impl RecordReader {
                   OR confirmation LIKE ?4 ESCAPE '\\')
              ORDER BY id DESC LIMIT ?5",
             params![
-                wanted.state.map(State::as_str),
-                wanted.tool,
-                wanted.before.map(|id| id.to_string()),
+                filter.state.map(State::as_str),
+                filter.tool,
+                filter.before.map(|id| id.to_string()),
                 pattern,
-                most
+                limit
             ],
         )
     }
 
-    /// How often each subtool was run.
+    /// Returns the number of recorded tasks of each subtool.
     pub fn runs(&self) -> Result<HashMap<String, u32>, StoreError> {
         let mut statement = self.connection.prepare_cached("SELECT tool, count(*) FROM tasks GROUP BY tool")?;
         let counted = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
         Ok(counted)
     }
 
-    /// The last tasks of one subtool that asked a human, for what a grant would have matched.
-    pub fn asked_lately(&self, tool: &str, most: u32) -> Result<Vec<Task>, StoreError> {
-        self.tasks("tool = ?1 AND confirmation IS NOT NULL ORDER BY id DESC LIMIT ?2", params![tool, most])
+    /// Returns the last tasks of one subtool that needed confirmation, newest first, to show what a grant would cover.
+    pub fn recent_confirmations(&self, tool: &str, limit: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks("tool = ?1 AND confirmation IS NOT NULL ORDER BY id DESC LIMIT ?2", params![tool, limit])
     }
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {

@@ -1,16 +1,16 @@
-//! The store on disk: its contract, what tears it, what an earlier release wrote.
+//! The store on disk: its contract, torn and damaged files, and files of earlier releases.
 
 use super::*;
 
 #[test]
-fn it_keeps_the_stores_contract() {
+fn it_fulfills_the_store_contract() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = SqliteStore::open(&folder.path().join("tasks.db")).expect("it opens");
-    super::super::contract::holds(&mut store);
+    super::super::contract::check(&mut store);
 }
 
 #[test]
-fn what_was_committed_is_there_after_it_was_opened_again() {
+fn a_committed_task_is_read_after_reopening() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     let task = super::super::contract::task(None);
@@ -21,7 +21,7 @@ fn what_was_committed_is_there_after_it_was_opened_again() {
 }
 
 #[test]
-fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it() {
+fn a_store_of_the_first_schema_is_migrated_with_its_tasks() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     let connection = Connection::open(&path).expect("a file");
@@ -33,8 +33,8 @@ fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it()
             params![
                 accepted.id.to_string(),
                 accepted.tool.as_str(),
-                json(&accepted.input).expect("JSON"),
-                json(&accepted.caller).expect("JSON"),
+                to_json(&accepted.input).expect("JSON"),
+                to_json(&accepted.caller).expect("JSON"),
                 accepted.created_at.as_microsecond(),
             ],
         )
@@ -47,12 +47,12 @@ fn a_record_of_an_earlier_version_is_brought_up_to_date_with_all_that_is_in_it()
 }
 
 #[test]
-fn what_the_last_release_recorded_of_a_resolved_task_is_read() {
+fn a_resolved_task_of_the_last_release_is_migrated() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     let connection = Connection::open(&path).expect("a database");
     for migration in &MIGRATIONS[..3] {
-        connection.execute_batch(migration).expect("it fits the one before");
+        connection.execute_batch(migration).expect("the migration applies");
     }
     let task = super::super::contract::task(None);
     let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
@@ -80,21 +80,21 @@ fn what_the_last_release_recorded_of_a_resolved_task_is_read() {
 }
 
 #[test]
-fn a_newer_store_is_left_alone() {
+fn a_store_of_a_newer_schema_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
     assert!(matches!(SqliteStore::open(&path), Err(StoreError::NewerSchema { found: 99, .. })));
 }
 
-/// Copies the files of the store at `from`, which is open, as a loss of power would leave them.
+/// Copies the files of the open store at `from` as a power loss would leave them, with `log` as its log.
 fn copy(from: &Path, to: &Path, log: &[u8]) {
     fs::copy(from, to).expect("copied");
     fs::write(to.with_extension("db-wal"), log).expect("written");
 }
 
 #[test]
-fn whatever_is_torn_off_the_last_commit_the_earlier_ones_are_whole() {
+fn a_torn_commit_leaves_earlier_commits_intact() {
     const COMMITS: usize = 5;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
@@ -117,13 +117,13 @@ fn whatever_is_torn_off_the_last_commit_the_earlier_ones_are_whole() {
         for id in &ids[..COMMITS - 1] {
             assert!(read.task(*id).expect("read").is_some(), "torn at {length} of {}", whole.len());
         }
-        assert!(read.task(ids[COMMITS - 1]).expect("read").is_none(), "half a commit is none");
-        damage::check(&read.connection).expect("it is whole");
+        assert!(read.task(ids[COMMITS - 1]).expect("read").is_none(), "a torn commit is not applied");
+        damage::check_integrity(&read.connection).expect("the database is intact");
     }
 }
 
 #[test]
-fn what_was_never_synced_is_in_the_file_itself_once_it_was_read() {
+fn opening_the_store_moves_an_unsynced_log_into_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     let task = super::super::contract::task(None);
@@ -139,7 +139,7 @@ fn what_was_never_synced_is_in_the_file_itself_once_it_was_read() {
 }
 
 #[test]
-fn a_damaged_store_is_told_kept_and_never_begun_anew() {
+fn a_damaged_store_is_reported_copied_and_never_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
     let mut store = SqliteStore::open(&path).expect("it opens");
@@ -147,22 +147,22 @@ fn a_damaged_store_is_told_kept_and_never_begun_anew() {
         store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
     }
     drop(store);
-    let sound = fs::read(&path).expect("a file");
-    for place in [0, 17, 100, 5_000, sound.len() / 2] {
-        let mut bytes = sound.clone();
-        bytes[place..(place + 64).min(sound.len())].fill(0xa5);
+    let intact = fs::read(&path).expect("a file");
+    for offset in [0, 17, 100, 5_000, intact.len() / 2] {
+        let mut bytes = intact.clone();
+        bytes[offset..(offset + 64).min(intact.len())].fill(0xa5);
         fs::write(&path, &bytes).expect("written");
         for _ in 0..2 {
             let opened = SqliteStore::open(&path).and_then(|store| store.open_tasks());
             match opened {
-                Ok(tasks) => assert_eq!(tasks.len(), 20, "at {place}"),
-                Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {place}"),
+                Ok(tasks) => assert_eq!(tasks.len(), 20, "at {offset}"),
+                Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {offset}"),
                 Err(StoreError::NewerSchema { .. }) => {}
-                Err(other) => panic!("at {place}: {other:?}"),
+                Err(other) => panic!("at {offset}: {other:?}"),
             }
         }
     }
     let copies = fs::read_dir(folder.path()).expect("a folder").flatten();
     let copies = copies.filter(|entry| entry.file_name().to_string_lossy().contains(".corrupt-")).count();
-    assert_eq!(copies, 1, "one copy, however often it is tried");
+    assert_eq!(copies, 1, "one copy after any number of attempts");
 }
