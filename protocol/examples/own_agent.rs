@@ -1,7 +1,7 @@
-//! An agent of one's own: a loop over any server of models that speaks `OpenAI`'s chat completions.
+//! An example of your own agent: a loop over any model server that supports `OpenAI`'s chat completions.
 //!
-//! `MODEL_URL=http://127.0.0.1:11434/v1 MODEL=qwen3 cargo run -p agent-magic-tool-protocol --example own_agent -- "What is new?"`, with
-//! `agent-magic-tool` in `PATH`, and the server's key, if it wants one, in `MODEL_KEY`.
+//! `MODEL_URL=http://127.0.0.1:11434/v1 MODEL=qwen3 cargo run -p agent-magic-tool-protocol --example own_agent -- "What is new?"`.
+//! Needs `agent-magic-tool` in `PATH`, and the server's API key in `MODEL_KEY` if it requires one.
 
 use std::env;
 use std::error::Error;
@@ -31,13 +31,13 @@ pub(crate) async fn ask(question: &str, model: &Model, tool: &CommandExecutor) -
     for _ in 0..50 {
         let body = json!({"model": model.name, "messages": messages, "tools": [Dialect::OpenAi.definition()]});
         let request = client.post(format!("{}/chat/completions", model.url)).bearer_auth(&model.key).json(&body);
-        let mut said: Value = request.send().await?.error_for_status()?.json().await?;
-        let message = said["choices"][0]["message"].take();
+        let mut response: Value = request.send().await?.error_for_status()?.json().await?;
+        let message = response["choices"][0]["message"].take();
         messages.push(message.clone());
         let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
         for call in &calls {
             let arguments: Value = call["function"]["arguments"].as_str().unwrap_or_default().parse()?;
-            let answer = carry_out(tool, arguments["command"].as_str().unwrap_or_default()).await?;
+            let answer = execute(tool, arguments["command"].as_str().unwrap_or_default()).await?;
             open.extend(answer.opened.iter().map(|task| task.id));
             open.retain(|task| !answer.collected.contains(task));
             messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": answer.text}));
@@ -46,23 +46,23 @@ pub(crate) async fn ask(question: &str, model: &Model, tool: &CommandExecutor) -
             return Ok(message["content"].as_str().unwrap_or_default().to_owned());
         }
         if calls.is_empty() {
-            // The model has nothing to do until these have ended; waiting costs none of its tokens.
+            // The model has nothing to do until these tasks have ended, and waiting here costs no tokens.
             let tasks: Vec<_> = open.drain(..).map(|task| task.to_string()).collect();
-            let ended = carry_out(tool, &format!("agent-magic-tool wait {}", tasks.join(" "))).await?;
-            messages.push(json!({"role": "user", "content": format!("What you delegated has ended:\n{}", ended.text)}));
+            let ended = execute(tool, &format!("agent-magic-tool wait {}", tasks.join(" "))).await?;
+            messages.push(json!({"role": "user", "content": format!("Your tasks have ended:\n{}", ended.text)}));
         }
     }
-    Err("the model came to no end".into())
+    Err("the model did not finish within 50 turns".into())
 }
 
-/// Commands may block until a task has ended.
-async fn carry_out(tool: &CommandExecutor, command: &str) -> Result<CommandOutput, JoinError> {
+/// Runs a command line off the async runtime, since it may block until a task has ended.
+async fn execute(tool: &CommandExecutor, command: &str) -> Result<CommandOutput, JoinError> {
     let (tool, command) = (tool.clone(), command.to_owned());
-    tokio::task::spawn_blocking(move || tool.carry_out(&command, "")).await
+    tokio::task::spawn_blocking(move || tool.execute(&command, "")).await
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "it is a program of its own")]
+#[expect(clippy::print_stdout, reason = "an example program prints its result")]
 async fn main() -> Result<(), Box<dyn Error>> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let model =

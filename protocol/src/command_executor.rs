@@ -1,9 +1,9 @@
-//! `command_executor`: the one tool that a model sees, a command line as its only argument.
+//! `command_executor`: the one tool that a model sees. Its only argument is a command line.
 //!
-//! Calls of `agent-magic-tool` go to a [`Shell`]; a few programs read result files, in this process.
-//! There is no shell: `line.rs` sees what a line would have done to one, and refuses it by name.
-//! Anything else is refused or asked about, as the human's configuration says. Decides nothing
-//! about tasks, and takes no word of a result for anything but text.
+//! Calls of `agent-magic-tool` go to a [`Shell`]; a few programs that read result files run in this process.
+//! No real shell is involved: `line.rs` parses the line and refuses shell features by name. Any other
+//! program is refused or needs a human's confirmation, as configured. This module makes no decisions about
+//! tasks and treats the content of results as text only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,42 +17,42 @@ use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
 use crate::shell::{PrintedOutput, Shell};
 use crate::task::{State, TaskId};
-use answering::OutputBuilder;
 use line::{CommandLine, PipelineCondition, Refusal, SimpleCommand, StreamTarget};
+use output_builder::OutputBuilder;
 use reading::{ProgramOutput, ResultReader};
 
 mod allowed;
-mod answering;
 mod definition;
 mod line;
+mod output_builder;
 mod reading;
 
 pub use allowed::AGENT_COMMANDS;
 pub use definition::{Dialect, NAME, definition};
 pub use reading::JqCall;
 
-/// The subtool that carries out a whole line in a real shell, once a human has allowed it.
+/// The subtool that runs a whole line in a real shell after a human has approved it.
 pub const SHELL_SUBTOOL: &str = "run_shell_command";
 
-/// Carries out what a model asks of its one tool.
+/// Runs the command lines that a model passes to its one tool.
 #[derive(Debug, Clone)]
 pub struct CommandExecutor {
     shell: Arc<dyn Shell>,
     mailbox: Mailbox,
     caller: Caller,
-    others: ForeignCommands,
+    foreign_commands: ForeignCommands,
 }
 
-/// What becomes of a command line that needs a real shell or another program.
+/// What to do with a command line that needs a real shell or another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForeignCommands {
     Refuse,
-    /// It becomes a task that a human must allow, each time.
+    /// Make it a task that a human must approve, each time.
     Ask,
 }
 
-/// A task that a call delegated.
+/// A task that a call created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenedTask {
@@ -61,23 +61,23 @@ pub struct OpenedTask {
     pub result_file: PathBuf,
 }
 
-/// What became of one line.
+/// The output of one command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// As the model reads it: stdout, then stderr if any, then `exit status: N` when not 0; at most
-    /// 50,000 bytes.
+    /// The text for the model: standard output, then standard error if any, then `exit status: N` if it is
+    /// not 0. At most 50,000 bytes.
     pub text: String,
     pub status: u8,
-    /// Tasks that this call delegated and whose results the model has not read.
+    /// Tasks that this line created and whose final results the model has not read.
     pub opened: Vec<OpenedTask>,
-    /// Tasks whose final results the model has now read, however it did.
+    /// Tasks whose final results the model has read with this line.
     pub collected: Vec<TaskId>,
-    /// Every command was one that only waits or reads.
+    /// Whether every command of the line only waits for results or reads them.
     pub only_reads: bool,
 }
 
 impl CommandOutput {
-    /// The answer to a line that was not carried out.
+    /// The output for a line that was not run.
     pub fn refused(error: &ErrorBody) -> Self {
         OutputBuilder::default().refused(error)
     }
@@ -85,61 +85,63 @@ impl CommandOutput {
 
 impl CommandExecutor {
     pub fn new(shell: Arc<dyn Shell>, mailbox: Mailbox, caller: Caller) -> Self {
-        Self { shell, mailbox, caller, others: ForeignCommands::Refuse }
+        Self { shell, mailbox, caller, foreign_commands: ForeignCommands::Refuse }
     }
 
-    /// What becomes of lines that are none of ours.
+    /// Sets what to do with lines that need a real shell or another program.
     #[must_use]
-    pub fn with_others(mut self, others: ForeignCommands) -> Self {
-        self.others = others;
+    pub fn with_foreign_commands(mut self, foreign_commands: ForeignCommands) -> Self {
+        self.foreign_commands = foreign_commands;
         self
     }
 
-    /// Carries out `command`, and blocks until that is done.
+    /// Runs the line `command` and blocks until it has ended.
     ///
-    /// Every `run` without an idempotency key gets `key` (`key-2` for the second of the line, and so on),
-    /// so that the same line under the same key delegates nothing twice. An empty `key` is none.
-    pub fn carry_out(&self, command: &str, key: &str) -> CommandOutput {
+    /// Each `run` without an idempotency key gets `key` (`key-2` for the second one of the line, and so on),
+    /// so the same line with the same key never creates a task twice. An empty `key` sets no keys.
+    pub fn execute(&self, command: &str, key: &str) -> CommandOutput {
         match line::parse(command) {
             Ok(line) if line.pipelines.is_empty() => CommandOutput::refused(
-                &ErrorBody::new(Code::Usage, "the command is empty").hint("begin with: agent-magic-tool --help"),
+                &ErrorBody::new(Code::Usage, "the command is empty").hint("start with: agent-magic-tool --help"),
             ),
             Ok(line) => match line.commands().find(|command| !allowed::is_ours(&command.words)) {
                 None => self.run(&line, key),
-                Some(foreign) if self.others == ForeignCommands::Ask && allowed::advice(&foreign.words).is_none() => {
+                Some(foreign)
+                    if self.foreign_commands == ForeignCommands::Ask && allowed::advice(&foreign.words).is_none() =>
+                {
                     self.delegate(command, key)
                 }
-                Some(foreign) => CommandOutput::refused(&allowed::foreign(&foreign.words)),
+                Some(foreign) => CommandOutput::refused(&allowed::foreign_program(&foreign.words)),
             },
-            Err(Refusal::Shell { .. }) if self.others == ForeignCommands::Ask => self.delegate(command, key),
+            Err(Refusal::Shell { .. }) if self.foreign_commands == ForeignCommands::Ask => self.delegate(command, key),
             Err(refusal) => {
                 let code = match refusal {
                     Refusal::Shell { .. } => Code::NotCarriedOut,
-                    Refusal::Broken { .. } => Code::Usage,
+                    Refusal::Malformed { .. } => Code::Usage,
                 };
                 CommandOutput::refused(&ErrorBody::new(code, refusal.to_string()).hint(refusal.hint()))
             }
         }
     }
 
-    /// The whole line, as it is, becomes a task that a human reads first.
+    /// Makes the unchanged line a task of [`SHELL_SUBTOOL`], which a human must approve.
     fn delegate(&self, line: &str, key: &str) -> CommandOutput {
         let mut words = ["run", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
         add_key(&mut words, key, 1);
         let printed = self.shell.call(&words, &json!({ "command": line }).to_string(), &self.caller);
-        let mut answering = OutputBuilder::default();
-        answering.note(&words, &printed, &self.mailbox);
-        answering.print(printed.stdout.as_bytes());
-        answering.complain(&printed.stderr);
-        answering.end(printed.status, false)
+        let mut output = OutputBuilder::default();
+        output.record_call(&words, &printed, &self.mailbox);
+        output.print(printed.stdout.as_bytes());
+        output.print_error(&printed.stderr);
+        output.finish(printed.status, false)
     }
 
     fn run(&self, line: &CommandLine, key: &str) -> CommandOutput {
-        let mut answering = OutputBuilder::default();
+        let mut output = OutputBuilder::default();
         let (mut status, mut runs) = (0, 0);
         for pipeline in &line.pipelines {
-            let has_its_turn = match pipeline.after {
-                PipelineCondition::Anything => true,
+            let is_executed = match pipeline.condition {
+                PipelineCondition::Always => true,
                 PipelineCondition::Success => status == 0,
                 PipelineCondition::Failure => status != 0,
             };
@@ -147,58 +149,58 @@ impl CommandExecutor {
             for (index, command) in pipeline.commands.iter().enumerate() {
                 let mut words = command.words.clone();
                 if allowed::is_run(&words) {
-                    // By its place in the line, whether it has its turn or not.
+                    // Counts skipped commands too, so that a key depends only on the position in the line.
                     runs += 1;
                     add_key(&mut words, key, runs);
                 }
-                if !has_its_turn {
+                if !is_executed {
                     continue;
                 }
                 let stdin = line.stdin_of(command).map_or(piped, |text| text.as_bytes().to_vec());
-                let ran = self.call(&words, stdin, &mut answering);
-                status = ran.status;
-                piped = pass_on(ran, command, &mut answering);
+                let printed = self.call(&words, stdin, &mut output);
+                status = printed.status;
+                piped = redirect(printed, command, &mut output);
                 if index + 1 == pipeline.commands.len() {
-                    answering.print(&std::mem::take(&mut piped));
+                    output.print(&std::mem::take(&mut piped));
                 }
             }
         }
-        answering.end(status, line.commands().all(|command| allowed::only_reads(&command.words)))
+        output.finish(status, line.commands().all(|command| allowed::only_reads(&command.words)))
     }
 
-    fn call(&self, words: &[String], stdin: Vec<u8>, answering: &mut OutputBuilder) -> ProgramOutput {
+    fn call(&self, words: &[String], stdin: Vec<u8>, output: &mut OutputBuilder) -> ProgramOutput {
         let Some(arguments) = allowed::arguments(words) else {
-            let mut reading = ResultReader::new(&self.mailbox, &*self.shell, &self.caller);
-            let ran = reading.run(words, stdin);
-            answering.collect(reading.collected);
-            return ran;
+            let mut reader = ResultReader::new(&self.mailbox, &*self.shell, &self.caller);
+            let printed = reader.run(words, stdin);
+            output.collect(reader.collected);
+            return printed;
         };
-        let printed = match allowed::barred(arguments) {
+        let printed = match allowed::forbidden_call(arguments) {
             Some(error) => PrintedOutput::refused(&error),
             None => self.shell.call(arguments, &String::from_utf8_lossy(&stdin), &self.caller),
         };
-        answering.note(arguments, &printed, &self.mailbox);
+        output.record_call(arguments, &printed, &self.mailbox);
         ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
     }
 }
 
-/// Gives what a command printed to where it goes; what comes back is for the next command.
-fn pass_on(ran: ProgramOutput, command: &SimpleCommand, answering: &mut OutputBuilder) -> Vec<u8> {
-    let mut next = Vec::new();
+/// Applies the redirections of `command` to its output. Returns the standard input of the next command.
+fn redirect(printed: ProgramOutput, command: &SimpleCommand, output: &mut OutputBuilder) -> Vec<u8> {
+    let mut piped = Vec::new();
     match command.stdout {
-        StreamTarget::Own => next = ran.stdout,
-        StreamTarget::Other => answering.complain(&String::from_utf8_lossy(&ran.stdout)),
-        StreamTarget::Nowhere => {}
+        StreamTarget::Own => piped = printed.stdout,
+        StreamTarget::Other => output.print_error(&String::from_utf8_lossy(&printed.stdout)),
+        StreamTarget::Null => {}
     }
     match command.stderr {
-        StreamTarget::Own => answering.complain(&ran.stderr),
-        StreamTarget::Other => next.extend(ran.stderr.into_bytes()),
-        StreamTarget::Nowhere => {}
+        StreamTarget::Own => output.print_error(&printed.stderr),
+        StreamTarget::Other => piped.extend(printed.stderr.into_bytes()),
+        StreamTarget::Null => {}
     }
-    next
+    piped
 }
 
-/// Gives a `run` its idempotency key, unless it has one.
+/// Adds the idempotency key to a `run`, unless it has one.
 fn add_key(words: &mut Vec<String>, key: &str, number: usize) {
     let option = "--idempotency-key";
     if key.is_empty() || words.iter().any(|word| word.split('=').next() == Some(option)) {
@@ -209,7 +211,7 @@ fn add_key(words: &mut Vec<String>, key: &str, number: usize) {
     words.insert(after_run, format!("{option}={key}"));
 }
 
-/// Whether a result as it is printed is final, and its task.
+/// The task of a printed result, and whether the result is final.
 fn result_of(printed: &Value) -> Option<(TaskId, bool)> {
     let id = printed["id"].as_str()?.parse().ok()?;
     let state: State = printed["status"].as_str()?.parse().unwrap_or(State::Accepted);

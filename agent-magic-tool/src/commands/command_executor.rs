@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    let executor = CommandExecutor::new(shell, mailbox, context.caller.clone()).with_others(config.shell.others);
+    let executor = CommandExecutor::new(shell, mailbox, context.caller.clone()).with_foreign_commands(config.shell.others);
     let mut stdin = io::stdin().lock();
     while let Some(line) = next_line(&mut stdin)? {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -106,7 +106,7 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
     let given_id = value.get("id").cloned().unwrap_or_default();
     match serde_json::from_value(value) {
         Ok(InputLine { id, command: Some(command), key, definition: None }) => {
-            let CommandOutput { text, status, opened, .. } = executor.carry_out(&command, &key);
+            let CommandOutput { text, status, opened, .. } = executor.execute(&command, &key);
             let tasks: Vec<_> = opened
                 .iter()
                 .map(|task| json!({"id": task.id, "tool": task.tool, "result_file": task.result_file}))

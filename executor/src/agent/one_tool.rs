@@ -32,7 +32,7 @@ impl OneTool {
     /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
     async fn run(&self, command: &str, key: &str) -> CommandOutput {
         let (executor, command, key) = (self.executor.clone(), command.to_owned(), key.to_owned());
-        tokio::task::spawn_blocking(move || executor.carry_out(&command, &key)).await.unwrap_or_else(|error| {
+        tokio::task::spawn_blocking(move || executor.execute(&command, &key)).await.unwrap_or_else(|error| {
             let error = ErrorBody::new(Code::Internal, format!("the command panicked or was cancelled: {error}"))
                 .hint("tasks that it started continue; to list them: agent-magic-tool tasks");
             CommandOutput::refused(&error)
@@ -67,7 +67,7 @@ impl Tools for OneTool {
 
     fn ensure_executor(&self) {
         let executor = self.executor.clone();
-        drop(tokio::task::spawn_blocking(move || executor.carry_out(ENSURE_EXECUTOR_COMMAND, "")));
+        drop(tokio::task::spawn_blocking(move || executor.execute(ENSURE_EXECUTOR_COMMAND, "")));
     }
 }
 

@@ -136,7 +136,7 @@ impl Session {
         let delegated_session = options.brief.and(options.caller.session.clone());
         let caller =
             Caller { session: delegated_session.or_else(|| Some(journal.label())), wakes: true, ..options.caller };
-        let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_others(others);
+        let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_foreign_commands(others);
         let tools = Arc::new(OneTool::new(executor));
         let trigger = Trigger::new(mailbox);
         let (driver, effects) =
@@ -154,8 +154,8 @@ impl Session {
         })
     }
 
-    /// Takes the sender of commands; `None` after the first call. Once all its clones are dropped, the session ends
-    /// as soon as no task is open.
+    /// Takes the sender of commands; `None` after the first call. Once it and its clones are dropped, the session ends
+    /// as soon as it is idle and no task is open.
     pub fn take_sender(&mut self) -> Option<LoopSender> {
         self.sender.take()
     }

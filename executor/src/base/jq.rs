@@ -18,7 +18,7 @@ pub fn filter(arguments: &[String], input: &[u8]) -> PrintedOutput {
 }
 
 fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, String)> {
-    let call = JqCall::read(arguments).map_err(|message| (2, message))?;
+    let call = JqCall::parse(arguments).map_err(|message| (2, message))?;
     let mut inputs = Vec::new();
     for input in serde_json::Deserializer::from_slice(input).into_iter::<Value>() {
         inputs.push(input.map_err(|error| (2, format!("the input is not JSON: {error}")))?);

@@ -1,4 +1,4 @@
-//! Which commands a model may give, and what it is told about the others.
+//! Which commands a model may run, and the errors for the others.
 
 use super::reading::PROGRAMS;
 use crate::code::Code;
@@ -12,17 +12,18 @@ pub const AGENT_COMMANDS: [&str; 10] =
 /// Arguments that agents may pass in place of a command.
 const AGENT_FLAGS: [&str; 4] = ["--help", "-h", "--version", "-V"];
 
+/// The last component of a program's path.
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The arguments of a call of `agent-magic-tool`, by whatever path.
+/// The arguments of a call of `agent-magic-tool`, by name or by path; `None` for other programs.
 pub(super) fn arguments(words: &[String]) -> Option<&[String]> {
     let (program, arguments) = words.split_first()?;
     (base(program) == "agent-magic-tool").then_some(arguments)
 }
 
-/// Whether it is carried out here.
+/// Whether the command can be run without a real shell.
 pub(super) fn is_ours(words: &[String]) -> bool {
     arguments(words).is_some() || words.first().is_some_and(|program| PROGRAMS.contains(&base(program)))
 }
@@ -31,7 +32,7 @@ pub(super) fn is_run(words: &[String]) -> bool {
     arguments(words).and_then(<[_]>::first).is_some_and(|command| command == "run")
 }
 
-/// Whether it waits or reads and does nothing else.
+/// Whether the command only waits for results or reads them.
 pub(super) fn only_reads(words: &[String]) -> bool {
     match arguments(words) {
         Some(arguments) => {
@@ -41,16 +42,16 @@ pub(super) fn only_reads(words: &[String]) -> bool {
     }
 }
 
-/// Why a call of `agent-magic-tool` is none that a model may make.
-pub(super) fn barred(arguments: &[String]) -> Option<ErrorBody> {
+/// Why a model may not make this call of `agent-magic-tool`; `None` if it may.
+pub(super) fn forbidden_call(arguments: &[String]) -> Option<ErrorBody> {
     let (command, rest) = arguments.split_first()?;
     let allowed = || AGENT_COMMANDS.into_iter().chain(AGENT_FLAGS);
     if !allowed().any(|name| name == command) {
-        let message = format!("`agent-magic-tool {command}` is no command for agents");
+        let message = format!("`agent-magic-tool {command}` is not a command for agents");
         let near = nearest(command, allowed(), 1).pop();
         let hint = did_you_mean(near.map(|near| format!("agent-magic-tool {near}"))).unwrap_or_else(|| {
             format!(
-                "for agents are {}; what is for humans tell the user to run in a terminal, if it is needed",
+                "the commands for agents are {}; if a command for humans is needed, tell the user to run it in a terminal",
                 AGENT_COMMANDS[..8].join(", ")
             )
         });
@@ -59,15 +60,15 @@ pub(super) fn barred(arguments: &[String]) -> Option<ErrorBody> {
     let is_file = |word: &&String| ["", "--input=", "-i", "-i="].iter().any(|option| is_file_of(word, option));
     match command.as_str() {
         "run" | "inspect" => rest.iter().find(is_file).map(|word| {
-            ErrorBody::new(Code::NotCarriedOut, format!("`{word}`: no input is read from files here"))
-                .hint("give it on standard input: --input=- <<'EOF', or: cat RESULT_FILE | jq -c .data | agent-magic-tool run NAME --input=-")
+            ErrorBody::new(Code::NotCarriedOut, format!("`{word}`: input cannot be read from a file here"))
+                .hint("pass it on standard input: --input=- <<'EOF', or: cat RESULT_FILE | jq -c .data | agent-magic-tool run NAME --input=-")
         }),
         "lint" => rest.iter().find(|word| !word.starts_with('-')).map(|word| {
-            ErrorBody::new(Code::HumansOnly, format!("`{word}`: only what is configured is looked at here"))
-                .hint("without a path it checks every definition there is: agent-magic-tool lint")
+            ErrorBody::new(Code::HumansOnly, format!("`{word}`: only the configured definitions are checked here"))
+                .hint("without a path it checks all of them: agent-magic-tool lint")
         }),
         "doctor" => rest.iter().find(|word| *word == "--repair").map(|_| {
-            ErrorBody::new(Code::HumansOnly, "a human repairs the installation")
+            ErrorBody::new(Code::HumansOnly, "only a human may repair the installation")
                 .hint("tell the user to run in a terminal: agent-magic-tool doctor --repair")
         }),
         _ => None,
@@ -78,26 +79,26 @@ fn is_file_of(word: &str, option: &str) -> bool {
     word.strip_prefix(option).is_some_and(|value| value.starts_with('@'))
 }
 
-/// What to do in place of a command that has no place here, whatever others may do.
+/// What to do instead of a command that makes no sense here, even if foreign commands are allowed.
 pub(super) fn advice(words: &[String]) -> Option<&'static str> {
     match base(words.first()?) {
         "sleep" => Some("do not sleep: `agent-magic-tool wait ID` blocks until the result is there"),
-        "cd" | "pushd" | "popd" => {
-            Some("there is no folder to change to: subtools have theirs, and result files are given by their paths")
-        }
+        "cd" | "pushd" | "popd" => Some(
+            "there is no working folder to change: subtools have their own, and result files are named by their paths",
+        ),
         _ => None,
     }
 }
 
-/// What a model is told about a program that is none of ours.
-pub(super) fn foreign(words: &[String]) -> ErrorBody {
+/// The error for a program that cannot be run here.
+pub(super) fn foreign_program(words: &[String]) -> ErrorBody {
     let program = words.first().map(String::as_str).unwrap_or_default();
-    let message = format!("`{program}` is not carried out here, and neither was anything else of the line");
+    let message = format!("`{program}` cannot be run here; no command of the line was run");
     let general = || {
         let programs = PROGRAMS.join(", ");
         format!(
-            "there are agent-magic-tool, and for result files {programs}; \
-             find a subtool that does it: agent-magic-tool list tools --query=\"what it should do\""
+            "only agent-magic-tool and, for result files, {programs} can be run; \
+             to find a subtool for it: agent-magic-tool list tools --query=\"what it should do\""
         )
     };
     ErrorBody::new(Code::NotCarriedOut, message).hint(advice(words).map_or_else(general, str::to_owned))

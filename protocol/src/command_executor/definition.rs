@@ -1,11 +1,11 @@
-//! The definition of the one tool: the same bytes however many subtools there are.
+//! The definition of the one tool. It does not depend on the subtools.
 
 use serde_json::{Value, json};
 
-/// What the tool is called.
+/// The name of the tool.
 pub const NAME: &str = "command_executor";
 
-/// What a model reads at every turn, and pays for at every turn.
+/// The description that the model reads, and pays for, at every turn.
 const DESCRIPTION: &str = "\
 Runs a command line. Its program is `agent-magic-tool`, which has tools for everything:
 agent-magic-tool list tools --query=\"search mail\"  finds tools: {NAME: {description, input schema}}
@@ -15,22 +15,22 @@ agent-magic-tool read ID --jq EXPR  a part of a large result
 Input with quotes in it: --input=- <<'EOF', the JSON, EOF. Result files can be read with cat, head, tail, grep, \
 jq, wc and ls. |, ;, && and || work; nothing is expanded or written.";
 
-/// In which words a provider of models wants a tool.
+/// The format in which a model provider expects a tool definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// `OpenAI`'s chat completions, which most servers of models speak.
+    /// `OpenAI`'s chat completions, which most model servers support.
     OpenAi,
     Anthropic,
     Gemini,
 }
 
-/// The tool as `{name, description, parameters}`.
+/// Returns the tool as `{name, description, parameters}`.
 pub fn definition() -> Value {
     json!({"name": NAME, "description": DESCRIPTION, "parameters": parameters()})
 }
 
 impl Dialect {
-    /// The tool as an element of a request's list of tools (of Gemini's `functionDeclarations`).
+    /// Returns the tool as an element of the `tools` of a request, or of Gemini's `functionDeclarations`.
     pub fn definition(self) -> Value {
         match self {
             Self::OpenAi => json!({"type": "function", "function": definition()}),
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_definition_costs_less_than_a_thousand_bytes() {
+    fn the_definition_takes_less_than_a_thousand_bytes() {
         let bytes = Dialect::OpenAi.definition().to_string().len();
         assert!(bytes < 1_000, "{bytes} bytes");
         assert_eq!(definition().to_string().len(), 811);
     }
 
     #[test]
-    fn every_dialect_says_the_same() {
+    fn every_dialect_has_the_same_content() {
         let [openai, anthropic, gemini] =
             [Dialect::OpenAi, Dialect::Anthropic, Dialect::Gemini].map(Dialect::definition);
         assert_eq!(openai["function"], gemini);

@@ -1,9 +1,9 @@
-//! A command line as a model writes it: read as a shell reads it, and nothing of it ever expanded.
+//! Parses a command line as a shell would, but never expands anything.
 //!
-//! What a shell would replace (`$VAR`, `$(...)`, globs, `~`, braces) or do by itself (files, background,
-//! control) is no word of the result but a [`Refusal`] that names it, so that every accepted word is
-//! exactly what a shell would hand to the program. `words.rs` reads words, `here.rs` here-documents.
-//! Grammar: POSIX.1-2024, "Shell Command Language", with bash's `$'..'` and `<<<`.
+//! Whatever a shell would expand (`$VAR`, `$(...)`, globs, `~`, braces) or do itself (redirection to files,
+//! background jobs, control structures) is a [`Refusal`] that names it. So every word of an accepted line is
+//! exactly the argument that a shell would pass to the program. `words.rs` parses words, `here.rs`
+//! here-documents. The grammar is POSIX.1-2024, "Shell Command Language", with bash's `$'..'` and `<<<`.
 
 mod here;
 mod words;
@@ -11,25 +11,25 @@ mod words;
 use here::HereDocument;
 use words::{Word, WordReader};
 
-/// A line that can be carried out.
+/// A line that can be run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CommandLine {
     pub pipelines: Vec<Pipeline>,
-    /// What here-documents say; commands refer to it.
+    /// The texts of here-documents and here-strings; commands refer to them by index.
     texts: Vec<String>,
 }
 
-/// Commands of which each reads what the one before printed.
+/// Commands connected by pipes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pipeline {
-    pub after: PipelineCondition,
+    pub condition: PipelineCondition,
     pub commands: Vec<SimpleCommand>,
 }
 
-/// When a pipeline has its turn.
+/// The outcome of the previous pipeline after which a pipeline is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PipelineCondition {
-    Anything,
+    Always,
     Success,
     Failure,
 }
@@ -40,71 +40,72 @@ pub(super) struct SimpleCommand {
     pub words: Vec<String>,
     pub stdout: StreamTarget,
     pub stderr: StreamTarget,
+    /// Index of the text that the command reads.
     stdin: Option<usize>,
 }
 
-/// Where one of the two output streams goes.
+/// Where standard output or standard error of a command goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum StreamTarget {
-    /// Where it goes by itself.
+    /// The default target of the stream.
     #[default]
     Own,
-    /// Where the other one goes by itself.
+    /// The default target of the other stream.
     Other,
-    Nowhere,
+    Null,
 }
 
-/// Why a line is not carried out.
+/// Why a line is not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("`{construct}` is not carried out here: nothing is expanded, redirected or run in the background")]
-    Shell { construct: String, instead: &'static str },
+    /// The line needs a real shell.
+    #[error("`{construct}` is not supported here: nothing is expanded, redirected or run in the background")]
+    Shell { construct: String, hint: &'static str },
     #[error("{problem}")]
-    Broken { problem: String, instead: &'static str },
+    Malformed { problem: String, hint: &'static str },
 }
 
 impl Refusal {
-    fn shell(construct: impl Into<String>, instead: &'static str) -> Self {
-        Self::Shell { construct: construct.into(), instead }
+    fn shell(construct: impl Into<String>, hint: &'static str) -> Self {
+        Self::Shell { construct: construct.into(), hint }
     }
 
-    fn broken(problem: impl Into<String>, instead: &'static str) -> Self {
-        Self::Broken { problem: problem.into(), instead }
+    fn malformed(problem: impl Into<String>, hint: &'static str) -> Self {
+        Self::Malformed { problem: problem.into(), hint }
     }
 
-    /// The way on.
     pub(super) fn hint(&self) -> &'static str {
         match self {
-            Self::Shell { instead, .. } | Self::Broken { instead, .. } => instead,
+            Self::Shell { hint, .. } | Self::Malformed { hint, .. } => hint,
         }
     }
 }
 
-/// What would make a word more than a program's name.
+/// The reserved words of POSIX and bash, which are special in place of a program's name.
 const RESERVED: [&str; 21] = [
     "!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
     "select", "then", "time", "until", "while",
 ];
 
-const ONE_BY_ONE: &str = "write the commands one by one, joined by `;`, `&&`, `||` or `|`";
-const GIVE_FILES: &str = "give the file's path as an argument: cat, head, tail, grep, jq, wc and ls read result files";
-const NO_FILES: &str = "nothing can be written here; every result is in its result file already";
+const PLAIN_COMMANDS: &str = "write plain commands, joined by `;`, `&&`, `||` or `|`";
+const PASS_FILES: &str = "pass the file's path as an argument: cat, head, tail, grep, jq, wc and ls read result files";
+const NO_FILES: &str = "files cannot be written here; every result is already in its result file";
 
-/// Reads `text`; an empty line has no pipelines.
+/// Parses `text`; an empty line has no pipelines.
 pub(super) fn parse(text: &str) -> Result<CommandLine, Refusal> {
     if text.contains('\0') {
-        return Err(Refusal::broken("the line contains a NUL byte", "leave it out"));
+        return Err(Refusal::malformed("the line contains a NUL byte", "remove it"));
     }
     Parser { reader: WordReader::new(text), ..Parser::default() }.parse()
 }
 
 impl CommandLine {
-    /// The text that `command` was given to read, if any.
+    /// The here-document or here-string of `command`, if any.
     pub(super) fn stdin_of(&self, command: &SimpleCommand) -> Option<&str> {
         self.texts.get(command.stdin?).map(String::as_str)
     }
 
-    /// Every command, in the order in which they stand.
+    /// All commands, in the order of the line.
     pub(super) fn commands(&self) -> impl Iterator<Item = &SimpleCommand> {
         self.pipelines.iter().flat_map(|pipeline| &pipeline.commands)
     }
@@ -114,10 +115,11 @@ impl CommandLine {
 struct Parser {
     reader: WordReader,
     line: CommandLine,
-    /// The pipeline that is being read, and how it follows what is before it.
+    /// The pipeline that is being parsed, and its condition.
     commands: Vec<SimpleCommand>,
-    after: Option<PipelineCondition>,
+    condition: Option<PipelineCondition>,
     command: SimpleCommand,
+    /// The here-documents whose text starts on the next line.
     pending: Vec<HereDocument>,
 }
 
@@ -130,33 +132,33 @@ impl Parser {
                 Some('#') => self.reader.skip_comment(),
                 Some('\n') => {
                     self.reader.next();
-                    // What ends with an operator goes on.
-                    let is_open =
-                        self.command == SimpleCommand::default() && (!self.commands.is_empty() || self.after.is_some());
-                    if !is_open {
+                    // After an operator the pipeline continues on the next line.
+                    let continues = self.command == SimpleCommand::default()
+                        && (!self.commands.is_empty() || self.condition.is_some());
+                    if !continues {
                         self.end_pipeline(None)?;
                     }
                     self.read_here_documents()?;
                 }
-                Some(';') if self.reader.follows(";;") => return Err(Refusal::shell(";;", ONE_BY_ONE)),
+                Some(';') if self.reader.follows(";;") => return Err(Refusal::shell(";;", PLAIN_COMMANDS)),
                 Some(';') => {
                     self.reader.next();
-                    self.require_command(";")?;
+                    self.require_command("`;`")?;
                     self.end_pipeline(None)?;
                 }
                 Some('&') => self.ampersand()?,
                 Some('|') => self.bar()?,
-                Some(parenthesis @ ('(' | ')')) => return Err(Refusal::shell(parenthesis, ONE_BY_ONE)),
+                Some(parenthesis @ ('(' | ')')) => return Err(Refusal::shell(parenthesis, PLAIN_COMMANDS)),
                 Some('<') => self.input()?,
                 Some('>') => self.output("1")?,
                 Some(_) => self.word()?,
             }
         }
         if let Some(open) = self.pending.first() {
-            return Err(open.never_ended());
+            return Err(open.unterminated());
         }
-        if self.after.is_some() || !self.commands.is_empty() {
-            self.require_command("the end")?;
+        if self.condition.is_some() || !self.commands.is_empty() {
+            self.require_command("the end of the line")?;
         }
         self.end_pipeline(None)?;
         Ok(self.line)
@@ -164,32 +166,32 @@ impl Parser {
 
     fn ampersand(&mut self) -> Result<(), Refusal> {
         if self.reader.take("&&") {
-            self.require_command("&&")?;
+            self.require_command("`&&`")?;
             return self.end_pipeline(Some(PipelineCondition::Success));
         }
         if self.reader.follows("&>") {
             let operator = if self.reader.take("&>>") { "&>>" } else { "&>" };
             self.reader.take("&>");
             self.discard(operator)?;
-            (self.command.stdout, self.command.stderr) = (StreamTarget::Nowhere, StreamTarget::Nowhere);
+            (self.command.stdout, self.command.stderr) = (StreamTarget::Null, StreamTarget::Null);
             return Ok(());
         }
         Err(Refusal::shell(
             "&",
-            "every `run` is in the background already: it returns at once, and `wait` gets the result",
+            "`run` already works in the background: it returns at once, and `wait` gets the result",
         ))
     }
 
     fn bar(&mut self) -> Result<(), Refusal> {
         if self.reader.take("||") {
-            self.require_command("||")?;
+            self.require_command("`||`")?;
             return self.end_pipeline(Some(PipelineCondition::Failure));
         }
         if self.reader.follows("|&") {
             return Err(Refusal::shell("|&", "write `2>&1 |`"));
         }
         self.reader.next();
-        self.require_command("|")?;
+        self.require_command("`|`")?;
         self.end_command()
     }
 
@@ -206,14 +208,14 @@ impl Parser {
             self.command.stdin = Some(self.line.texts.len());
             self.line.texts.push(String::new());
             let text = self.line.texts.len() - 1;
-            self.pending.push(HereDocument { end: word.text, is_literal: word.is_quoted, strips_tabs, text });
+            self.pending.push(HereDocument { delimiter: word.text, is_literal: word.is_quoted, strips_tabs, text });
             return Ok(());
         }
         let construct = ["<(", "<&", "<>"].into_iter().find(|operator| self.reader.follows(operator)).unwrap_or("<");
-        Err(Refusal::shell(construct, GIVE_FILES))
+        Err(Refusal::shell(construct, PASS_FILES))
     }
 
-    /// What follows `>`: of files only the one that keeps nothing.
+    /// Parses a redirection of output; the only supported file is `/dev/null`.
     fn output(&mut self, descriptor: &str) -> Result<(), Refusal> {
         self.reader.next();
         let is_stdout = match descriptor {
@@ -233,7 +235,7 @@ impl Parser {
                 ("1", false) | ("2", true) => match other {
                     StreamTarget::Own => StreamTarget::Other,
                     StreamTarget::Other => StreamTarget::Own,
-                    StreamTarget::Nowhere => StreamTarget::Nowhere,
+                    StreamTarget::Null => StreamTarget::Null,
                 },
                 _ => return Err(Refusal::shell(format!(">&{to}"), NO_FILES)),
             };
@@ -242,10 +244,11 @@ impl Parser {
         let operator = if self.reader.take(">") { ">>" } else { ">" };
         self.discard(operator)?;
         let SimpleCommand { stdout, stderr, .. } = &mut self.command;
-        *if is_stdout { stdout } else { stderr } = StreamTarget::Nowhere;
+        *if is_stdout { stdout } else { stderr } = StreamTarget::Null;
         Ok(())
     }
 
+    /// Parses the file after `operator`, which must be `/dev/null`.
     fn discard(&mut self, operator: &str) -> Result<(), Refusal> {
         match self.operand(operator)?.text.as_str() {
             "/dev/null" => Ok(()),
@@ -256,12 +259,12 @@ impl Parser {
     fn operand(&mut self, operator: &str) -> Result<Word, Refusal> {
         self.reader.skip_blanks();
         if self.reader.is_at_word_end() || self.reader.peek() == Some('#') {
-            return Err(Refusal::broken(format!("nothing follows `{operator}`"), ONE_BY_ONE));
+            return Err(Refusal::malformed(format!("`{operator}` has no operand"), PLAIN_COMMANDS));
         }
         let word = self.reader.word()?;
         if word.is_number() && matches!(self.reader.peek(), Some('<' | '>')) {
-            // To a shell the number belongs to what follows.
-            return Err(Refusal::broken(format!("nothing follows `{operator}`"), ONE_BY_ONE));
+            // To a shell, the number belongs to the next redirection.
+            return Err(Refusal::malformed(format!("`{operator}` has no operand"), PLAIN_COMMANDS));
         }
         Ok(word)
     }
@@ -270,16 +273,16 @@ impl Parser {
         let word = self.reader.word()?;
         match self.reader.peek() {
             Some('>') if word.is_number() => return self.output(&word.text),
-            Some('<') if word.is_number() => return Err(Refusal::shell(format!("{}<", word.text), GIVE_FILES)),
+            Some('<') if word.is_number() => return Err(Refusal::shell(format!("{}<", word.text), PASS_FILES)),
             _ => {}
         }
         if self.command.words.is_empty() {
             if let Some(name) = word.assigned() {
-                let instead = "variables are not kept; write the value where it is needed";
-                return Err(Refusal::shell(format!("{name}="), instead));
+                let hint = "variables are not supported; write the value where it is needed";
+                return Err(Refusal::shell(format!("{name}="), hint));
             }
             if !word.is_quoted && RESERVED.contains(&word.text.as_str()) {
-                return Err(Refusal::shell(word.text, ONE_BY_ONE));
+                return Err(Refusal::shell(word.text, PLAIN_COMMANDS));
             }
         }
         self.command.words.push(word.text);
@@ -288,7 +291,7 @@ impl Parser {
 
     fn require_command(&self, before: &str) -> Result<(), Refusal> {
         if self.command.words.is_empty() {
-            return Err(Refusal::broken(format!("there is no command before `{before}`"), ONE_BY_ONE));
+            return Err(Refusal::malformed(format!("there is no command before {before}"), PLAIN_COMMANDS));
         }
         Ok(())
     }
@@ -296,7 +299,7 @@ impl Parser {
     fn end_command(&mut self) -> Result<(), Refusal> {
         let command = std::mem::take(&mut self.command);
         if command.words.is_empty() && command != SimpleCommand::default() {
-            return Err(Refusal::broken("there is a redirection and no command", ONE_BY_ONE));
+            return Err(Refusal::malformed("there is a redirection without a command", PLAIN_COMMANDS));
         }
         if !command.words.is_empty() {
             self.commands.push(command);
@@ -306,10 +309,10 @@ impl Parser {
 
     fn end_pipeline(&mut self, next: Option<PipelineCondition>) -> Result<(), Refusal> {
         self.end_command()?;
-        let after = std::mem::replace(&mut self.after, next).unwrap_or(PipelineCondition::Anything);
+        let condition = std::mem::replace(&mut self.condition, next).unwrap_or(PipelineCondition::Always);
         let commands = std::mem::take(&mut self.commands);
         if !commands.is_empty() {
-            self.line.pipelines.push(Pipeline { after, commands });
+            self.line.pipelines.push(Pipeline { condition, commands });
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The programs that a model may read results with: our own, whatever is installed.
+//! The programs with which a model reads results: our own versions, whatever is installed.
 //!
-//! `cat`, `head`, `tail`, `grep`, `jq`, `wc`, `ls`, `echo` and `true`, with the options that are used most,
-//! over standard input and the files of the mailbox's results alone. What is asked of them beyond
-//! that is refused in words that say what there is.
+//! `cat`, `head`, `tail`, `grep`, `jq`, `wc`, `ls`, `echo` and `true` with their most common options. They
+//! read only standard input and the files in the mailbox's results folder. The error for anything else
+//! names what is supported.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,13 +21,13 @@ mod text;
 
 pub use jq::JqCall;
 
-/// The programs there are.
+/// The supported programs.
 pub(super) const PROGRAMS: [&str; 9] = ["cat", "echo", "grep", "head", "jq", "ls", "tail", "true", "wc"];
 
-/// What a program may have in memory: larger files are read in parts.
+/// The largest file that a program reads into memory; larger files must be read in parts.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What a program did.
+/// The output of a program.
 #[derive(Debug, Default)]
 pub(super) struct ProgramOutput {
     pub status: u8,
@@ -35,7 +35,7 @@ pub(super) struct ProgramOutput {
     pub stderr: String,
 }
 
-/// A program that could not do what it was asked to: its exit status, and why.
+/// The exit status and error message of a program that failed.
 #[derive(Debug)]
 struct ProgramFailure(u8, String);
 
@@ -45,7 +45,7 @@ impl From<String> for ProgramFailure {
     }
 }
 
-/// The files that may be read, and which of them were.
+/// Runs the programs over the result files and records which of them were read.
 #[derive(Debug)]
 pub(super) struct ResultReader<'a> {
     mailbox: &'a Mailbox,
@@ -83,7 +83,7 @@ impl<'a> ResultReader<'a> {
         })
     }
 
-    /// What `name` has, `-` being standard input.
+    /// Opens a result file, or standard input for `-`.
     fn open(&mut self, name: &str) -> Result<Box<dyn BufRead>, ProgramFailure> {
         if name == "-" {
             return Ok(Box::new(Cursor::new(std::mem::take(&mut self.stdin))));
@@ -94,9 +94,9 @@ impl<'a> ResultReader<'a> {
                 1,
                 match error.kind() {
                     io::ErrorKind::NotFound => {
-                        format!("{name}: there is no such file; `agent-magic-tool tasks` names those that are there")
+                        format!("{name}: no such file; to list the tasks: agent-magic-tool tasks")
                     }
-                    _ => format!("{name}: it cannot be read: {error}"),
+                    _ => format!("{name}: failed to read the file: {error}"),
                 },
             )
         })?;
@@ -105,11 +105,11 @@ impl<'a> ResultReader<'a> {
         Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
     }
 
-    /// All of it, if that is not too much.
+    /// Reads a whole file, up to [`MAX_BYTES`].
     fn read(&mut self, name: &str) -> Result<Vec<u8>, ProgramFailure> {
         let mut bytes = Vec::new();
         let read = self.open(name)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| ProgramFailure(1, format!("{name}: it cannot be read: {error}")))?;
+        read.map_err(|error| ProgramFailure(1, format!("{name}: failed to read the file: {error}")))?;
         if bytes.len() as u64 > MAX_BYTES {
             let id = task_in(name).map_or_else(|| "ID".to_owned(), |id| id.to_string());
             let message =
@@ -119,15 +119,15 @@ impl<'a> ResultReader<'a> {
         Ok(bytes)
     }
 
-    /// The name among the results that a path means; a path that is not from the root begins there.
+    /// The name of the result file at `path`; a relative path starts in the results folder.
     fn file_name<'b>(&self, path: &'b str) -> Result<&'b OsStr, ProgramFailure> {
         let results = self.mailbox.results();
         let outside = || {
             let results = results.display();
-            ProgramFailure(1, format!("{path}: only result files can be read here, which lie in {results}"))
+            ProgramFailure(1, format!("{path}: only result files can be read here; they are in {results}"))
         };
-        let whole = results.join(path);
-        let folder = whole.parent().and_then(|folder| folder.canonicalize().ok());
+        let full_path = results.join(path);
+        let folder = full_path.parent().and_then(|folder| folder.canonicalize().ok());
         if folder.is_none() || folder != results.canonicalize().ok() {
             return Err(outside());
         }
@@ -153,10 +153,10 @@ impl<'a> ResultReader<'a> {
             .filter(|(name, _)| named.is_empty() || named.iter().any(|wanted| wanted.to_str() == Some(name)))
             .collect();
         if let Some(missing) = named.iter().find(|wanted| found.iter().all(|(name, _)| wanted.to_str() != Some(name))) {
-            return Err(ProgramFailure(2, format!("{}: there is no such file", missing.display())));
+            return Err(ProgramFailure(2, format!("{}: no such file", missing.display())));
         }
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        // Names sort by time.
+        // Ids, and so the names, sort by creation time.
         if options.has('t') != options.has('r') {
             found.reverse();
         }
@@ -171,7 +171,7 @@ impl<'a> ResultReader<'a> {
     }
 }
 
-/// The task that the name of a file or a word speaks of.
+/// The task that a word names: an id, or the name or path of a file of the task.
 pub(super) fn task_in(word: &str) -> Option<TaskId> {
     let name = word.rsplit('/').next().unwrap_or(word);
     let name = name.strip_prefix("result-").and_then(|name| name.split('.').next()).unwrap_or(name);

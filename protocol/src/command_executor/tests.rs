@@ -1,4 +1,4 @@
-//! Lines carried out over a mailbox, with calls that are written down.
+//! Runs command lines over a mailbox, with a shell that records its calls.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,19 +6,19 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 
-/// Prints its words as JSON, or what `prints` says for its first word.
+/// Prints its words as JSON, or the output in `outputs` for its first word.
 #[derive(Debug, Default)]
-struct Scripted {
+struct RecordingShell {
     calls: Mutex<Vec<(Vec<String>, String)>>,
-    prints: Vec<(&'static str, PrintedOutput)>,
+    outputs: Vec<(&'static str, PrintedOutput)>,
 }
 
-impl Shell for Scripted {
+impl Shell for RecordingShell {
     fn call(&self, words: &[String], stdin: &str, _: &Caller) -> PrintedOutput {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push((words.to_vec(), stdin.to_owned()));
-        let prints = self.prints.iter().find(|(command, _)| *command == words[0]);
-        prints.map_or_else(|| printed(&json!(words).to_string()), |(_, printed)| printed.clone())
+        let output = self.outputs.iter().find(|(command, _)| *command == words[0]);
+        output.map_or_else(|| printed(&json!(words).to_string()), |(_, printed)| printed.clone())
     }
 }
 
@@ -29,21 +29,21 @@ fn printed(stdout: &str) -> PrintedOutput {
 struct Bench {
     folder: tempfile::TempDir,
     mailbox: Mailbox,
-    shell: Arc<Scripted>,
+    shell: Arc<RecordingShell>,
     executor: CommandExecutor,
 }
 
 impl Bench {
-    fn new(prints: Vec<(&'static str, PrintedOutput)>) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
-        let shell = Arc::new(Scripted { prints, ..Scripted::default() });
-        let executor = CommandExecutor::new(Arc::<Scripted>::clone(&shell), mailbox.clone(), Caller::default());
+    fn new(outputs: Vec<(&'static str, PrintedOutput)>) -> Self {
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
+        let shell = Arc::new(RecordingShell { outputs, ..RecordingShell::default() });
+        let executor = CommandExecutor::new(Arc::<RecordingShell>::clone(&shell), mailbox.clone(), Caller::default());
         Self { folder, mailbox, shell, executor }
     }
 
     fn answer(&self, command: &str) -> CommandOutput {
-        self.executor.carry_out(command, "")
+        self.executor.execute(command, "")
     }
 
     fn text(&self, command: &str) -> String {
@@ -55,7 +55,7 @@ impl Bench {
         calls.iter().map(|(words, _)| words.clone()).collect()
     }
 
-    /// A final result with this data, and the path of its file.
+    /// Publishes a final result with this data; returns its task and the path of its file.
     fn result(&self, data: &Value) -> (TaskId, String) {
         let id = TaskId::new();
         let file = json!({"id": id, "tool": "t", "status": "succeeded", "success": true, "data": data});
@@ -65,7 +65,7 @@ impl Bench {
 }
 
 #[test]
-fn calls_are_joined_as_a_shell_joins_them() {
+fn operators_work_as_in_a_shell() {
     let failed = PrintedOutput { status: 3, stdout: String::new(), stderr: "no such thing\n".to_owned() };
     let bench = Bench::new(vec![("inspect", failed)]);
     let answer =
@@ -81,7 +81,7 @@ fn calls_are_joined_as_a_shell_joins_them() {
 }
 
 #[test]
-fn one_foreign_command_and_nothing_of_the_line_is_done() {
+fn a_line_with_a_forbidden_command_is_not_run_at_all() {
     let bench = Bench::new(vec![]);
     for line in
         ["agent-magic-tool list; rm x", "agent-magic-tool list | sh", "agent-magic-tool list && curl y", "echo $(id)"]
@@ -90,7 +90,8 @@ fn one_foreign_command_and_nothing_of_the_line_is_done() {
         assert_eq!(answer.status, 5, "{line}");
         assert!(answer.text.contains("\"code\":\"not-carried-out\""), "{}", answer.text);
     }
-    for (line, advice) in [("sleep 5; agent-magic-tool read x", "wait ID"), ("cd /tmp && ls", "no folder to change to")]
+    for (line, advice) in
+        [("sleep 5; agent-magic-tool read x", "wait ID"), ("cd /tmp && ls", "no working folder to change")]
     {
         assert!(bench.text(line).contains(advice), "{line}");
     }
@@ -112,30 +113,30 @@ fn one_foreign_command_and_nothing_of_the_line_is_done() {
 }
 
 #[test]
-fn where_a_human_is_asked_the_whole_line_becomes_a_task() {
+fn a_foreign_line_becomes_a_task_if_so_configured() {
     let id = TaskId::new();
     let pending = json!({"tool": SHELL_SUBTOOL, "id": id, "status": "pending"}).to_string();
     let bench = Bench::new(vec![("run", printed(&pending))]);
-    let asking = bench.executor.clone().with_others(ForeignCommands::Ask);
+    let asking = bench.executor.clone().with_foreign_commands(ForeignCommands::Ask);
     let line = "make test > log 2>&1; tail log";
-    let answer = asking.carry_out(line, "k");
+    let answer = asking.execute(line, "k");
     let result_file = bench.mailbox.result_file(id);
     assert_eq!(answer.opened, [OpenedTask { id, tool: SHELL_SUBTOOL.to_owned(), result_file }]);
     let calls = bench.shell.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let words = ["run", "--idempotency-key=k", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
     assert_eq!(calls, [(words, json!({"command": line}).to_string())]);
     for refused in ["sleep 5", "make 'x", "agent-magic-tool secret list"] {
-        assert!(asking.carry_out(refused, "k").status > 1, "{refused}");
+        assert!(asking.execute(refused, "k").status > 1, "{refused}");
     }
     assert_eq!(bench.calls().len(), 1);
 }
 
 #[test]
-fn every_run_has_a_key_of_its_own_that_is_the_same_again() {
+fn every_run_gets_its_own_reproducible_key() {
     let bench = Bench::new(vec![]);
     let line = "agent-magic-tool run a || agent-magic-tool run b; agent-magic-tool run c --idempotency-key=own; \
                 agent-magic-tool run d x=1; agent-magic-tool wait e";
-    bench.executor.carry_out(line, "k");
+    bench.executor.execute(line, "k");
     let keys =
         |call: &Vec<String>| call.iter().find_map(|word| word.strip_prefix("--idempotency-key=").map(str::to_owned));
     let found: Vec<_> = bench.calls().iter().map(keys).collect();
@@ -143,7 +144,7 @@ fn every_run_has_a_key_of_its_own_that_is_the_same_again() {
 }
 
 #[test]
-fn what_was_opened_and_what_was_read_is_told() {
+fn created_tasks_and_collected_results_are_reported() {
     let (done, open, read) = (TaskId::new(), TaskId::new(), TaskId::new());
     let state = |id: TaskId, status: &str| json!({"id": id, "tool": "t", "status": status});
     let bench = Bench::new(vec![
@@ -166,7 +167,7 @@ fn what_was_opened_and_what_was_read_is_told() {
 }
 
 #[test]
-fn result_files_are_read_and_no_others() {
+fn only_result_files_can_be_read() {
     let bench = Bench::new(vec![]);
     let secret = bench.folder.path().join("secret");
     fs::write(&secret, "top secret").expect("written");
@@ -198,7 +199,7 @@ fn result_files_are_read_and_no_others() {
             );
             assert!(
                 answer.text.contains("only result files")
-                    || answer.text.contains("cannot be read")
+                    || answer.text.contains("failed to read the file")
                     || answer.text.contains("no such file"),
                 "{}",
                 answer.text
@@ -209,7 +210,7 @@ fn result_files_are_read_and_no_others() {
 }
 
 #[test]
-fn the_reading_programs_do_what_their_names_say() {
+fn the_reading_programs_work_like_their_namesakes() {
     let bench = Bench::new(vec![]);
     let lines = "<<'EOF'\none 1\ntwo (2)\nThree|3\nfour\nEOF\n";
     for (command, expected) in [
@@ -236,10 +237,10 @@ fn the_reading_programs_do_what_their_names_say() {
         ("grep -m 1 -e o", "one 1\n"),
         ("grep -q o && echo yes", "yes\n"),
         ("grep zzz", "exit status: 1\n"),
-        ("cat -A", "cat: there is no option `-A` here; `cat` has -n\nexit status: 2\n"),
+        ("cat -A", "cat: the option `-A` is not supported; `cat` supports -n\nexit status: 2\n"),
         (
             "tail -f",
-            "tail: nothing is followed here; `agent-magic-tool wait ID` blocks until the result is there\nexit status: 1\n",
+            "tail: files cannot be followed here; `agent-magic-tool wait ID` blocks until the result is final\nexit status: 1\n",
         ),
     ] {
         let (first, rest) = command
@@ -255,17 +256,17 @@ fn the_reading_programs_do_what_their_names_say() {
     assert_eq!(
         bench.text("jq -rc '.a[]' <<< 1"),
         "[\"jq\",\"-r\",\"-c\",\"--\",\".a[]\"]\n",
-        "in a process of its own"
+        "`jq` runs in its own process"
     );
 }
 
 #[test]
-fn an_answer_is_bounded_and_says_how_to_go_on() {
+fn long_output_is_cut_with_a_note_on_how_to_read_the_rest() {
     let bench = Bench::new(vec![]);
     let (id, path) = bench.result(&json!("年".repeat(40_000)));
     let answer = bench.answer(&format!("cat {path}; agent-magic-tool inspect x 2>&1; cat nothing"));
     assert!(answer.text.len() <= 50_000, "{}", answer.text.len());
-    let (shown, rest) = answer.text.split_once("[cut: ").expect("it says that it was cut");
+    let (shown, rest) = answer.text.split_once("[cut: ").expect("the note about cut output");
     assert!(shown.len() > 49_000 && shown.trim_end().ends_with('年'), "{}", &shown[shown.len() - 30..]);
     assert!(rest.contains(&format!("agent-magic-tool read {id} --jq EXPR")), "{rest}");
     assert!(rest.contains("no such file") && rest.ends_with("exit status: 1\n"), "{rest}");

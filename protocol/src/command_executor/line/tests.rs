@@ -1,4 +1,4 @@
-//! What a line is taken for, beside what bash takes it for.
+//! Tests of the line parser, some of them against bash.
 
 use std::process::Command as Process;
 
@@ -14,7 +14,7 @@ fn words(text: &str) -> Vec<Vec<String>> {
 fn refused(text: &str) -> String {
     match parse(text) {
         Err(Refusal::Shell { construct, .. }) => construct,
-        other => panic!("{text:?} is not refused as a shell's: {other:?}"),
+        other => panic!("{text:?} is not refused as a shell feature: {other:?}"),
     }
 }
 
@@ -34,27 +34,28 @@ fn words_are_what_a_shell_would_pass() {
 }
 
 #[test]
-fn operators_join_commands_and_nothing_else_does() {
+fn operators_join_commands_into_pipelines() {
     let line = parse("a; b 'x;y' && c | d 2>&1 || e >/dev/null 2>&1\n\n# f\ng").expect("it is accepted");
     let shape: Vec<_> = line
         .pipelines
         .iter()
-        .map(|pipeline| (pipeline.after, pipeline.commands.iter().map(|command| command.words.join(" ")).collect()))
+        .map(|pipeline| (pipeline.condition, pipeline.commands.iter().map(|command| command.words.join(" ")).collect()))
         .collect();
-    let pipeline = |after, commands: &[&str]| (after, commands.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let pipeline =
+        |condition, commands: &[&str]| (condition, commands.iter().map(ToString::to_string).collect::<Vec<_>>());
     assert_eq!(
         shape,
         [
-            pipeline(PipelineCondition::Anything, &["a"]),
-            pipeline(PipelineCondition::Anything, &["b x;y"]),
+            pipeline(PipelineCondition::Always, &["a"]),
+            pipeline(PipelineCondition::Always, &["b x;y"]),
             pipeline(PipelineCondition::Success, &["c", "d"]),
             pipeline(PipelineCondition::Failure, &["e"]),
-            pipeline(PipelineCondition::Anything, &["g"]),
+            pipeline(PipelineCondition::Always, &["g"]),
         ]
     );
     let targets: Vec<_> = line.commands().map(|command| (command.stdout, command.stderr)).collect();
     assert_eq!(targets[3], (StreamTarget::Own, StreamTarget::Other));
-    assert_eq!(targets[4], (StreamTarget::Nowhere, StreamTarget::Nowhere));
+    assert_eq!(targets[4], (StreamTarget::Null, StreamTarget::Null));
     assert_eq!(words("a |\n\n b &&\n c"), [["a"], ["b"], ["c"]]);
 }
 
@@ -66,8 +67,8 @@ fn here_documents_are_the_standard_input_of_their_commands() {
     let line = parse(&text.replace(" `", " $ \\\\n \"")).expect("it is accepted");
     let texts: Vec<_> = line.commands().map(|command| line.stdin_of(command)).collect();
     assert_eq!(texts, [Some("{\"it's\": \"$HOME\"}\n\n"), Some("x\n"), Some("d e\n"), None, Some("h$i $ \\n \"\n")]);
-    for broken in ["a <<EOF\nb", "a <<EOF", "a <<EOF\nb\n EOF\n"] {
-        assert!(matches!(parse(broken), Err(Refusal::Broken { .. })), "{broken:?}");
+    for malformed in ["a <<EOF\nb", "a <<EOF", "a <<EOF\nb\n EOF\n"] {
+        assert!(matches!(parse(malformed), Err(Refusal::Malformed { .. })), "{malformed:?}");
     }
     assert_eq!(refused("a <<E\n$(id)\nE"), "$(");
     assert_eq!(refused("a <<E\n$id7 x\nE"), "$id7");
@@ -75,7 +76,7 @@ fn here_documents_are_the_standard_input_of_their_commands() {
 }
 
 #[test]
-fn what_a_shell_would_do_by_itself_is_refused_by_name() {
+fn shell_features_are_refused_by_name() {
     for (text, construct) in [
         ("a $(id)", "$("),
         ("a \"$(id)\"", "$("),
@@ -117,7 +118,7 @@ fn what_a_shell_would_do_by_itself_is_refused_by_name() {
     ] {
         assert_eq!(refused(text), construct, "{text}");
     }
-    for broken in [
+    for malformed in [
         "a '",
         "a \"b",
         "a | ",
@@ -133,26 +134,28 @@ fn what_a_shell_would_do_by_itself_is_refused_by_name() {
         "a $'\\xff'",
         "\0",
     ] {
-        assert!(matches!(parse(broken), Err(Refusal::Broken { .. })), "{broken:?}");
+        assert!(matches!(parse(malformed), Err(Refusal::Malformed { .. })), "{malformed:?}");
     }
     assert_eq!(parse(" \n# nothing\n"), Ok(CommandLine::default()));
 }
 
-/// What bash's `printf` prints for `text`, without any program to be found or file to be left.
+/// Runs `text` in bash, where no program is in `PATH`; returns what `printf` prints. Fails if the line
+/// creates a file.
 fn bash(text: &str) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("failed to create a temporary folder");
     let output = Process::new("bash")
         .args(["--norc", "--noprofile", "-c", &format!("PATH=/nowhere\n{text}")])
         .env_clear()
         .env("LC_ALL", "C.UTF-8")
         .current_dir(folder.path())
         .output()
-        .expect("bash");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "{text:?} left a file");
+        .expect("failed to run bash");
+    let files = std::fs::read_dir(folder.path()).expect("failed to read the folder");
+    assert_eq!(files.count(), 0, "{text:?} created a file");
     output.stdout
 }
 
-/// What the line would print, all of its commands being `printf '%s\0'`; `None` if they are not.
+/// The output that we expect of a line of `printf '%s\0'` commands; `None` for other lines.
 fn printed(line: &CommandLine) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     let mut succeeded = true;
@@ -162,24 +165,24 @@ fn printed(line: &CommandLine) -> Option<Vec<u8>> {
         {
             return None;
         }
-        let has_its_turn = match pipeline.after {
-            PipelineCondition::Anything => true,
+        let is_executed = match pipeline.condition {
+            PipelineCondition::Always => true,
             PipelineCondition::Success => succeeded,
             PipelineCondition::Failure => !succeeded,
         };
         let last = pipeline.commands.last()?;
-        if has_its_turn && last.stdout == StreamTarget::Own {
+        if is_executed && last.stdout == StreamTarget::Own {
             let words = &last.words[2..];
-            // Without an argument the format is used once.
+            // Without arguments, `printf` uses the format once.
             let arguments = if words.is_empty() { &[String::new()][..] } else { words };
             all.extend(arguments.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()));
         }
-        succeeded |= has_its_turn;
+        succeeded |= is_executed;
     }
     Some(all)
 }
 
-/// Pieces of which some make words, some change what others mean, and some are a shell's.
+/// Pieces of command lines: plain text, quotes and operators, and shell features.
 fn piece() -> impl Strategy<Value = String> {
     let fixed = prop::sample::select(
         [
@@ -278,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_accepted_line_is_the_one_that_bash_carries_out(pieces in prop::collection::vec(piece(), 1..12)) {
+    fn an_accepted_line_means_the_same_to_bash(pieces in prop::collection::vec(piece(), 1..12)) {
         let text = format!("printf '%s\\0' {}", pieces.concat());
         if let Ok(line) = parse(&text)
             && let Some(expected) = printed(&line)
@@ -289,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(text in any::<String>(), pieces in prop::collection::vec(piece(), 0..40)) {
+    fn no_line_makes_the_parser_panic(text in any::<String>(), pieces in prop::collection::vec(piece(), 0..40)) {
         drop(parse(&text));
         drop(parse(&pieces.concat()));
         drop(parse(&format!("{text}{}", pieces.concat())));

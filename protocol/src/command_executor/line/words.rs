@@ -1,28 +1,28 @@
-//! Words: quotes and backslashes taken away, and whatever a shell would expand refused.
+//! Parses words: removes quotes and backslashes, and refuses whatever a shell would expand.
 
 use super::Refusal;
 
 const SINGLE_QUOTES: &str =
-    "in single quotes it is plain text; a text with quotes in it goes in a here-document: <<'EOF'";
-const CLOSE_IT: &str = "close it; a text with quotes in it is best given as a here-document: --input=- <<'EOF'";
+    "put it in single quotes to keep it as plain text; text that contains quotes goes in a here-document: <<'EOF'";
+const CLOSE_IT: &str = "close it; text that contains quotes is best passed as a here-document: --input=- <<'EOF'";
 const RUN_IT_FIRST: &str =
-    "run that command by itself and use its output; a long text goes in a here-document: --input=- <<'EOF'";
+    "run that command on its own and use its output; long text goes in a here-document: --input=- <<'EOF'";
 
-/// A word, and what of it was written plainly.
+/// A word without its quotes.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Any part of it.
+    /// Whether any part of the word was quoted.
     pub(super) is_quoted: bool,
-    /// How many bytes stand before the first quote.
-    plain: Option<usize>,
+    /// The number of bytes before the first quoted part.
+    unquoted_bytes: Option<usize>,
 }
 
 impl Word {
-    /// The variable that it would set, if it stood before a command.
+    /// The variable that the word would assign before a command.
     pub(super) fn assigned(&self) -> Option<&str> {
         let (name, _) = self.text.split_once('=')?;
-        let is_plain = self.plain.is_none_or(|plain| name.len() < plain);
+        let is_plain = self.unquoted_bytes.is_none_or(|unquoted| name.len() < unquoted);
         let name = name.strip_suffix('+').unwrap_or(name);
         let is_name = !name.starts_with(|c: char| c.is_ascii_digit())
             && !name.is_empty()
@@ -34,13 +34,13 @@ impl Word {
         !self.is_quoted && self.text.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    fn quoted(&mut self) {
+    fn mark_quoted(&mut self) {
         self.is_quoted = true;
-        self.plain.get_or_insert(self.text.len());
+        self.unquoted_bytes.get_or_insert(self.text.len());
     }
 }
 
-/// What `$` and these characters would be replaced with something else for, if anything.
+/// The expansion that `$` followed by these characters would start, if any.
 pub(super) fn expansion(mut after: impl Iterator<Item = char>) -> Option<String> {
     let first = after.next()?;
     match first {
@@ -54,20 +54,20 @@ pub(super) fn expansion(mut after: impl Iterator<Item = char>) -> Option<String>
     }
 }
 
-/// The characters of a line that are still to be read.
+/// A cursor over the characters of a line.
 #[derive(Debug, Default)]
 pub(super) struct WordReader {
     characters: Vec<char>,
-    at: usize,
+    position: usize,
 }
 
 impl WordReader {
     pub(super) fn new(text: &str) -> Self {
-        Self { characters: text.chars().collect(), at: 0 }
+        Self { characters: text.chars().collect(), position: 0 }
     }
 
     fn rest(&self) -> &[char] {
-        &self.characters[self.at..]
+        &self.characters[self.position..]
     }
 
     pub(super) fn peek(&self) -> Option<char> {
@@ -76,7 +76,7 @@ impl WordReader {
 
     pub(super) fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         Some(next)
     }
 
@@ -87,7 +87,7 @@ impl WordReader {
 
     pub(super) fn take(&mut self, text: &str) -> bool {
         let follows = self.follows(text);
-        self.at += if follows { text.chars().count() } else { 0 };
+        self.position += if follows { text.chars().count() } else { 0 };
         follows
     }
 
@@ -97,7 +97,7 @@ impl WordReader {
 
     pub(super) fn skip_comment(&mut self) {
         while self.peek().is_some_and(|c| c != '\n') {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
@@ -105,12 +105,12 @@ impl WordReader {
         let mut digits = String::new();
         while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
             digits.push(digit);
-            self.at += 1;
+            self.position += 1;
         }
         digits
     }
 
-    /// The rest of this line, without its end; nothing where the text has ended.
+    /// Reads the rest of this line, without its line break; `None` at the end of the text.
     pub(super) fn line(&mut self) -> Option<String> {
         self.peek()?;
         let mut line = String::new();
@@ -124,30 +124,30 @@ impl WordReader {
         self.peek().is_none_or(|c| matches!(c, ' ' | '\t' | '\n' | '|' | '&' | ';' | '(' | ')' | '<' | '>'))
     }
 
-    /// The word that begins here.
+    /// Reads the word that starts here.
     pub(super) fn word(&mut self) -> Result<Word, Refusal> {
         let mut word = Word::default();
-        // What stood here last was plain and begins a path, as far as `~` is concerned.
-        let mut begins = true;
+        // Whether an unquoted `~` here would be expanded.
+        let mut expands_tilde = true;
         while !self.is_at_word_end() {
             let Some(c) = self.next() else { break };
-            let is_first = std::mem::take(&mut begins);
+            let is_tilde_expanded = std::mem::take(&mut expands_tilde);
             match c {
                 '\'' => self.single_quoted(&mut word)?,
                 '"' => self.double_quoted(&mut word)?,
-                '\\' if self.take("\n") => begins = is_first,
+                '\\' if self.take("\n") => expands_tilde = is_tilde_expanded,
                 '\\' => self.escaped(&mut word)?,
                 '$' => self.dollar(&mut word)?,
                 '`' => return Err(Refusal::shell("`", RUN_IT_FIRST)),
                 '*' | '?' | '[' => {
-                    return Err(Refusal::shell(c, "no names are matched here: quote it, or write the name out"));
+                    return Err(Refusal::shell(c, "file names are not expanded: quote it, or write the name out"));
                 }
-                '~' if is_first => return Err(Refusal::shell("~", "write the whole path, or quote it")),
+                '~' if is_tilde_expanded => return Err(Refusal::shell("~", "write the full path, or quote it")),
                 '{' if self.take("}") => word.text.push_str("{}"),
                 '{' => return Err(Refusal::shell("{", SINGLE_QUOTES)),
                 _ => {
                     word.text.push(c);
-                    begins = matches!(c, '=' | ':');
+                    expands_tilde = matches!(c, '=' | ':');
                 }
             }
         }
@@ -155,25 +155,25 @@ impl WordReader {
     }
 
     fn single_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
-        word.quoted();
+        word.mark_quoted();
         loop {
             match self.next() {
                 Some('\'') => return Ok(()),
                 Some(c) => word.text.push(c),
-                None => return Err(Refusal::broken("a `'` is never closed", CLOSE_IT)),
+                None => return Err(Refusal::malformed("a `'` is not closed", CLOSE_IT)),
             }
         }
     }
 
     fn double_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
-        word.quoted();
+        word.mark_quoted();
         loop {
             match self.next() {
                 Some('"') => return Ok(()),
                 Some('\\') => match self.peek() {
-                    Some('\n') => self.at += 1,
+                    Some('\n') => self.position += 1,
                     Some(c @ ('$' | '`' | '"' | '\\')) => {
-                        self.at += 1;
+                        self.position += 1;
                         word.text.push(c);
                     }
                     _ => word.text.push('\\'),
@@ -184,7 +184,7 @@ impl WordReader {
                     word.text.push('$');
                 }
                 Some(c) => word.text.push(c),
-                None => return Err(Refusal::broken("a `\"` is never closed", CLOSE_IT)),
+                None => return Err(Refusal::malformed("a `\"` is not closed", CLOSE_IT)),
             }
         }
     }
@@ -192,17 +192,17 @@ impl WordReader {
     fn escaped(&mut self, word: &mut Word) -> Result<(), Refusal> {
         match self.next() {
             Some(c) => {
-                word.quoted();
+                word.mark_quoted();
                 word.text.push(c);
                 Ok(())
             }
-            None => Err(Refusal::broken("nothing follows the last `\\`", SINGLE_QUOTES)),
+            None => Err(Refusal::malformed("the line ends with a `\\`", SINGLE_QUOTES)),
         }
     }
 
     fn dollar(&mut self, word: &mut Word) -> Result<(), Refusal> {
         if self.take("'") {
-            word.quoted();
+            word.mark_quoted();
             return self.ansi_quoted(word);
         }
         if self.follows("\"") {
@@ -215,15 +215,15 @@ impl WordReader {
 
     fn refuse_expansion(&self) -> Result<(), Refusal> {
         if self.follows("\\\n") {
-            // A shell looks at what stands on the next line.
+            // A shell would join the lines and expand `$` with the start of the next one.
             return Err(Refusal::shell("$", SINGLE_QUOTES));
         }
         let Some(construct) = expansion(self.rest().iter().copied()) else { return Ok(()) };
-        let instead = if construct == "$(" { RUN_IT_FIRST } else { SINGLE_QUOTES };
-        Err(Refusal::shell(construct, instead))
+        let hint = if construct == "$(" { RUN_IT_FIRST } else { SINGLE_QUOTES };
+        Err(Refusal::shell(construct, hint))
     }
 
-    /// bash's `$'..'`, whose escapes may also name the bytes of a character.
+    /// Reads the rest of bash's `$'..'`, whose escapes may also name single bytes of a character.
     fn ansi_quoted(&mut self, word: &mut Word) -> Result<(), Refusal> {
         let mut bytes = Vec::new();
         loop {
@@ -231,19 +231,19 @@ impl WordReader {
                 Some('\'') => break,
                 Some('\\') => self.ansi_escape(&mut bytes)?,
                 Some(c) => bytes.extend(c.encode_utf8(&mut [0; 4]).bytes()),
-                None => return Err(Refusal::broken("a `$'` is never closed", CLOSE_IT)),
+                None => return Err(Refusal::malformed("a `$'` is not closed", CLOSE_IT)),
             }
         }
         match String::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => word.text.push_str(&text),
-            _ => return Err(Refusal::broken("a `$'..'` gives something that is no text", SINGLE_QUOTES)),
+            _ => return Err(Refusal::malformed("a `$'..'` does not produce valid text", SINGLE_QUOTES)),
         }
         Ok(())
     }
 
     fn ansi_escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
-        let unclear = |escape: char| Refusal::shell(format!("\\{escape}"), SINGLE_QUOTES);
-        let Some(c) = self.next() else { return Err(Refusal::broken("a `$'` is never closed", CLOSE_IT)) };
+        let unsupported = |escape: char| Refusal::shell(format!("\\{escape}"), SINGLE_QUOTES);
+        let Some(c) = self.next() else { return Err(Refusal::malformed("a `$'` is not closed", CLOSE_IT)) };
         let byte = match c {
             'a' => 0x07,
             'b' => 0x08,
@@ -255,19 +255,21 @@ impl WordReader {
             'v' => 0x0b,
             '\\' | '\'' | '"' | '?' => c as u8,
             '0'..='7' => {
-                self.at -= 1;
-                u8::try_from(self.number(8, 3)).map_err(|_| unclear(c))?
+                self.position -= 1;
+                u8::try_from(self.number(8, 3)).map_err(|_| unsupported(c))?
             }
-            'x' | 'u' | 'U' if !self.peek().is_some_and(|digit| digit.is_ascii_hexdigit()) => return Err(unclear(c)),
-            'x' => u8::try_from(self.number(16, 2)).map_err(|_| unclear(c))?,
+            'x' | 'u' | 'U' if !self.peek().is_some_and(|digit| digit.is_ascii_hexdigit()) => {
+                return Err(unsupported(c));
+            }
+            'x' => u8::try_from(self.number(16, 2)).map_err(|_| unsupported(c))?,
             'u' | 'U' => {
                 let code = self.number(16, if c == 'u' { 4 } else { 8 });
-                let character = char::from_u32(code).ok_or_else(|| unclear(c))?;
+                let character = char::from_u32(code).ok_or_else(|| unsupported(c))?;
                 bytes.extend(character.encode_utf8(&mut [0; 4]).bytes());
                 return Ok(());
             }
-            'c' => return Err(unclear(c)),
-            _ if c.is_ascii_control() => return Err(unclear(c)),
+            'c' => return Err(unsupported(c)),
+            _ if c.is_ascii_control() => return Err(unsupported(c)),
             _ => {
                 bytes.push(b'\\');
                 bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());
@@ -278,12 +280,13 @@ impl WordReader {
         Ok(())
     }
 
-    fn number(&mut self, radix: u32, most: usize) -> u32 {
+    /// Reads a number of at most `max_digits` digits.
+    fn number(&mut self, radix: u32, max_digits: usize) -> u32 {
         let mut number = 0;
-        for _ in 0..most {
+        for _ in 0..max_digits {
             let Some(digit) = self.peek().and_then(|c| c.to_digit(radix)) else { break };
             number = number * radix + digit;
-            self.at += 1;
+            self.position += 1;
         }
         number
     }

@@ -1,4 +1,4 @@
-//! `grep`: lines that match, with the syntax of its three kinds brought to that of our engine.
+//! `grep`. Translates basic and extended POSIX expressions to the syntax of our regex engine.
 
 use std::io::BufRead as _;
 
@@ -8,7 +8,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use super::options::{self, ProgramOptions};
 use super::{MAX_BYTES, ProgramFailure, ProgramOutput, ResultReader};
 
-/// What a compiled expression may take.
+/// The largest compiled expression, in bytes.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
 const LONG: [(&str, char); 12] = [
@@ -31,46 +31,46 @@ pub(super) fn grep(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
     let mut options = options::read("grep", known, "incvEFoqwlhH", "me", &LONG, arguments)?;
     let pattern = match options.value('e') {
         Some(pattern) => pattern.to_owned(),
-        None if options.operands.is_empty() => return Err(ProgramFailure(2, "there is no pattern".to_owned())),
+        None if options.operands.is_empty() => return Err(ProgramFailure(2, "missing pattern".to_owned())),
         None => options.operands.remove(0),
     };
     let matcher = matcher(&pattern, &options)?;
     let files = options.files();
-    let most = match options.value('m') {
-        Some(number) => number.parse().map_err(|_| ProgramFailure(2, format!("`{number}` is no number")))?,
+    let max_count = match options.value('m') {
+        Some(number) => number.parse().map_err(|_| ProgramFailure(2, format!("`{number}` is not a number")))?,
         None => u64::MAX,
     };
     let names_files = options.has('H') || (files.len() > 1 && !options.has('h'));
-    let mut found = GrepMatch { options: &options, matcher: &matcher, most, stdout: Vec::new() };
+    let mut search = GrepSearch { options: &options, matcher: &matcher, max_count, stdout: Vec::new() };
     let mut lines = 0;
     for file in &files {
         let prefix = if names_files { format!("{file}:") } else { String::new() };
-        lines += found.search(reading, file, &prefix)?;
+        lines += search.file(reading, file, &prefix)?;
         if options.has('q') && lines > 0 {
             break;
         }
     }
-    let stdout = if options.has('q') { Vec::new() } else { found.stdout };
+    let stdout = if options.has('q') { Vec::new() } else { search.stdout };
     Ok(ProgramOutput { status: u8::from(lines == 0), stdout, stderr: String::new() })
 }
 
-struct GrepMatch<'a> {
+struct GrepSearch<'a> {
     options: &'a ProgramOptions,
     matcher: &'a RegexMatcher,
-    most: u64,
+    max_count: u64,
     stdout: Vec<u8>,
 }
 
-impl GrepMatch<'_> {
-    /// How many lines of `file` were selected.
-    fn search(&mut self, reading: &mut ResultReader<'_>, file: &str, prefix: &str) -> Result<u64, ProgramFailure> {
-        let broken = |error: std::io::Error| ProgramFailure(2, format!("{file}: it cannot be read: {error}"));
+impl GrepSearch<'_> {
+    /// Searches one file; returns the number of selected lines.
+    fn file(&mut self, reading: &mut ResultReader<'_>, file: &str, prefix: &str) -> Result<u64, ProgramFailure> {
+        let failed = |error: std::io::Error| ProgramFailure(2, format!("{file}: failed to read the file: {error}"));
         let mut source = reading.open(file)?;
         let (mut selected, mut number) = (0, 0_u64);
         let mut line = Vec::new();
-        while selected < self.most {
+        while selected < self.max_count {
             line.clear();
-            if source.read_until(b'\n', &mut line).map_err(broken)? == 0 {
+            if source.read_until(b'\n', &mut line).map_err(failed)? == 0 {
                 break;
             }
             number += 1;
@@ -86,7 +86,7 @@ impl GrepMatch<'_> {
             let prefix = if self.options.has('n') { format!("{prefix}{number}:") } else { prefix.to_owned() };
             self.print(&prefix, text);
             if self.stdout.len() as u64 > MAX_BYTES {
-                return Err(ProgramFailure(2, format!("more than {MAX_BYTES} bytes match; look for less")));
+                return Err(ProgramFailure(2, format!("more than {MAX_BYTES} bytes match; use a narrower pattern")));
             }
         }
         if self.options.has('l') && selected > 0 {
@@ -112,26 +112,26 @@ impl GrepMatch<'_> {
             }
             true
         });
-        // The engine itself cannot fail.
-        debug_assert!(each.is_ok());
+        debug_assert!(each.is_ok(), "matching cannot fail");
     }
 }
 
 fn matcher(pattern: &str, options: &ProgramOptions) -> Result<RegexMatcher, ProgramFailure> {
     let is_fixed = options.has('F');
-    let expression = if is_fixed { pattern.to_owned() } else { translated(pattern, options.has('E')) };
+    let expression = if is_fixed { pattern.to_owned() } else { translate(pattern, options.has('E')) };
     RegexMatcherBuilder::new()
         .case_insensitive(options.has('i'))
         .word(options.has('w'))
         .fixed_strings(is_fixed)
         .size_limit(MAX_COMPILED_BYTES)
         .build(&expression)
-        .map_err(|error| ProgramFailure(2, format!("`{pattern}` is no pattern: {error}")))
+        .map_err(|error| ProgramFailure(2, format!("`{pattern}` is not a valid pattern: {error}")))
 }
 
-/// A basic or extended expression of POSIX in the syntax of our engine: in a basic one it is the
-/// backslash that makes `|`, `+`, `?`, `(`, `)`, `{` and `}` special, and in brackets it means itself.
-fn translated(pattern: &str, is_extended: bool) -> String {
+/// Translates a basic or extended POSIX expression to the syntax of our regex engine. In a basic expression,
+/// `|`, `+`, `?`, `(`, `)`, `{` and `}` are special only after a backslash; inside brackets a backslash is
+/// an ordinary character.
+fn translate(pattern: &str, is_extended: bool) -> String {
     let mut expression = String::new();
     let mut characters = pattern.chars().peekable();
     while let Some(c) = characters.next() {
@@ -180,10 +180,10 @@ fn translated(pattern: &str, is_extended: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::translated;
+    use super::translate;
 
     #[test]
-    fn each_kind_of_expression_means_what_it_means_to_grep() {
+    fn basic_and_extended_expressions_are_translated() {
         for (basic, expected) in [
             ("a|b", "a\\|b"),
             ("a\\|b", "a|b"),
@@ -195,8 +195,8 @@ mod tests {
             ("[^]x]", "[^\\]x]"),
             ("[[:digit:]]x", "[[:digit:]]x"),
         ] {
-            assert_eq!(translated(basic, false), expected, "{basic}");
+            assert_eq!(translate(basic, false), expected, "{basic}");
         }
-        assert_eq!(translated("(a|b)+\\|", true), "(a|b)+\\|");
+        assert_eq!(translate("(a|b)+\\|", true), "(a|b)+\\|");
     }
 }

@@ -1,33 +1,33 @@
-//! `jq`: expressions over JSON texts.
+//! `jq`: evaluates an expression over JSON texts.
 //!
-//! What an expression takes in time and memory nobody can tell beforehand, so it is evaluated in a
-//! process of its own, by the hidden command `jq`; here its files are read.
+//! The time and memory that an expression takes are not known in advance, so the hidden command `jq`
+//! evaluates it in its own process. This module reads the files for it.
 
 use super::options::{self, ProgramOptions};
 use super::{ProgramFailure, ProgramOutput, ResultReader};
 use crate::code::Exit;
 
-/// An expression takes some ten times as much memory as its data.
+/// The largest input. Evaluating an expression takes about ten times as much memory as its input.
 const MAX_BYTES: usize = 32 << 20;
 
 const LONG: [(&str, char); 4] = [("raw-output", 'r'), ("compact-output", 'c'), ("slurp", 's'), ("null-input", 'n')];
 
-/// What `jq` is asked to do, but for the files that it reads.
+/// A call of `jq`, without its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JqCall {
     pub expression: String,
-    /// Texts are printed as they are, not as JSON.
+    /// Whether strings are printed as they are, not as JSON.
     pub raw: bool,
     pub compact: bool,
-    /// All inputs make one array.
+    /// Whether all inputs are combined into one array.
     pub slurp: bool,
-    /// The only input is `null`.
+    /// Whether the only input is `null`.
     pub null_input: bool,
 }
 
 impl JqCall {
-    /// Reads the arguments of a call that names no files.
-    pub fn read(arguments: &[String]) -> Result<Self, String> {
+    /// Parses the arguments of a call without files.
+    pub fn parse(arguments: &[String]) -> Result<Self, String> {
         options(arguments)
             .map(|(options, expression)| Self::of(&options, expression))
             .map_err(|ProgramFailure(_, message)| message)
@@ -67,7 +67,7 @@ pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result
         std::iter::once("jq".to_owned()).chain(flags).chain(["--".to_owned(), expression.clone()]).collect();
     let printed = reading.shell.call(&words, &String::from_utf8_lossy(&text), reading.caller);
     if printed.status == Exit::Bug as u8 {
-        return Err(ProgramFailure(5, format!("`{expression}` takes too much time or memory; ask for less")));
+        return Err(ProgramFailure(5, format!("`{expression}` took too much time or memory; select less data")));
     }
     Ok(ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr })
 }

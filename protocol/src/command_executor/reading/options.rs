@@ -1,6 +1,6 @@
-//! Options of the reading programs: letters, some with a value, and their long names.
+//! Parses the options of the reading programs: letters, some with a value, and their long names.
 
-/// What stood on the line.
+/// The options and operands of a call.
 #[derive(Debug, Default)]
 pub(super) struct ProgramOptions {
     letters: Vec<(char, String)>,
@@ -12,19 +12,21 @@ impl ProgramOptions {
         self.letters.iter().any(|(found, _)| *found == letter)
     }
 
-    /// The last value that was given for `letter`.
+    /// The last value of the option `letter`.
     pub(super) fn value(&self, letter: char) -> Option<&str> {
         self.letters.iter().rev().find(|(found, _)| *found == letter).map(|(_, value)| value.as_str())
     }
 
-    /// Files, or standard input where none is named.
+    /// The files to read, or `-` for standard input if none is named.
     pub(super) fn files(&self) -> Vec<String> {
         if self.operands.is_empty() { vec!["-".to_owned()] } else { self.operands.clone() }
     }
 }
 
-/// Reads `arguments`. `flags` are letters without a value and `values` those with one; `long` gives
-/// long names their letters; `known` is what the error says if there is another.
+/// Parses `arguments`.
+///
+/// `flags` are the option letters without a value and `values` those with one; `long` maps long names to
+/// letters. `known` is the list of options that the error for an unknown option shows.
 pub(super) fn read(
     program: &str,
     known: &str,
@@ -33,7 +35,7 @@ pub(super) fn read(
     long: &[(&str, char)],
     arguments: &[String],
 ) -> Result<ProgramOptions, String> {
-    let unknown = |option: &str| format!("there is no option `{option}` here; `{program}` has {known}");
+    let unknown = |option: &str| format!("the option `{option}` is not supported; `{program}` supports {known}");
     let missing = |option: &str| format!("the option `{option}` needs a value");
     let mut options = ProgramOptions::default();
     let mut arguments = arguments.iter();

@@ -26,24 +26,25 @@ pub(super) fn cat(arguments: &[String], reading: &mut ResultReader<'_>) -> Resul
     Ok(ProgramOutput { stdout, ..ProgramOutput::default() })
 }
 
-/// How much of a text: so many from its beginning or its end, or all from the n-th on.
+/// How much of a text `head` and `tail` print.
 enum Extent {
-    Lines(ExtentUnit),
-    Bytes(ExtentUnit),
+    Lines(Amount),
+    Bytes(Amount),
 }
 
-enum ExtentUnit {
-    Many(u64),
-    /// Head: all but so many. Tail: from this one on.
+enum Amount {
+    /// `head`: the first ones. `tail`: the last ones.
+    Limit(u64),
+    /// `head`: all but the last ones. `tail`: from this one on.
     Rest(u64),
 }
 
-fn amount(options: &ProgramOptions, rest: char) -> Result<Extent, ProgramFailure> {
+fn extent(options: &ProgramOptions, rest: char) -> Result<Extent, ProgramFailure> {
     let count = |text: &str| {
         let (is_rest, digits) = text.strip_prefix(rest).map_or((false, text), |digits| (true, digits));
         let number = digits.trim_start_matches(['+', '-']).parse::<u64>();
-        let number = number.map_err(|_| ProgramFailure(1, format!("`{text}` is no number")))?;
-        Ok::<_, ProgramFailure>(if is_rest { ExtentUnit::Rest(number) } else { ExtentUnit::Many(number) })
+        let number = number.map_err(|_| ProgramFailure(1, format!("`{text}` is not a number")))?;
+        Ok::<_, ProgramFailure>(if is_rest { Amount::Rest(number) } else { Amount::Limit(number) })
     };
     match (options.value('c'), options.value('n')) {
         (Some(bytes), _) => count(bytes).map(Extent::Bytes),
@@ -55,31 +56,31 @@ const LONG: [(&str, char); 4] = [("lines", 'n'), ("bytes", 'c'), ("quiet", 'q'),
 
 pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("head", "-n N, -c N, -q", "q", "nc", &LONG, arguments)?;
-    let amount = amount(&options, '-')?;
+    let extent = extent(&options, '-')?;
     each(&options, reading, |reading, file| {
         let mut taken = Vec::new();
-        let broken = |error: std::io::Error| ProgramFailure(1, format!("{file}: it cannot be read: {error}"));
-        match &amount {
-            Extent::Lines(ExtentUnit::Many(most)) => {
+        let failed = |error: std::io::Error| ProgramFailure(1, format!("{file}: failed to read the file: {error}"));
+        match &extent {
+            Extent::Lines(Amount::Limit(count)) => {
                 let mut source = reading.open(file)?.take(MAX_BYTES);
-                for _ in 0..*most {
-                    if source.read_until(b'\n', &mut taken).map_err(broken)? == 0 {
+                for _ in 0..*count {
+                    if source.read_until(b'\n', &mut taken).map_err(failed)? == 0 {
                         break;
                     }
                 }
             }
-            Extent::Bytes(ExtentUnit::Many(most)) => {
-                reading.open(file)?.take((*most).min(MAX_BYTES)).read_to_end(&mut taken).map_err(broken)?;
+            Extent::Bytes(Amount::Limit(count)) => {
+                reading.open(file)?.take((*count).min(MAX_BYTES)).read_to_end(&mut taken).map_err(failed)?;
             }
-            Extent::Lines(ExtentUnit::Rest(least)) => {
+            Extent::Lines(Amount::Rest(left_out)) => {
                 let all = reading.read(file)?;
                 let lines: Vec<_> = all.split_inclusive(|byte| *byte == b'\n').collect();
-                let kept = lines.len().saturating_sub(index(*least));
+                let kept = lines.len().saturating_sub(index(*left_out));
                 taken = lines[..kept].concat();
             }
-            Extent::Bytes(ExtentUnit::Rest(least)) => {
+            Extent::Bytes(Amount::Rest(left_out)) => {
                 taken = reading.read(file)?;
-                taken.truncate(taken.len().saturating_sub(index(*least)));
+                taken.truncate(taken.len().saturating_sub(index(*left_out)));
             }
         }
         Ok(taken)
@@ -90,21 +91,21 @@ pub(super) fn tail(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
     if arguments.iter().any(|argument| argument == "-f" || argument == "-F" || argument == "--follow") {
         return Err(ProgramFailure(
             1,
-            "nothing is followed here; `agent-magic-tool wait ID` blocks until the result is there".to_owned(),
+            "files cannot be followed here; `agent-magic-tool wait ID` blocks until the result is final".to_owned(),
         ));
     }
     let options = options::read("tail", "-n N, -n +N, -c N, -q", "q", "nc", &LONG, arguments)?;
-    let amount = amount(&options, '+')?;
+    let extent = extent(&options, '+')?;
     each(&options, reading, |reading, file| {
         let all = reading.read(file)?;
-        let from = match &amount {
-            Extent::Bytes(ExtentUnit::Many(most)) => all.len().saturating_sub(index(*most)),
-            Extent::Bytes(ExtentUnit::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
-            Extent::Lines(count) => {
+        let from = match &extent {
+            Extent::Bytes(Amount::Limit(count)) => all.len().saturating_sub(index(*count)),
+            Extent::Bytes(Amount::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
+            Extent::Lines(amount) => {
                 let starts: Vec<_> = line_starts(&all).collect();
-                let line = match count {
-                    ExtentUnit::Many(most) => starts.len().saturating_sub(index(*most)),
-                    ExtentUnit::Rest(first) => index(first.saturating_sub(1)),
+                let line = match amount {
+                    Amount::Limit(count) => starts.len().saturating_sub(index(*count)),
+                    Amount::Rest(first) => index(first.saturating_sub(1)),
                 };
                 starts.get(line).copied().unwrap_or(all.len())
             }
@@ -125,7 +126,7 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A part of each file, under its name where there are several.
+/// Prints a part of each file, with a heading for each if there are several.
 fn each(
     options: &ProgramOptions,
     reading: &mut ResultReader<'_>,

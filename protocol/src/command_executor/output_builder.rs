@@ -1,4 +1,4 @@
-//! An answer in the making: what was printed so far, and which tasks were opened and read.
+//! Collects the output of a command line, and the tasks that it created or read.
 
 use serde_json::Value;
 
@@ -11,12 +11,12 @@ use crate::mailbox::Mailbox;
 use crate::shell::PrintedOutput;
 use crate::task::TaskId;
 
-/// The most that a model is given at once, in bytes: row by row it pays for all of it at every turn.
+/// The longest text for the model, in bytes: the model pays for all of it again at every turn.
 pub(super) const MAX_BYTES: usize = 50_000;
-/// Of it, the most that is said on standard error.
+/// The part of it that standard error may use.
 const MAX_STDERR_BYTES: usize = 8_000;
-/// Room for the words about what was cut.
-const ROOM: usize = 600;
+/// The part of it that is reserved for the note about cut output.
+const MAX_NOTE_BYTES: usize = 600;
 
 #[derive(Debug, Default)]
 pub(super) struct OutputBuilder {
@@ -31,7 +31,7 @@ impl OutputBuilder {
         self.stdout.extend(text);
     }
 
-    pub(super) fn complain(&mut self, text: &str) {
+    pub(super) fn print_error(&mut self, text: &str) {
         self.stderr.push_str(text);
     }
 
@@ -43,8 +43,8 @@ impl OutputBuilder {
         }
     }
 
-    /// Takes note of the tasks that a call of `agent-magic-tool` opened, or whose results it printed.
-    pub(super) fn note(&mut self, arguments: &[String], printed: &PrintedOutput, mailbox: &Mailbox) {
+    /// Records the tasks that a call of `agent-magic-tool` created, and those whose final results it printed.
+    pub(super) fn record_call(&mut self, arguments: &[String], printed: &PrintedOutput, mailbox: &Mailbox) {
         let Some((command, rest)) = arguments.split_first() else { return };
         match command.as_str() {
             "run" => {
@@ -73,14 +73,14 @@ impl OutputBuilder {
         }
     }
 
-    /// The answer to a line of which nothing was done.
+    /// The output for a line of which no command was run.
     pub(super) fn refused(mut self, error: &ErrorBody) -> CommandOutput {
         let PrintedOutput { status, stderr, .. } = PrintedOutput::refused(error);
-        self.complain(&stderr);
-        self.end(status, false)
+        self.print_error(&stderr);
+        self.finish(status, false)
     }
 
-    pub(super) fn end(mut self, status: u8, only_reads: bool) -> CommandOutput {
+    pub(super) fn finish(mut self, status: u8, only_reads: bool) -> CommandOutput {
         self.opened.retain(|opened| !self.collected.contains(&opened.id));
         let text = self.text(status);
         CommandOutput { text, status, opened: self.opened, collected: self.collected, only_reads }
@@ -89,33 +89,33 @@ impl OutputBuilder {
     fn text(&self, status: u8) -> String {
         let stdout = String::from_utf8_lossy(&self.stdout);
         let mut after = String::new();
-        push_lines(&mut after, &shortened(&self.stderr, MAX_STDERR_BYTES));
+        push_lines(&mut after, &truncated(&self.stderr, MAX_STDERR_BYTES));
         if status != 0 {
             push_lines(&mut after, &format!("exit status: {status}"));
         }
         let mut text = String::new();
-        let room = MAX_BYTES - ROOM - after.len();
+        let room = MAX_BYTES - MAX_NOTE_BYTES - after.len();
         if stdout.len() > room {
             let (shown, _) = excerpt::bytes(&stdout, room);
             push_lines(&mut text, shown);
-            text.push_str(&self.way_on(shown.len(), stdout.len()));
+            text.push_str(&self.cut_note(shown.len(), stdout.len()));
         } else {
             push_lines(&mut text, &stdout);
         }
         text + &after
     }
 
-    /// How to read what was cut away.
-    fn way_on(&self, shown: usize, all: usize) -> String {
+    /// The note that says how to read the output that was cut.
+    fn cut_note(&self, shown: usize, all: usize) -> String {
         let id = self.collected.first().map_or_else(|| "ID".to_owned(), TaskId::to_string);
         format!(
             "[cut: {shown} of {all} bytes are shown. Read the rest in parts: agent-magic-tool read {id} --jq EXPR, \
-             or --page 1, --lines 1-100, --bytes {shown}-; or take less of it: | head, | grep, | jq]\n"
+             or --page 1, --lines 1-100, --bytes {shown}-; or reduce the output: | head, | grep, | jq]\n"
         )
     }
 }
 
-/// Appends whole lines.
+/// Appends `more`, and a line break if it does not end with one.
 fn push_lines(text: &mut String, more: &str) {
     text.push_str(more);
     if !more.is_empty() && !more.ends_with('\n') {
@@ -123,9 +123,9 @@ fn push_lines(text: &mut String, more: &str) {
     }
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    match excerpt::bytes(text, most) {
+fn truncated(text: &str, max: usize) -> String {
+    match excerpt::bytes(text, max) {
         (_, 0) => text.to_owned(),
-        (shown, left_out) => format!("{shown}\n[cut: {left_out} bytes more]\n"),
+        (shown, left_out) => format!("{shown}\n[cut: {left_out} more bytes]\n"),
     }
 }
