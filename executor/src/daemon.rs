@@ -219,7 +219,7 @@ pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonE
     let limits = DispatcherLimits::of(&config);
     let approver = Arc::new(ApproverPresence::default());
     let folder = paths.executor();
-    let site = PageSite::of(&folder)?;
+    let site = PageSite::load_or_create(&folder)?;
     let inline_bytes = config.executor.inline_bytes;
     let intake = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&approver))?;
     let delegation = Delegation::new(paths, mailbox.clone(), Box::new(intake.catalog()))?;

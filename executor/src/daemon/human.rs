@@ -57,8 +57,8 @@ impl Daemon {
             catalog: self.intake.catalog(),
             policy: self.intake.policy(),
             approver: Arc::clone(&self.approver),
-            live: self.live.clone(),
-            say: Box::new(move |spoken| wake.send(DaemonEvent::Human(Box::new(spoken))).is_ok()),
+            task_changes: self.live.clone(),
+            send: Box::new(move |message| wake.send(DaemonEvent::Human(Box::new(message))).is_ok()),
             runner_context: Arc::clone(&self.runner_context),
             mailbox: self.mailbox.clone(),
         };
@@ -79,13 +79,13 @@ impl Daemon {
     }
 
     /// What somebody on the page said, as an event.
-    pub(super) fn handle_message(&mut self, spoken: PageMessage) -> Option<Event> {
-        let PageMessage { word, by, reply } = spoken;
+    pub(super) fn handle_message(&mut self, message: PageMessage) -> Option<Event> {
+        let PageMessage { command, session, reply } = message;
         let ticket = TaskId::new();
         self.replies.insert(ticket, reply);
-        Some(match word {
+        Some(match command {
             PageCommand::Decide { tasks, action, grant } => {
-                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session: by, grant }))
+                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant }))
             }
             PageCommand::Revoke(grant) => Event::Revoke { ticket, grant },
             PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
@@ -95,11 +95,11 @@ impl Daemon {
                 let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
                 Event::Resolve(Box::new(asked))
             }
-            PageCommand::Refresh => {
+            PageCommand::RefreshCatalog => {
                 self.reply(ticket, Ok(Vec::new()));
                 return None;
             }
-            PageCommand::Seen => {
+            PageCommand::PresenceChanged => {
                 self.replies.remove(&ticket);
                 self.publish_positions();
                 return None;

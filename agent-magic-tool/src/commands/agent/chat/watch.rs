@@ -52,8 +52,8 @@ impl PageClient {
     }
 
     /// Answers a question, or declines it if there is no content.
-    pub(super) fn answer(&self, asked: &PendingQuestion, content: Option<&Map<String, Value>>) -> Result<(), Error> {
-        self.with_session(|session| session.answer(asked, content))
+    pub(super) fn answer(&self, pending: &PendingQuestion, content: Option<&Map<String, Value>>) -> Result<(), Error> {
+        self.with_session(|session| session.answer(pending, content))
     }
 
     /// Runs `action` with a session of the page; logs in first if there is no session or it has expired.
@@ -68,7 +68,7 @@ impl PageClient {
                 done => return done.map_err(failed),
             }
         }
-        let session = current.insert(TerminalSession::enter(&folder).map_err(failed)?);
+        let session = current.insert(TerminalSession::log_in(&folder).map_err(failed)?);
         action(session).map_err(failed)
     }
 
@@ -90,7 +90,7 @@ impl PageClient {
 
     pub(super) fn log_out(&self) {
         if let Some(session) = self.session.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            session.leave();
+            session.log_out();
         }
     }
 }
@@ -138,9 +138,9 @@ pub(super) fn watch(
 /// Shows a task's question, or that the task needs approval.
 fn show_confirmation(id: TaskId, tool: &str, state: &ChatState, screen: &Screen, page: &PageClient) {
     match page.question(id) {
-        Ok(Some(asked)) if question::fits_a_line(&asked) => {
-            let text = question::text(&asked);
-            if state.add_question(asked) {
+        Ok(Some(pending)) if question::fits_a_line(&pending) => {
+            let text = question::text(&pending);
+            if state.add_question(pending) {
                 screen.say(&text);
             }
         }
