@@ -1,4 +1,4 @@
-//! The commands as their callers see them: standard output, standard error, exit status.
+//! End-to-end tests of the commands: standard output, standard error, exit status.
 
 mod command_executor;
 mod cost;

@@ -1,7 +1,7 @@
-//! The fuzz targets on stable: every seed of their corpora, and variants of each.
+//! Runs the fuzz targets on stable Rust, with every seed in their corpora and with mutations of the seeds.
 //!
-//! The variants follow from a seed and are the same in every run; `fuzz/` finds other ones, with
-//! libFuzzer. What it found and what was mended stays in the corpora.
+//! The mutations are deterministic. `fuzz/` explores further inputs with libFuzzer; inputs that once failed stay in
+//! the corpora as regression tests.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -11,10 +11,10 @@ use std::path::Path;
 #[expect(unreachable_pub, reason = "the targets are a crate of their own for libFuzzer")]
 mod targets;
 
-/// As many variants of each target's seeds in all.
-const VARIANTS: usize = 1000;
+/// The number of mutated inputs per target.
+const MUTATIONS: usize = 1000;
 
-/// What breaks parsers.
+/// Byte sequences that often break parsers.
 const PIECES: &[&[u8]] = &[
     b"{{",
     b"}}",
@@ -54,7 +54,7 @@ const PIECES: &[&[u8]] = &[
 ];
 
 #[test]
-fn no_seed_and_no_variant_of_one_breaks_a_promise() {
+fn no_seed_and_no_mutation_makes_a_target_fail() {
     std::thread::scope(|scope| {
         for (name, target) in targets::TARGETS {
             scope.spawn(move || replay(name, *target));
@@ -66,23 +66,23 @@ fn replay(name: &str, target: fn(&[u8])) {
     let seeds = seeds(name);
     assert!(seeds.len() > 4, "`fuzz/corpus/{name}` has {} seeds", seeds.len());
     for seed in &seeds {
-        hold(name, target, seed);
+        check(name, target, seed);
     }
-    let mut chance = Chance(name.len() as u64);
-    for number in 0..VARIANTS {
+    let mut random = Random(name.len() as u64);
+    for number in 0..MUTATIONS {
         let mut bytes = seeds[number % seeds.len()].clone();
-        for _ in 0..=chance.below(4) {
-            let other = &seeds[chance.below(seeds.len())];
-            mutate(&mut bytes, other, &mut chance);
+        for _ in 0..=random.below(4) {
+            let other = &seeds[random.below(seeds.len())];
+            mutate(&mut bytes, other, &mut random);
         }
-        hold(name, target, &bytes);
+        check(name, target, &bytes);
     }
 }
 
-/// Fails with the bytes that broke it: put them into the corpus.
-fn hold(name: &str, target: fn(&[u8]), bytes: &[u8]) {
-    let held = catch_unwind(|| target(bytes)).is_ok();
-    assert!(held, "the target `{name}` fails with `{}`", bytes.escape_ascii());
+/// Panics with the bytes that make the target fail, to be added to the corpus.
+fn check(name: &str, target: fn(&[u8]), bytes: &[u8]) {
+    let passed = catch_unwind(|| target(bytes)).is_ok();
+    assert!(passed, "the target `{name}` fails with `{}`", bytes.escape_ascii());
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -92,13 +92,13 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).expect("a seed")).collect()
 }
 
-fn mutate(bytes: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
-    let at = chance.below(bytes.len() + 1);
-    let end = (at + chance.below(16)).min(bytes.len());
-    match chance.below(6) {
+fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let at = random.below(bytes.len() + 1);
+    let end = (at + random.below(16)).min(bytes.len());
+    match random.below(6) {
         0 => drop(bytes.drain(at..end)),
         1 => {
-            let piece = PIECES[chance.below(PIECES.len())];
+            let piece = PIECES[random.below(PIECES.len())];
             drop(bytes.splice(at..at, piece.iter().copied()));
         }
         2 => {
@@ -106,23 +106,23 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
             drop(bytes.splice(at..at, copy));
         }
         3 => {
-            let from = chance.below(other.len() + 1);
+            let from = random.below(other.len() + 1);
             bytes.truncate(at);
             bytes.extend_from_slice(&other[from..]);
         }
         4 => bytes.truncate(at),
         _ => {
             if let Some(byte) = bytes.get_mut(at) {
-                *byte ^= 1 << chance.below(8);
+                *byte ^= 1 << random.below(8);
             }
         }
     }
 }
 
-/// Numbers that follow from the one before: `SplitMix64`.
-struct Chance(u64);
+/// A deterministic random number generator: `SplitMix64`.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,9 +1,9 @@
 //! A real Gmail- and GitHub-shaped server: the `myworld` program (`myworld[gateway]` 0.2.1 on the Python
 //! Package Index).
 //!
-//! It is found by the environment variable `AGENT_MAGIC_TOOL_TEST_MYWORLD`, the path of its binary;
-//! without it the tests that need it say loudly that they are skipped. One world is one process on a
-//! free loopback port, with one environment of two servers; it ends with this value. Self-contained,
+//! The environment variable `AGENT_MAGIC_TOOL_TEST_MYWORLD` holds the path of its binary. Without it, the tests
+//! that need the server report on standard error that they are skipped. One world is one process on a free
+//! loopback port, with one environment of two servers; dropping the value ends it. This file is self-contained,
 //! so that other test programs can include it by `#[path]`.
 
 use std::process::Stdio;
@@ -13,17 +13,17 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-/// The path of the `myworld` binary.
+/// The environment variable with the path of the `myworld` binary.
 const PROGRAM: &str = "AGENT_MAGIC_TOOL_TEST_MYWORLD";
 
-/// Python, its imports, and a busy machine.
+/// Long, since Python has to import a lot, perhaps on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct World {
-    /// Like `http://127.0.0.1:41234`.
+    /// The base URL, like `http://127.0.0.1:41234`.
     pub(crate) base: String,
-    /// A Google access token of the mailbox's owner; it is its own refresh token too.
+    /// A Google access token of the mailbox's owner; it also works as a refresh token.
     pub(crate) google_token: String,
     pub(crate) github_token: String,
     /// The mailbox's owner.
@@ -35,15 +35,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world with an empty mailbox that has the label `work`, and the default repositories.
-    /// `None`, with a word on standard error, where there is no program.
+    /// Starts a world with an empty mailbox that has the label `work`, and the default repositories.
+    /// Returns `None`, and reports it on standard error, if the program is not available.
     pub(crate) async fn start() -> Option<Self> {
         Self::with_faults(json!([])).await
     }
 
-    /// The same with faults, like
+    /// Like [`Self::start`], with injected faults like
     /// `[{"server": "gmail", "tool": "gmail.users.messages.send", "kind": "timeout_after_commit", "on_call": 1}]`.
-    /// Over REST a fault names the operation, not the service's own tool.
+    /// For REST calls a fault must name the operation, not the service's tool.
     #[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
     pub(crate) async fn with_faults(faults: Value) -> Option<Self> {
         let Some(program) = std::env::var_os(PROGRAM) else {
@@ -51,7 +51,7 @@ impl World {
             return None;
         };
         drop(rustls::crypto::ring::default_provider().install_default());
-        // The server closes idle connections when it likes; none is kept.
+        // The server may close idle connections at any time, so none are kept.
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
         let folder = tempfile::tempdir().expect("a folder");
         let (base, process) = serve(&program, folder.path(), &client).await;
@@ -81,8 +81,8 @@ impl World {
         format!("{}/gw/{host}", self.base)
     }
 
-    /// Puts a mail into the mailbox as MIME, by `messages.insert`; returns its id.
-    /// `labels` are names; they are made where the mailbox has none of that name.
+    /// Inserts a mail into the mailbox as MIME, by `messages.insert`, and returns its id.
+    /// `labels` are names; labels that do not exist are created.
     pub(crate) async fn insert_mail(&self, subject: &str, body: &str, labels: &[&str]) -> String {
         let mut ids = Vec::new();
         for label in labels {
@@ -101,7 +101,7 @@ impl World {
         inserted["id"].as_str().expect("an id").to_owned()
     }
 
-    /// The id of the label of this name, which is made if need be.
+    /// Returns the id of the label with this name, and creates the label if it does not exist.
     pub(crate) async fn label(&self, name: &str) -> String {
         let labels = self.gmail(reqwest::Method::GET, "labels", None).await;
         let known = labels["labels"].as_array().expect("labels").iter().find(|label| label["name"] == name).cloned();
@@ -112,7 +112,7 @@ impl World {
         label["id"].as_str().expect("an id").to_owned()
     }
 
-    /// The mails that were really sent: those in the mailbox with the label SENT, whole.
+    /// Returns the mails that were really sent: those with the label SENT, in full.
     pub(crate) async fn sent(&self) -> Vec<Value> {
         let listed = self.gmail(reqwest::Method::GET, "messages?labelIds=SENT", None).await;
         let mut sent = Vec::new();
@@ -123,19 +123,19 @@ impl World {
         sent
     }
 
-    /// Lets the world's own time pass: it stands still otherwise.
+    /// Advances the world's clock, which does not move by itself.
     pub(crate) async fn advance(&self, seconds: u64) {
         let passed = self.client.post(format!("{}/envs/{}/advance", self.base, self.run));
         answer(passed.json(&json!({ "seconds": seconds }))).await;
     }
 
-    /// Every call that the world's services served, in order; beside ours those of this value itself.
+    /// Returns every call to the world's services, in order, including those that this value made itself.
     pub(crate) async fn calls(&self) -> Vec<Value> {
         let calls = answer(self.client.get(format!("{}/envs/{}/calls", self.base, self.run))).await;
         calls["calls"].as_array().expect("calls").clone()
     }
 
-    /// A request to Gmail v1 as the mailbox's owner, around whatever is tested.
+    /// Sends a request to Gmail v1 as the mailbox's owner, bypassing the code under test.
     pub(crate) async fn gmail(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
         let url = format!("{}/gmail/v1/users/me/{path}", self.endpoint("gmail.googleapis.com"));
         let request = self.client.request(method, url).bearer_auth(&self.google_token);
@@ -147,7 +147,7 @@ impl World {
     }
 }
 
-/// Starts the program on a free port; another process may take the port meanwhile, so it tries anew.
+/// Starts the program on a free port. Tries again if another process takes the port meanwhile.
 async fn serve(program: &std::ffi::OsStr, home: &std::path::Path, client: &reqwest::Client) -> (String, Child) {
     for _ in 0..5 {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -164,7 +164,7 @@ async fn serve(program: &std::ffi::OsStr, home: &std::path::Path, client: &reqwe
             .expect("the program starts");
         let base = format!("http://127.0.0.1:{port}");
         let ready = async {
-            // It says nothing that we could wait for when it is ready, so it is asked.
+            // The program prints nothing when it is ready, so its health endpoint is polled.
             let mut pause = tokio::time::interval(Duration::from_millis(50));
             loop {
                 pause.tick().await;

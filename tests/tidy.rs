@@ -1,32 +1,32 @@
-//! The house rules that no compiler checks: what ARCHITECTURE.md promises about the sources.
+//! The rules of ARCHITECTURE.md that the compiler does not check.
 //!
-//! Reads texts, not syntax: a rule here is a word that must not stand in a file. Code inside
-//! `#[cfg(test)]` and comments do not count.
+//! Searches the text of the sources instead of parsing them: most rules forbid a word in some files. Comments and
+//! code inside `#[cfg(test)]` are ignored.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file of more lines has a second subject.
+/// A longer file probably has a second subject.
 const MAX_LINES: usize = 600;
 
-/// What puts words on a standard stream.
+/// Code that prints to a standard stream.
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
-/// What reads the environment.
+/// Code that reads the environment.
 const ENVIRONMENT: &[&str] =
     &["env::var(", "env::var_os(", "env::vars", "env::temp_dir(", "env::home_dir(", "option_env!("];
 
 /// The files that read the environment, and what for.
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
-    ("protocol/src/fault.rs", "the fault that a test wants, in debug builds"),
-    ("protocol/src/paths.rs", "where everything lies"),
+    ("protocol/src/fault.rs", "the fault that a test injects, in debug builds"),
+    ("protocol/src/paths.rs", "the installation's folders"),
     ("executor/src/config/secret.rs", "a secret whose source is a variable"),
-    ("executor/src/net/guard.rs", "the proxies that reqwest will use"),
-    ("executor/src/runner/process/program_call.rs", "what every program is given"),
+    ("executor/src/net/guard.rs", "the proxies that reqwest uses"),
+    ("executor/src/runner/process/program_call.rs", "the variables that every program gets"),
 ];
 
-/// What would make the dispatcher, or the loop's machine, more than a function of its events.
+/// Code with side effects. The dispatcher and the agent's state machine must be pure functions of their events.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -45,16 +45,16 @@ const IMPURE: &[&str] = &[
     "tracing::",
 ];
 
-/// What costs a command more than it may take.
-const TOO_MUCH_FOR_A_COMMAND: &[&str] =
-    &["tokio", "reqwest", "jsonschema", "rusqlite", "SqliteStore", "InputSchema", "Dispatcher", "Desk::"];
+/// Code that is too expensive for a short-lived command.
+const EXPENSIVE: &[&str] =
+    &["tokio", "reqwest", "jsonschema", "rusqlite", "SqliteStore", "InputSchema", "Dispatcher", "PendingConfirmations"];
 
-/// The commands that agents call: they do not even load the catalog.
+/// The commands that agents call most: they must not load the catalog.
 const CALLED_BY_AGENTS: &[&str] = &["run", "wait", "read", "cancel", "tasks", "list"];
 
 #[test]
-fn every_source_file_says_first_what_it_is_for() {
-    none(rust_files().iter().filter(|file| !file.text.starts_with("//! ")).map(|file| file.name.clone()));
+fn every_source_file_starts_with_a_module_doc() {
+    assert_none(rust_files().iter().filter(|file| !file.text.starts_with("//! ")).map(|file| file.name.clone()));
 }
 
 #[test]
@@ -63,18 +63,20 @@ fn no_source_file_is_too_long() {
         let lines = file.text.lines().count();
         (lines > MAX_LINES).then(|| format!("{}: {lines} lines", file.name))
     };
-    none(rust_files().iter().filter_map(long));
+    assert_none(rust_files().iter().filter_map(long));
 }
 
 #[test]
-fn module_files_stand_beside_their_folders() {
-    none(rust_files().iter().filter(|file| file.name.ends_with("/mod.rs")).map(|file| file.name.clone()));
+fn no_module_file_is_called_mod_rs() {
+    assert_none(rust_files().iter().filter(|file| file.name.ends_with("/mod.rs")).map(|file| file.name.clone()));
 }
 
 #[test]
 fn only_output_rs_prints() {
     let files = own_sources();
-    none(files.filter(|file| file.name != "agent-magic-tool/src/output.rs").flat_map(|file| file.having(PRINTING)));
+    assert_none(
+        files.filter(|file| file.name != "agent-magic-tool/src/output.rs").flat_map(|file| file.having(PRINTING)),
+    );
 }
 
 #[test]
@@ -89,54 +91,54 @@ fn only_the_listed_files_read_the_environment() {
             readers.insert(file.name);
         }
     }
-    none(others);
-    none(READS_ENVIRONMENT.iter().filter(|(name, _)| !readers.contains(*name)).map(|(name, what_for)| {
+    assert_none(others);
+    assert_none(READS_ENVIRONMENT.iter().filter(|(name, _)| !readers.contains(*name)).map(|(name, what_for)| {
         format!("{name} no longer reads {what_for} from the environment; take it off the list")
     }));
 }
 
 #[test]
-fn the_dispatcher_touches_nothing() {
+fn the_dispatcher_is_pure() {
     let files = sources("executor/src/dispatcher");
-    none(files.flat_map(|file| file.having(IMPURE)));
+    assert_none(files.flat_map(|file| file.having(IMPURE)));
 }
 
 #[test]
-fn the_loops_machine_touches_nothing() {
+fn the_agents_state_machine_is_pure() {
     let files = ["agent/machine", "model/view", "model/fallback", "model/conversation"];
     let files = files.iter().flat_map(|name| sources(&format!("executor/src/{name}")));
-    none(files.flat_map(|file| file.having(IMPURE)));
+    assert_none(files.flat_map(|file| file.having(IMPURE)));
 }
 
 #[test]
-fn a_tasks_state_is_set_only_where_the_life_cycle_was_asked() {
+fn a_tasks_state_is_set_only_by_code_that_uses_the_life_cycle() {
     let files = own_sources();
     let setters = files.filter(|file| !file.having(&[".state = "]).is_empty());
-    none(setters.filter(|file| !file.code().contains(".after(")).map(|file| file.name).filter(|name| {
-        // Carries out moves that the dispatcher made.
+    assert_none(setters.filter(|file| !file.code().contains(".after(")).map(|file| file.name).filter(|name| {
+        // Applies transitions that the dispatcher has decided.
         name != "executor/src/store/memory.rs"
     }));
 }
 
 #[test]
 fn the_command_line_starts_no_runtime_compiles_no_schema_and_opens_no_store() {
-    let heavy = sources("agent-magic-tool/src/").flat_map(|file| file.having(TOO_MUCH_FOR_A_COMMAND));
+    let heavy = sources("agent-magic-tool/src/").flat_map(|file| file.having(EXPENSIVE));
     let loads = CALLED_BY_AGENTS.iter().flat_map(|command| {
         sources(&format!("agent-magic-tool/src/commands/{command}.rs")).flat_map(|file| file.having(&["Catalog::load"]))
     });
-    none(heavy.chain(loads));
+    assert_none(heavy.chain(loads));
 }
 
 #[test]
-fn secrets_are_opened_only_inside_the_executor() {
-    none(sources("agent-magic-tool/src/").flat_map(|file| file.having(&[".expose("])));
+fn secrets_are_exposed_only_inside_the_executor() {
+    assert_none(sources("agent-magic-tool/src/").flat_map(|file| file.having(&[".expose("])));
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_todos_are_left() {
     let words = ["todo!(", "unimplemented!(", "FIXME", "XXX"];
     let own = |file: &&File| file.name != "tests/tidy.rs";
-    none(rust_files().iter().filter(own).flat_map(|file| {
+    assert_none(rust_files().iter().filter(own).flat_map(|file| {
         words
             .iter()
             .filter(|word| file.text.contains(**word))
@@ -158,46 +160,46 @@ fn no_line_has_tabs_or_spaces_at_its_end() {
             }
         }
         if !file.text.is_empty() && !file.text.ends_with('\n') {
-            wrong.push(format!("{} ends without a line end", file.name));
+            wrong.push(format!("{}: no newline at the end", file.name));
         }
     }
-    none(wrong);
+    assert_none(wrong);
 }
 
 #[test]
-fn every_path_that_the_documents_name_exists() {
+fn every_path_named_in_the_documents_exists() {
     let names: Vec<_> = files().into_iter().map(|file| file.name).collect();
-    let is_there = |path: &str| {
+    let exists = |path: &str| {
         root().join(path).exists()
             || (ends_with_any(path, &[".rs"]) && names.iter().any(|name| name.ends_with(&format!("/{path}"))))
     };
     let mut missing = Vec::new();
     for document in ["README.md", "ARCHITECTURE.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
-        let prose = without_blocks(&text);
+        let prose = without_code_blocks(&text);
         let paths = quoted(&prose).filter(|words| is_path(words)).chain(links(&text));
-        missing.extend(paths.filter(|path| !is_there(path)).map(|path| format!("{document}: {path}")));
+        missing.extend(paths.filter(|path| !exists(path)).map(|path| format!("{document}: {path}")));
     }
-    none(missing);
+    assert_none(missing);
 }
 
 #[test]
 fn every_error_code_is_used() {
-    let codes = fs::read_to_string(root().join("protocol/src/code.rs")).expect("the list of codes");
+    let codes = fs::read_to_string(root().join("protocol/src/code.rs")).expect("readable");
     let variants: Vec<_> = codes
         .lines()
         .filter_map(|line| line.strip_prefix("    ")?.split_once(" = \""))
         .map(|(variant, _)| variant)
         .filter(|variant| variant.chars().all(char::is_alphanumeric))
         .collect();
-    assert!(variants.len() > 20, "the list of codes is written in another way: {variants:?}");
+    assert!(variants.len() > 20, "the format of the list of codes has changed: {variants:?}");
     let code: String =
         own_sources().filter(|file| file.name != "protocol/src/code.rs").map(|file| file.code()).collect();
     let is_used = |variant: &str| {
         code.split(&format!("Code::{variant}")).skip(1).any(|rest| !rest.starts_with(char::is_alphanumeric))
     };
     let unused: Vec<_> = variants.into_iter().filter(|variant| !is_used(variant)).collect();
-    assert_eq!(unused, [] as [&str; 0], "nothing gives these codes");
+    assert_eq!(unused, [] as [&str; 0], "no code uses these error codes");
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn every_dependency_is_used() {
                 || manifest.contains(&format!("\n{dependency} = {{ workspace = true"))
         };
         if !manifests.iter().any(is_used) {
-            unused.push(format!("no member uses {dependency}"));
+            unused.push(format!("no crate uses the dependency {dependency}"));
         }
     }
     let files = rust_files();
@@ -223,48 +225,48 @@ fn every_dependency_is_used() {
             for dependency in keys_of(manifest, section) {
                 let dependency = dependency.trim_end_matches(".workspace");
                 let word = dependency.replace('-', "_");
-                // The tests of the command line lie beside the members.
+                // The end-to-end tests are outside the crate's folder.
                 let own =
                     |file: &&File| file.name.starts_with(&format!("{member}/")) || file.name.starts_with("tests/");
                 if !files.iter().filter(own).any(|file| file.text.contains(&word)) {
-                    unused.push(format!("{member} never names {dependency}"));
+                    unused.push(format!("{member} never uses {dependency}"));
                 }
             }
         }
     }
-    none(unused);
+    assert_none(unused);
 }
 
 /// A text file of the repository.
 pub(crate) struct File {
-    /// Its path from the root, with `/`.
+    /// The path from the root, separated by `/`.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
 impl File {
-    /// The text without comments and without what is compiled for tests only.
+    /// Returns the text without comments and unit tests.
     pub(crate) fn code(&self) -> String {
         let text = self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         lines.flat_map(|line| [line, "\n"]).collect()
     }
 
-    /// Which of `words` stand in the code, and where.
+    /// Returns those of `words` that the code contains, with the name of the file.
     fn having(&self, words: &[&str]) -> Vec<String> {
         let code = self.code();
         words.iter().filter(|word| code.contains(**word)).map(|word| format!("{}: {word}", self.name)).collect()
     }
 }
 
-/// `executor/src/x/tests.rs`, if `executor/src/x.rs` declares it for tests only.
+/// Whether the file is like `executor/src/x/tests.rs`, which `executor/src/x.rs` declares for tests only.
 fn is_only_for_tests(file: &File, all: &[File]) -> bool {
     let Some((folder, own)) = file.name.rsplit_once('/') else { return false };
     let declared = format!("#[cfg(test)]\nmod {};", own.trim_end_matches(".rs"));
     all.iter().any(|other| other.name == format!("{folder}.rs") && other.text.contains(&declared))
 }
 
-/// The Rust files whose path begins like this, but for those that are only for tests.
+/// The Rust files whose path starts with `beginning`, except files that are only for tests.
 pub(crate) fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
     let all = rust_files();
     let wanted: Vec<_> =
@@ -272,7 +274,7 @@ pub(crate) fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
     all.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(file, _)| file)
 }
 
-/// The Rust files of all three crates, but for those that are only for tests.
+/// The Rust files of all three crates, except files that are only for tests.
 fn own_sources() -> impl Iterator<Item = File> {
     ["agent-magic-tool/src/", "executor/src/", "protocol/src/"].into_iter().flat_map(sources)
 }
@@ -288,7 +290,7 @@ fn files() -> Vec<File> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository") {
             let path = entry.expect("an entry of the folder").path();
-            let name = path.strip_prefix(root()).expect("it lies below the root").to_string_lossy().into_owned();
+            let name = path.strip_prefix(root()).expect("a path below the root").to_string_lossy().into_owned();
             if ends_with_any(&name, &[".git", "target", "node_modules"]) {
                 continue;
             }
@@ -299,13 +301,13 @@ fn files() -> Vec<File> {
             }
         }
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    assert!(found.len() > 50, "the repository is elsewhere than {}", root().display());
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(found.len() > 50, "{} is not the root of the repository", root().display());
     found
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace's folder").to_owned()
 }
 
 fn ends_with_any(name: &str, endings: &[&str]) -> bool {
@@ -321,8 +323,8 @@ fn keys_of<'a>(manifest: &'a str, section: &str) -> impl Iterator<Item = &'a str
         .filter(|key| !key.starts_with('#'))
 }
 
-/// A document without its blocks of code.
-fn without_blocks(text: &str) -> String {
+/// Removes the code blocks from a document.
+fn without_code_blocks(text: &str) -> String {
     let mut inside = false;
     let prose = text.lines().filter(|line| {
         let is_fence = line.trim_start().starts_with("```");
@@ -332,7 +334,7 @@ fn without_blocks(text: &str) -> String {
     prose.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(prose: &str) -> impl Iterator<Item = &str> {
     prose.split('`').skip(1).step_by(2)
 }
@@ -345,7 +347,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .map(|target| target.split('#').next().unwrap_or(target))
 }
 
-/// Whether words in backticks mean a file or folder of the repository.
+/// Whether a text in backticks names a file or folder of the repository.
 fn is_path(words: &str) -> bool {
     let plain = words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     let below_root = words.split_once('/').is_some_and(|(first, _)| !first.is_empty() && root().join(first).is_dir());
@@ -353,7 +355,7 @@ fn is_path(words: &str) -> bool {
 }
 
 #[track_caller]
-fn none(wrong: impl IntoIterator<Item = String>) {
+fn assert_none(wrong: impl IntoIterator<Item = String>) {
     let wrong: Vec<_> = wrong.into_iter().collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
-//! A world of its own for each test: home, mailbox, definitions, and an empty environment.
+//! An isolated world for each test: home, mailbox, definitions, and an empty environment.
 //!
-//! Nothing of the machine's own installation is seen or touched. The executor that a command
-//! started there is stopped when the world ends.
+//! Tests neither see nor touch the machine's own installation. Dropping the world kills the executors that
+//! commands started in it.
 
 use std::fmt;
 use std::fs;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
 
-/// Far more than anything takes on a busy machine; only a failing test waits so long.
+/// Far longer than anything takes on a busy machine; only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct World {
     root: TempDir,
 }
 
-/// What one command did.
+/// The exit status and output of one command.
 #[derive(Debug, Clone)]
 pub(crate) struct Transcript {
     pub(crate) exit: i32,
@@ -48,7 +48,7 @@ impl World {
         self.root.path().join("home")
     }
 
-    /// Where commands are called from.
+    /// The working directory of commands.
     pub(crate) fn folder(&self) -> PathBuf {
         self.root.path().join("work")
     }
@@ -69,29 +69,29 @@ impl World {
         self.home().join(".local/state/agent-magic-tool")
     }
 
-    /// What the executor of this world logs.
+    /// The log of this world's executor.
     pub(crate) fn log(&self) -> PathBuf {
-        let executors = fs::read_dir(self.state().join("executors")).expect("an executor was here");
-        let folder = executors.flatten().next().expect("an executor was here").path();
+        let executors = fs::read_dir(self.state().join("executors")).expect("an executor has run");
+        let folder = executors.flatten().next().expect("an executor has run").path();
         folder.join("executor.log")
     }
 
-    /// Drops in a file of discovery JSON.
+    /// Writes a file of discovery JSON.
     pub(crate) fn define(&self, file: &str, definitions: &Value) {
         fs::write(self.subtools().join(file), definitions.to_string()).expect("written");
     }
 
-    /// Sets the configuration.
+    /// Writes the configuration.
     pub(crate) fn configure(&self, toml: &str) {
         fs::write(self.config_folder().join("config.toml"), toml).expect("written");
     }
 
-    /// The program with `arguments`, in this world and with nothing else.
+    /// The program under test with `arguments`, in this world's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.within(PROGRAM, arguments)
     }
 
-    /// Any program with this world's environment.
+    /// Any program in this world's environment.
     pub(crate) fn within(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -117,7 +117,7 @@ impl World {
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("a pipe");
         match stdin.write_all(text.as_bytes()) {
-            // A command that refuses its arguments has ended before it read anything.
+            // A command that rejects its arguments ends without reading its input.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             written => written.expect("written"),
         }
@@ -146,24 +146,24 @@ impl World {
         self.run(&["wait", &id]).json()
     }
 
-    /// Runs `run`; the id of the task.
+    /// Runs `run` and returns the id of the task.
     pub(crate) fn start(&self, tool: &str, input: &Value) -> String {
         let ran = self.run(&["run", tool, "--input", &input.to_string()]);
         assert_eq!(ran.exit, 0, "{ran}");
         ran.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// The result file of a task, as it is now.
+    /// The current content of a task's result file.
     pub(crate) fn result_file(&self, id: &str) -> Value {
         let path = self.mailbox().join(format!("results/result-{id}.json"));
-        let text = fs::read_to_string(&path).expect("the result file is there");
-        serde_json::from_str(&text).expect("a result file is whole")
+        let text = fs::read_to_string(&path).expect("the result file exists");
+        serde_json::from_str(&text).expect("a result file is valid JSON")
     }
 
-    /// The process id of the executor, if one runs.
+    /// The process id of the executor, if one is running.
     pub(crate) fn executor(&self) -> Option<Pid> {
         let status = self.run(&["executor", "status"]);
-        // One that cannot start, over a damaged record, is in office for a moment.
+        // An executor that fails to start, as with a damaged store, holds the lock for a moment.
         if status.stdout.is_empty() {
             assert_eq!(status.exit, 7, "{status}");
             return None;
@@ -172,10 +172,10 @@ impl World {
         Some(Pid::from_raw(i32::try_from(pid).expect("a process id")))
     }
 
-    /// Ends the executor without a word; `None` if there was none.
+    /// Kills the executor with SIGKILL; returns `None` if none was running.
     pub(crate) fn kill_executor(&self) -> Option<Pid> {
         let pid = self.executor()?;
-        // Gone by itself is gone as well.
+        // Fails if it has just ended by itself.
         kill(pid, Signal::SIGKILL).ok();
         until("the executor is gone", || !is_alive(pid));
         Some(pid)
@@ -184,17 +184,17 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Every executor of this world, a test may have left one that no lock tells of; and then what it ran, which
-        // would wait for ever for what no test will do.
+        // Kills all executors of this world, even those that hold no lock, and then the programs that they started,
+        // which might otherwise run forever.
         let root = self.root.path();
         for pid in executors_in(root).into_iter().chain(programs_in(root)) {
-            // One that ended by itself meanwhile is as good.
+            // Fails if it has just ended by itself.
             kill(pid, Signal::SIGKILL).ok();
         }
     }
 }
 
-/// The processes that are in a folder below `root`.
+/// The processes whose working directory is below `root`.
 fn programs_in(root: &Path) -> Vec<Pid> {
     let is_in = |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder.starts_with(root));
     processes().filter(is_in).map(Pid::from_raw).collect()
@@ -217,7 +217,7 @@ fn executors_in(root: &Path) -> Vec<Pid> {
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
-    // A zombie has ended, though nobody has asked how.
+    // A zombie has ended; its parent has not read its exit status yet.
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = state.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
     state.is_some_and(|state| state != 'Z')
@@ -228,12 +228,12 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "it never came true that {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         pause();
     }
 }
 
-/// Between two looks at a condition.
+/// The pause between two checks of a condition.
 #[expect(clippy::disallowed_methods, reason = "the one place where tests wait, for a condition and with a deadline")]
 fn pause() {
     std::thread::sleep(Duration::from_millis(2));
@@ -253,11 +253,11 @@ impl Transcript {
     }
 }
 
-/// A transcript with everything that differs from run to run masked.
+/// Prints the transcript with everything masked that differs from run to run.
 impl fmt::Display for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let masked = |text: &str| {
-            let text = self.masks.iter().fold(text.to_owned(), |text, (what, mask)| text.replace(what, mask));
+            let text = self.masks.iter().fold(text.to_owned(), |text, (value, mask)| text.replace(value, mask));
             mask_values(&text)
         };
         writeln!(f, "exit: {}", self.exit)?;
@@ -270,7 +270,7 @@ impl fmt::Display for Transcript {
     }
 }
 
-/// Ids, times and durations, wherever they stand.
+/// Masks ids, times and durations.
 fn mask_values(text: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;

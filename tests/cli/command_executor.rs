@@ -1,4 +1,4 @@
-//! `command-executor`: what a model asks of its one tool, line by line.
+//! `command-executor`: the model's commands as JSON lines, and their answers.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::executor::bounds::decide;
 use crate::world::{World, until};
 
-/// The tool, with somebody who asks.
+/// A running `command-executor` with its input and output.
 struct Tool {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -26,7 +26,7 @@ impl Tool {
     }
 
     fn ask(&mut self, line: &str) -> Value {
-        let stdin = self.stdin.as_mut().expect("it is open");
+        let stdin = self.stdin.as_mut().expect("standard input is open");
         stdin.write_all(format!("{line}\n").as_bytes()).expect("written");
         let mut answer = String::new();
         self.stdout.read_line(&mut answer).expect("an answer");
@@ -37,7 +37,7 @@ impl Tool {
         self.ask(&json!({"command": command}).to_string())
     }
 
-    /// What a command prints that succeeds.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     fn output(&mut self, command: &str) -> String {
         let answer = self.command(command);
@@ -49,11 +49,12 @@ impl Tool {
 impl Drop for Tool {
     fn drop(&mut self) {
         self.stdin = None;
-        let ended = self.child.wait().expect("it ends with its input");
+        let ended = self.child.wait().expect("the program ends at the end of its input");
         assert!(ended.success() || std::thread::panicking(), "{ended}");
     }
 }
 
+/// Defines the subtool `say`, which returns its input.
 fn say(world: &World) {
     world.define(
         "say.json",
@@ -91,7 +92,7 @@ fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
 }
 
 #[test]
-fn no_trick_of_a_shell_runs_anything() {
+fn no_shell_syntax_runs_another_program() {
     let world = World::new();
     say(&world);
     let canary = world.folder().join("canary");
@@ -133,17 +134,17 @@ fn no_trick_of_a_shell_runs_anything() {
         assert_eq!(answer["tasks"], json!([]), "{trick}");
         assert!(!answer["output"].as_str().is_some_and(|text| text.contains("alive")), "{trick}: {answer}");
     }
-    assert_eq!(fs::read_to_string(&canary).expect("it is still there"), "alive");
-    assert_eq!(fs::read_dir(world.folder()).expect("a folder").count(), 1, "and nothing beside it");
+    assert_eq!(fs::read_to_string(&canary).expect("the canary still exists"), "alive");
+    assert_eq!(fs::read_dir(world.folder()).expect("a folder").count(), 1, "no other file may be created");
     assert_eq!(tool.output("agent-magic-tool tasks"), "[]\n");
-    // In quotes it is all plain text.
-    let tricks = "$(rm -rf x); `rm x` > y | sh & *";
-    let said = tool.output(&format!("agent-magic-tool run say text='{tricks}' --wait | jq -r .data"));
-    assert_eq!(said, format!("{tricks}\n"));
+    // Inside quotes, shell syntax is plain text.
+    let quoted = "$(rm -rf x); `rm x` > y | sh & *";
+    let output = tool.output(&format!("agent-magic-tool run say text='{quoted}' --wait | jq -r .data"));
+    assert_eq!(output, format!("{quoted}\n"));
 }
 
 #[test]
-fn its_definition_is_the_same_however_many_subtools_there_are() {
+fn the_tool_definition_does_not_depend_on_the_number_of_subtools() {
     let dialects = ["--definition", "--definition=anthropic", "--definition=gemini"];
     let definitions = [10, 2_000].map(|subtools| {
         let world = World::new();
@@ -160,8 +161,8 @@ fn its_definition_is_the_same_however_many_subtools_there_are() {
         let listed = world.run(&["list", "--format=names", "--limit=5000"]).json();
         assert!(listed.as_array().is_some_and(|names| names.len() > subtools), "{listed}");
         let printed = dialects.map(|dialect| world.run(&["command-executor", dialect]).stdout);
-        let told = Tool::of(&world).ask(r#"{"definition": true}"#)["definition"].to_string() + "\n";
-        assert_eq!(told, printed[0]);
+        let answered = Tool::of(&world).ask(r#"{"definition": true}"#)["definition"].to_string() + "\n";
+        assert_eq!(answered, printed[0]);
         printed
     });
     assert_eq!(definitions[0], definitions[1]);
@@ -176,7 +177,7 @@ fn its_definition_is_the_same_however_many_subtools_there_are() {
 }
 
 #[test]
-fn a_bad_line_is_answered_and_the_next_one_too() {
+fn a_bad_line_gets_an_error_and_the_next_line_still_works() {
     let world = World::new();
     let mut tool = Tool::of(&world);
     let too_long = json!({"command": "x".repeat(2 << 20)}).to_string();
@@ -198,7 +199,7 @@ fn a_bad_line_is_answered_and_the_next_one_too() {
 }
 
 #[test]
-fn an_expression_that_wants_everything_ends_alone() {
+fn an_expression_that_exhausts_time_or_memory_ends_only_itself() {
     let world = World::new();
     let mut tool = Tool::of(&world);
     for expression in ["def f: 1 + f; f", "[range(1e12)] | length"] {
@@ -210,7 +211,7 @@ fn an_expression_that_wants_everything_ends_alone() {
 }
 
 #[test]
-fn the_same_line_under_the_same_key_delegates_once() {
+fn a_line_repeated_with_the_same_key_delegates_once() {
     let world = World::new();
     say(&world);
     let line = json!({"key": "turn-1", "command": "agent-magic-tool run say text=a; agent-magic-tool run say text=b"});
@@ -221,9 +222,9 @@ fn the_same_line_under_the_same_key_delegates_once() {
 }
 
 #[test]
-fn where_a_human_is_asked_the_whole_line_is_theirs_to_allow() {
+fn a_line_for_a_real_shell_runs_only_after_a_human_approves_it() {
     let world = World::new();
-    assert_eq!(world.run(&["run", "run_shell_command", "command=true"]).exit, 3, "it is off by default");
+    assert_eq!(world.run(&["run", "run_shell_command", "command=true"]).exit, 3, "the shell is off by default");
     world.kill_executor();
     world.configure("[shell]\nothers = \"ask\"\n");
     let mut tool = Tool::of(&world);
@@ -243,7 +244,7 @@ fn where_a_human_is_asked_the_whole_line_is_theirs_to_allow() {
 }
 
 #[test]
-fn how_deep_an_agent_is_nested_goes_with_its_calls() {
+fn a_call_carries_the_nesting_depth_of_its_agent() {
     let world = World::new();
     say(&world);
     world.configure("[[confirm.rules]]\nwhen = \"caller.depth >= 2\"\nthen = \"refuse\"\n");

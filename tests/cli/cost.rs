@@ -1,6 +1,6 @@
-//! What commands cost, in instructions: what none of them may do, however many subtools there are.
+//! What commands cost, counted in instructions, and which code they must not execute.
 //!
-//! Skipped where valgrind is missing. What commands cost in time: `cargo bench`, see BENCHMARKS.md.
+//! Skipped if valgrind is not installed. For the cost in time run `cargo bench`; see BENCHMARKS.md.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -36,48 +36,52 @@ fn world(subtools: usize) -> World {
     world
 }
 
-/// Those of the executed functions that belong to one of these modules or types.
+/// Returns those functions that belong to one of these modules or types.
 fn within(functions: BTreeSet<String>, paths: &[&str]) -> Vec<String> {
-    functions.into_iter().filter(|function| paths.iter().any(|place| function.starts_with(place))).collect()
+    functions.into_iter().filter(|function| paths.iter().any(|path| function.starts_with(path))).collect()
 }
 
-fn can_be_told() -> bool {
+/// Whether instructions can be counted; if not, reports that the test is skipped.
+fn can_count_or_skip() -> bool {
     if !can_count() {
-        writeln!(std::io::stderr(), "SKIPPED: what commands cost: valgrind is not installed").expect("said");
+        writeln!(std::io::stderr(), "SKIPPED: the cost of commands: valgrind is not installed").expect("written");
     }
     can_count()
 }
 
 #[test]
-fn a_run_costs_the_same_however_many_subtools_there_are() {
-    if !can_be_told() {
+fn the_cost_of_a_run_does_not_depend_on_the_number_of_subtools() {
+    if !can_count_or_skip() {
         return;
     }
     let counted = [FEW, MANY].map(|subtools| {
         let world = world(subtools);
         world.run(&["executor", "start"]);
-        // How often it looks for its answer differs: the least is the run to which it came soonest.
+        // How often `run` polls for its answer varies, so the smallest count is taken.
         let profiles = [(); 2].map(|()| profile(&world.command(&["run", "subtool_7"])));
         let least = profiles.iter().map(|profile| profile.instructions).min();
         for profile in profiles {
             let read = within(profile.functions, &["executor::catalog", "executor::base::schema", "jsonschema"]);
-            assert!(read.is_empty(), "a run has no business with {read:?}");
+            assert!(read.is_empty(), "a run must not execute {read:?}");
         }
-        least.expect("it was counted")
+        least.expect("there are two counts")
     });
     let [few, many] = counted;
     assert!(many.abs_diff(few) * 20 <= few, "{few} instructions with {FEW} subtools, {many} with {MANY}");
 }
 
 #[test]
-fn a_list_loads_no_catalog_and_reads_no_schema_once_that_was_done() {
-    if !can_be_told() {
+fn a_second_list_loads_no_catalog_and_parses_no_schema() {
+    if !can_count_or_skip() {
         return;
     }
     let world = world(FEW);
     world.run(&["list"]);
     let functions = profile(&world.command(&["list"])).functions;
-    assert!(functions.iter().any(|function| function.contains("executor::catalog::listing")), "names are there");
+    assert!(
+        functions.iter().any(|function| function.contains("executor::catalog::listing")),
+        "the profile has function names"
+    );
     let read = within(
         functions,
         &[
@@ -88,5 +92,5 @@ fn a_list_loads_no_catalog_and_reads_no_schema_once_that_was_done() {
             "<serde_json::value::Value as serde",
         ],
     );
-    assert!(read.is_empty(), "a list has no business with {read:?}");
+    assert!(read.is_empty(), "a list must not execute {read:?}");
 }

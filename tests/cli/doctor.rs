@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with an installation, and what of it can be mended.
+//! `doctor`: reports what is wrong with an installation, and repairs what is safe to repair.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +25,7 @@ fn dated(world: &World, name: &str, at: SystemTime) -> String {
 const ID: &str = "01a1fce914ce72a8be531d1bffc6ef06";
 
 #[test]
-fn a_sound_installation_is_fine_and_tells_what_it_takes() {
+fn a_healthy_installation_passes_and_shows_its_sizes() {
     let world = World::new();
     fs::write(world.folder().join("note.txt"), "one\n").expect("written");
     world.result_of("files_read", &json!({"path": "note.txt"}));
@@ -36,11 +36,11 @@ fn a_sound_installation_is_fine_and_tells_what_it_takes() {
         assert!(sizes[what].as_u64().is_some_and(|bytes| bytes > 0), "{what}: {sizes}");
     }
     assert_eq!((&sizes["data"], ran.json().get("repaired")), (&json!(0), None));
-    assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]), "nothing was to be mended");
+    assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]), "there was nothing to repair");
 }
 
 #[test]
-fn requests_that_nobody_takes_and_results_from_the_future_are_told() {
+fn stuck_requests_and_results_from_the_future_are_reported() {
     let world = World::new();
     world.run(&["tasks"]);
     let now = SystemTime::now();
@@ -54,31 +54,31 @@ fn requests_that_nobody_takes_and_results_from_the_future_are_told() {
         clock["ok"] == false
             && clock["message"]
                 .as_str()
-                .is_some_and(|told| told.starts_with("1 results are dated in the future, by up to 2h")),
+                .is_some_and(|message| message.starts_with("1 results are dated in the future, by up to 2h")),
         "{clock}"
     );
 }
 
 #[test]
-fn an_executor_of_another_version_is_told() {
+fn an_executor_of_another_version_is_reported() {
     let world = World::new();
     world.run(&["executor", "start"]);
     assert_eq!(check(&world.run(&["doctor"]), "executor")["ok"], true);
     let identity = world.mailbox().join("executor.json");
-    let mut said: Value = serde_json::from_str(&fs::read_to_string(&identity).expect("it is there")).expect("JSON");
-    said["version"] = "0.0.1".into();
-    fs::write(&identity, said.to_string()).expect("written");
+    let mut changed: Value = serde_json::from_str(&fs::read_to_string(&identity).expect("readable")).expect("JSON");
+    changed["version"] = "0.0.1".into();
+    fs::write(&identity, changed.to_string()).expect("written");
     let ran = world.run(&["doctor"]);
     let executor = check(&ran, "executor");
     assert!(
         ran.exit == 1
-            && executor["message"].as_str().is_some_and(|told| told.contains("version 0.0.1; this command is")),
+            && executor["message"].as_str().is_some_and(|message| message.contains("version 0.0.1; this command is")),
         "{ran}"
     );
 }
 
 #[test]
-fn only_what_is_safe_is_repaired_and_told() {
+fn repair_changes_only_what_is_safe_and_reports_it() {
     let world = World::new();
     world.run(&["tasks"]);
     let old = SystemTime::now() - Duration::from_hours(1);
@@ -89,7 +89,7 @@ fn only_what_is_safe_is_repaired_and_told() {
     dated(&world, "inbox/.withdrawn-x", old);
     dated(&world, "results/.young", SystemTime::now());
     let results = world.mailbox().join("results");
-    // So that even the mailbox is not trusted any more.
+    // Makes the whole mailbox untrusted.
     fs::set_permissions(&results, Permissions::from_mode(0o777)).expect("set");
     let ran = world.run(&["doctor"]);
     assert_eq!((ran.exit, &check(&ran, "modes")["found"]), (1, &json!([format!("`{}`", results.display())])), "{ran}");
@@ -108,7 +108,7 @@ fn only_what_is_safe_is_repaired_and_told() {
 }
 
 #[test]
-fn it_says_where_a_human_says_yes_how_sure_that_is_and_what_waits() {
+fn doctor_shows_the_page_its_security_and_the_waiting_tasks() {
     let world = World::new();
     let security = "an approval there is as secure as your user account: an agent of the same user that controls your \
                     browser or terminal could forge it; running the executor as another user prevents that";
@@ -117,12 +117,12 @@ fn it_says_where_a_human_says_yes_how_sure_that_is_and_what_waits() {
         page(),
         json!({"name": "page", "ok": true, "message": format!("served by the executor, which is not running; {security}")})
     );
-    assert!(world.executor().is_none(), "looking starts nothing");
+    assert!(world.executor().is_none(), "the check must not start an executor");
 
     world.define("own.json", &json!({"pay_it": {"description": "Pays it.", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}}));
     let id = world.start("pay_it", &json!({}));
     let status = world.run(&["executor", "status"]).json();
-    let origin = status["page"]["origin"].as_str().expect("it listens").to_owned();
+    let origin = status["page"]["origin"].as_str().expect("the page is served").to_owned();
     assert_eq!(status["page"], json!({"origin": origin, "online": false, "waiting": 1}));
     let listed = world.run(&["tasks", "--state=awaiting_confirmation"]).json();
     let (why, until) = (listed[0]["why"].as_str().expect("why"), listed[0]["expires_at"].as_str().expect("until when"));

@@ -1,4 +1,4 @@
-//! `executor`: start, status, stop, and a daemon in the foreground.
+//! `executor`: start, status, stop, and running in the foreground.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::world::{World, until};
 
 #[test]
-fn it_is_started_asked_and_stopped() {
+fn the_executor_starts_reports_its_status_and_stops() {
     let world = World::new();
     assert_snapshot!(world.run(&["executor", "status"]), @r#"
     exit: 7
@@ -54,7 +54,7 @@ fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
     let mut command = world.command(&["executor", "run"]);
     let daemon = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let pid = Pid::from_raw(i32::try_from(daemon.id()).expect("a process id"));
-    until("it is in office", || world.executor() == Some(pid));
+    until("the executor is running", || world.executor() == Some(pid));
     let second = world.run(&["executor", "run"]);
     assert_eq!(
         (second.exit, second.error()["message"].as_str()),
@@ -62,16 +62,16 @@ fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
         "{second}"
     );
     assert_eq!(world.result_of("files_list", &json!({}))["status"], "succeeded");
-    kill(pid, Signal::SIGTERM).expect("it is there");
+    kill(pid, Signal::SIGTERM).expect("the executor is alive");
     let ran = world.transcript(&daemon.wait_with_output().expect("it ends"));
     assert_eq!((ran.exit, ran.stdout.as_str()), (0, ""), "{ran}");
     assert!(ran.stderr.contains("executor started") && ran.stderr.contains("task ended"), "{ran}");
 }
 
 #[test]
-fn every_run_is_logged_with_who_what_and_how_it_ended() {
+fn every_run_is_logged_with_caller_input_and_outcome() {
     let world = World::new();
-    world.define("echo.json", &json!({"echo": {"description": "Says it again.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+    world.define("echo.json", &json!({"echo": {"description": "Returns its text.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}}}));
     world.result_of("echo", &json!({"text": "年度报告"}));
     let log = std::fs::read_to_string(world.log()).expect("a log");

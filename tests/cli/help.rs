@@ -1,26 +1,26 @@
-//! What a newcomer meets: the bare command, `--help`, the manual page, completions, the demo.
+//! The first things a new user meets: the bare command, `--help`, the manual page, completions, the demo.
 
 use crate::world::World;
 
 #[test]
-fn the_bare_command_tells_a_model_how_to_go_on() {
+fn the_bare_command_shows_a_model_how_to_start() {
     let world = World::new();
     let bare = world.run(&[]);
     assert_eq!((bare.exit, bare.stderr.as_str()), (0, ""), "{bare}");
-    let first: Vec<_> = bare.stdout.lines().take(9).collect();
-    let first = first.join("\n");
+    let lines: Vec<_> = bare.stdout.lines().take(9).collect();
+    let first = lines.join("\n");
     for needed in
         ["agent-magic-tool list tools --query=", "agent-magic-tool run NAME --input=", "agent-magic-tool wait ID"]
     {
-        assert!(first.contains(needed), "`{needed}` is not among the first lines: {first}");
+        assert!(first.contains(needed), "`{needed}` is not in the first lines: {first}");
     }
     assert_eq!(world.run(&["--help"]).stdout, bare.stdout);
     assert_eq!(world.run(&["--version"]).stdout.trim(), concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION")));
-    assert!(!world.mailbox().exists(), "help touches nothing");
+    assert!(!world.mailbox().exists(), "help must not create the mailbox");
 }
 
 #[test]
-fn what_an_agent_pays_for_help_does_not_grow_with_the_catalog() {
+fn the_length_of_the_help_does_not_depend_on_the_catalog() {
     let world = World::new();
     let before = world.run(&["--help"]).stdout;
     let many: serde_json::Map<_, _> = (0..1000)
@@ -53,7 +53,7 @@ fn every_commands_help_names_its_options() {
 }
 
 #[test]
-fn shells_accept_the_completions_and_man_the_page() {
+fn bash_accepts_the_completions_and_man_prints_a_manual_page() {
     let world = World::new();
     let script = world.run(&["completions", "bash"]).stdout;
     let checked = world.transcript(&world.within("bash", &["-n", "-c", &script]).output().expect("bash"));
@@ -62,11 +62,11 @@ fn shells_accept_the_completions_and_man_the_page() {
 }
 
 #[test]
-fn the_demo_tells_the_whole_story() {
+fn the_demo_shows_every_step() {
     let world = World::new();
     let demo = world.run(&["demo"]);
     assert_eq!(demo.exit, 0, "{demo}");
-    let paths: Vec<_> = [
+    let positions: Vec<_> = [
         "list tools --query=",
         "\"files_search\"",
         "run files_search",
@@ -79,12 +79,12 @@ fn the_demo_tells_the_whole_story() {
     ]
     .iter()
     .scan(0, |from, part| {
-        let place =
-            demo.stdout[*from..].find(part).unwrap_or_else(|| panic!("after {from} there is no {part}: {demo}"));
-        *from += place;
+        let offset =
+            demo.stdout[*from..].find(part).unwrap_or_else(|| panic!("`{part}` is missing after byte {from}: {demo}"));
+        *from += offset;
         Some(*from)
     })
     .collect();
-    assert!(paths.is_sorted());
-    assert!(!world.mailbox().exists(), "the demo has a mailbox of its own");
+    assert!(positions.is_sorted());
+    assert!(!world.mailbox().exists(), "the demo must use a mailbox of its own");
 }

@@ -1,4 +1,4 @@
-//! `hook`: what each client says and hears, one wake for each result, and silence whatever goes wrong.
+//! `hook`: the protocol of each client, one wake-up per result, and silence on every error.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::world::{TEST_TIMEOUT, Transcript, World, until};
 
 const SESSION: &str = "01a2001c-0ec4-72e3-95b6-569ad0b53a37";
 
-/// A subtool that ends when its gate, a file of the world, is there.
+/// A world with the subtool `gate`, which ends when the file at `path` exists.
 fn world() -> World {
     let world = World::new();
     let gate = json!({"description": "Waits for a file.", "input": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
@@ -22,7 +22,7 @@ fn world() -> World {
     world
 }
 
-/// As Codex 0.169 says it.
+/// The hook input that Codex 0.169 sends.
 fn codex(event: &str, session: &str) -> String {
     json!({"session_id": session, "turn_id": "01a2001c-0edd-78e3-9cdf-205c08dde390", "transcript_path": "/t.jsonl",
         "cwd": "/work", "hook_event_name": event, "model": "stub", "permission_mode": "default",
@@ -31,7 +31,7 @@ fn codex(event: &str, session: &str) -> String {
 }
 
 impl World {
-    /// A session of Codex that can be woken.
+    /// Starts a Codex session that can be woken.
     fn codex_session(&self, session: &str) {
         let ran = self.run_with(&["hook", "codex"], &codex("SessionStart", session));
         assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
@@ -41,7 +41,7 @@ impl World {
         self.transcript(&self.command(arguments).env(variable, value).output().expect("the program starts"))
     }
 
-    /// Runs `gate` as a command of that session; its id.
+    /// Runs `gate` as a command of that session; returns the task's id.
     fn delegate(&self, session: &str, gate: &str) -> String {
         let path = format!("path={}", self.gate(gate));
         let ran = self.in_session("CODEX_THREAD_ID", session, &["run", "gate", &path]);
@@ -56,12 +56,13 @@ impl World {
         fs::write(self.gate(gate), "").expect("written");
     }
 
+    /// Runs the hook at the end of a turn.
     fn stop(&self, session: &str) -> Transcript {
         self.run_with(&["hook", "codex", "--wait=30s"], &codex("Stop", session))
     }
 
-    /// The same, while something else happens.
-    fn stopping(&self, session: &str) -> Child {
+    /// Starts the hook at the end of a turn, without waiting for it.
+    fn start_stop_hook(&self, session: &str) -> Child {
         let mut command = self.command(&["hook", "codex", "--wait=60s"]);
         let mut child = command
             .stdin(Stdio::piped())
@@ -69,8 +70,8 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let words = codex("Stop", session);
-        child.stdin.take().expect("a pipe").write_all(words.as_bytes()).expect("written");
+        let input = codex("Stop", session);
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
         child
     }
 
@@ -84,7 +85,7 @@ fn a_result_wakes_its_session_once() {
     let world = world();
     world.codex_session(SESSION);
     let id = world.delegate(SESSION, "one");
-    let hook = world.stopping(SESSION);
+    let hook = world.start_stop_hook(SESSION);
     world.open("one");
     let ran = world.transcript(&hook.wait_with_output().expect("the program ends"));
     assert_snapshot!(ran, @r#"
@@ -94,16 +95,16 @@ fn a_result_wakes_its_session_once() {
     "#);
     assert!(ran.stdout.contains(&id) && !ran.stdout.contains("the content"));
     let again = world.stop(SESSION);
-    assert_eq!((again.exit, again.stdout.as_str(), again.stderr.as_str()), (0, "", ""), "once");
+    assert_eq!((again.exit, again.stdout.as_str(), again.stderr.as_str()), (0, "", ""), "a result wakes only once");
 }
 
 #[test]
-fn each_client_is_spoken_to_in_its_own_dialect() {
+fn each_client_is_answered_in_its_own_protocol() {
     let world = world();
     let folder = world.folder().display().to_string();
-    let of = |words: Value| words.to_string();
-    let session = |event: &str| of(json!({"session_id": SESSION, "cwd": folder, "hook_event_name": event}));
-    // As Claude Code 2.1.197, Gemini CLI 0.61, our plugin in OpenCode 1.18 and Cursor's documents have it.
+    let text = |input: Value| input.to_string();
+    let session = |event: &str| text(json!({"session_id": SESSION, "cwd": folder, "hook_event_name": event}));
+    // The inputs of Claude Code 2.1.197, Gemini CLI 0.61, our plugin in OpenCode 1.18, and Cursor's documentation.
     let clients = [
         ("claude-code", ("CLAUDE_CODE_SESSION_ID", SESSION), session("SessionStart"), session("Stop")),
         ("gemini-cli", ("GEMINI_CLI", "1"), session("SessionStart"), session("AfterAgent")),
@@ -111,12 +112,12 @@ fn each_client_is_spoken_to_in_its_own_dialect() {
         (
             "cursor",
             ("CURSOR_AGENT", "1"),
-            of(json!({"conversation_id": "c", "hook_event_name": "sessionStart", "workspace_roots": [folder]})),
-            of(json!({"conversation_id": "c", "hook_event_name": "stop", "status": "completed", "loop_count": 0,
+            text(json!({"conversation_id": "c", "hook_event_name": "sessionStart", "workspace_roots": [folder]})),
+            text(json!({"conversation_id": "c", "hook_event_name": "stop", "status": "completed", "loop_count": 0,
                 "workspace_roots": [folder]})),
         ),
     ];
-    let mut said = Vec::new();
+    let mut answers = Vec::new();
     for (client, (variable, value), start, end) in clients {
         let ran = world.run_with(&["hook", client], &start);
         assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{client}");
@@ -124,9 +125,9 @@ fn each_client_is_spoken_to_in_its_own_dialect() {
         let ran = world.in_session(variable, value, &["run", "gate", &path]);
         assert_eq!(ran.json()["next"], Value::Null, "{client}: {ran}");
         world.open(client);
-        said.push(format!("{client}\n{}", world.run_with(&["hook", client, "--wait=30s"], &end)));
+        answers.push(format!("{client}\n{}", world.run_with(&["hook", client, "--wait=30s"], &end)));
     }
-    assert_snapshot!(said.join("\n"), @r#"
+    assert_snapshot!(answers.join("\n"), @r#"
     claude-code
     exit: 2
     --- stderr
@@ -152,11 +153,11 @@ fn each_client_is_spoken_to_in_its_own_dialect() {
 }
 
 #[test]
-fn a_wake_is_promised_only_where_somebody_wakes() {
+fn a_wake_up_is_promised_only_to_sessions_that_can_be_woken() {
     let world = world();
     let path = format!("path={}", world.gate("never"));
     let arguments = ["run", "gate", path.as_str()];
-    let told = |ran: &Transcript| {
+    let messages = |ran: &Transcript| {
         let id = ran.json()["id"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
         let file = world.result_file(&id);
         (ran.json()["message"].clone(), ran.json()["next"].clone(), file["message"].clone(), file["next"].clone(), id)
@@ -164,41 +165,42 @@ fn a_wake_is_promised_only_where_somebody_wakes() {
     let woken = "You will be woken when it is final: end your turn or go on with other work.";
     let delegated = "The tool execution has been delegated to the agent.";
 
-    // Installed or not: in this session no hook has run.
-    let (message, next, in_file, next_in_file, id) = told(&world.in_session("CODEX_THREAD_ID", SESSION, &arguments));
+    // Whether or not the hook is installed, it has not run in this session.
+    let (message, next, in_file, next_in_file, id) =
+        messages(&world.in_session("CODEX_THREAD_ID", SESSION, &arguments));
     let wait = json!(format!("agent-magic-tool wait {id}"));
     assert_eq!((message, &next, &next_in_file), (Value::Null, &wait, &wait));
     assert_eq!(in_file, format!("{delegated} Run `agent-magic-tool wait {id}` for its result."));
 
     world.codex_session(SESSION);
     for (variable, value) in [("CODEX_THREAD_ID", SESSION), ("AGENT_MAGIC_TOOL_WAKES", "1")] {
-        let (message, next, in_file, next_in_file, _) = told(&world.in_session(variable, value, &arguments));
+        let (message, next, in_file, next_in_file, _) = messages(&world.in_session(variable, value, &arguments));
         assert_eq!((message, next, next_in_file), (json!(woken), Value::Null, Value::Null), "{variable}");
         assert_eq!(in_file, format!("{delegated} {woken}"));
     }
-    let (_, next, ..) = told(&world.in_session("CODEX_THREAD_ID", "another", &arguments));
+    let (_, next, ..) = messages(&world.in_session("CODEX_THREAD_ID", "another", &arguments));
     assert_ne!(next, Value::Null);
 }
 
 #[test]
-fn what_the_model_collected_itself_wakes_nobody() {
+fn a_result_that_the_model_has_read_itself_causes_no_wake_up() {
     let world = world();
     world.codex_session(SESSION);
     world.open("now");
     for command in ["wait", "read"] {
         let id = world.delegate(SESSION, "now");
         until("it is final", || world.is_final(&id));
-        // A human who reads it too takes nothing from the model.
+        // A human or another session that reads it does not cancel the model's wake-up.
         world.run(&[command, &id]);
         assert_eq!(world.in_session("CODEX_THREAD_ID", "another", &[command, &id]).exit, 0);
-        let owed = world.mailbox().join("wakeups");
-        let marks = || {
-            let sessions = fs::read_dir(&owed).expect("there").flatten();
+        let folder = world.mailbox().join("wakeups");
+        let wakeups = || {
+            let sessions = fs::read_dir(&folder).expect("a folder").flatten();
             sessions.flat_map(|session| fs::read_dir(session.path()).expect("a folder").flatten()).count()
         };
-        assert_eq!(marks(), 1, "{command}");
+        assert_eq!(wakeups(), 1, "{command}");
         assert_eq!(world.in_session("CODEX_THREAD_ID", SESSION, &[command, &id]).exit, 0);
-        assert_eq!(marks(), 0, "{command}");
+        assert_eq!(wakeups(), 0, "{command}");
     }
     let path = format!("path={}", world.gate("now"));
     world.in_session("CODEX_THREAD_ID", SESSION, &["run", "gate", &path, "--wait"]);
@@ -207,7 +209,7 @@ fn what_the_model_collected_itself_wakes_nobody() {
 }
 
 #[test]
-fn sessions_do_not_hear_of_each_others_tasks() {
+fn a_session_is_woken_only_for_its_own_tasks() {
     let world = world();
     for session in ["one", "two"] {
         world.codex_session(session);
@@ -222,7 +224,7 @@ fn sessions_do_not_hear_of_each_others_tasks() {
 }
 
 #[test]
-fn of_several_results_those_that_are_ready_come_together_and_the_rest_later() {
+fn ready_results_come_in_one_wake_up_and_the_others_later() {
     let world = world();
     world.codex_session(SESSION);
     let ids: Vec<_> = ["a", "b", "late"].iter().map(|gate| world.delegate(SESSION, gate)).collect();
@@ -242,15 +244,15 @@ fn of_two_hooks_that_wait_for_one_session_only_one_wakes_it() {
     let world = world();
     world.codex_session(SESSION);
     world.delegate(SESSION, "one");
-    let hooks = [world.stopping(SESSION), world.stopping(SESSION)];
+    let hooks = [world.start_stop_hook(SESSION), world.start_stop_hook(SESSION)];
     world.open("one");
-    let said = hooks.map(|hook| world.transcript(&hook.wait_with_output().expect("the program ends")));
-    assert_eq!(said.iter().filter(|ran| !ran.stdout.is_empty()).count(), 1, "{} {}", said[0], said[1]);
-    assert!(said.iter().all(|ran| ran.exit == 0));
+    let answers = hooks.map(|hook| world.transcript(&hook.wait_with_output().expect("the program ends")));
+    assert_eq!(answers.iter().filter(|ran| !ran.stdout.is_empty()).count(), 1, "{} {}", answers[0], answers[1]);
+    assert!(answers.iter().all(|ran| ran.exit == 0));
 }
 
 #[test]
-fn a_hook_waits_no_longer_than_it_may() {
+fn a_hook_stops_waiting_at_its_timeout() {
     let world = world();
     world.codex_session(SESSION);
     world.delegate(SESSION, "never");
@@ -261,63 +263,66 @@ fn a_hook_waits_no_longer_than_it_may() {
 }
 
 #[test]
-fn an_executor_that_was_killed_is_started_again_while_the_hook_waits() {
+fn a_waiting_hook_restarts_a_killed_executor() {
     let world = world();
     world.codex_session(SESSION);
     let id = world.delegate(SESSION, "one");
     until("it runs", || world.result_file(&id)["state"] == "running");
     world.kill_executor();
-    let hook = world.stopping(SESSION);
+    let hook = world.start_stop_hook(SESSION);
     world.open("one");
     let ran = world.transcript(&hook.wait_with_output().expect("the program ends"));
     assert!(ran.stdout.contains(&id), "{ran}");
 }
 
 #[test]
-fn whatever_goes_wrong_the_client_goes_on() {
+fn errors_never_disturb_the_client() {
     let world = world();
-    let silent = |what: &str, ran: &Transcript| {
+    let assert_silent = |what: &str, ran: &Transcript| {
         assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{what}");
     };
-    for words in ["", "{", "[]", "null", "{\"hook_event_name\": \"Stop\"}", "{\"hook_event_name\": \"Other\"}"] {
-        silent(words, &world.run_with(&["hook", "codex"], words));
+    for input in ["", "{", "[]", "null", "{\"hook_event_name\": \"Stop\"}", "{\"hook_event_name\": \"Other\"}"] {
+        assert_silent(input, &world.run_with(&["hook", "codex"], input));
     }
-    silent("no mailbox", &world.stop(SESSION));
-    silent("a client that is none", &world.run_with(&["hook", "nobody"], &codex("Stop", SESSION)));
-    silent("a word of a later version", &world.run_with(&["hook", "codex", "--later"], &codex("Stop", SESSION)));
-    silent("a client without a hook", &world.run_with(&["hook", "goose"], &codex("Stop", SESSION)));
+    assert_silent("no mailbox", &world.stop(SESSION));
+    assert_silent("an unknown client", &world.run_with(&["hook", "unknown"], &codex("Stop", SESSION)));
+    assert_silent(
+        "an option of a later version",
+        &world.run_with(&["hook", "codex", "--later"], &codex("Stop", SESSION)),
+    );
+    assert_silent("a client without a hook", &world.run_with(&["hook", "goose"], &codex("Stop", SESSION)));
     let homeless = world.command(&["hook", "codex"]).env_remove("HOME").output().expect("the program starts");
-    silent("no home", &world.transcript(&homeless));
+    assert_silent("no home", &world.transcript(&homeless));
     let elsewhere = ["hook", "codex", "--mailbox", "/proc/mailbox"];
-    silent("a mailbox that cannot be", &world.run_with(&elsewhere, &codex("Stop", SESSION)));
-    let log = fs::read_to_string(world.state().join("hook.log")).expect("faults are logged");
+    assert_silent("a mailbox that cannot be created", &world.run_with(&elsewhere, &codex("Stop", SESSION)));
+    let log = fs::read_to_string(world.state().join("hook.log")).expect("errors are logged");
     assert!(log.lines().count() >= 7, "{log}");
 
     world.codex_session(SESSION);
     world.delegate(SESSION, "never");
     world.configure("this is no TOML");
-    silent("bad settings", &world.run_with(&["hook", "codex"], &codex("Stop", SESSION)));
+    assert_silent("an invalid configuration", &world.run_with(&["hook", "codex"], &codex("Stop", SESSION)));
 }
 
 #[test]
-fn words_that_never_end_are_not_waited_for() {
+fn the_hook_does_not_wait_for_input_that_never_ends() {
     let world = world();
     let mut command = world.command(&["hook", "codex"]);
     let started = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-    // Held open until the end.
+    // Stays open until the end of the test.
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"{\"hook_event_name\": \"St").expect("written");
     assert!(child.wait().expect("it ends").success());
-    let mut said = String::new();
-    child.stdout.take().expect("a pipe").read_to_string(&mut said).expect("read");
-    assert_eq!(said, "");
+    let mut output = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut output).expect("read");
+    assert_eq!(output, "");
     assert!(started.elapsed() < TEST_TIMEOUT);
     drop(stdin);
 }
 
 #[test]
-fn a_session_that_cannot_be_marked_as_told_is_not_told_for_ever() {
+fn a_wake_up_that_cannot_be_recorded_as_delivered_is_not_delivered() {
     let world = world();
     world.codex_session(SESSION);
     world.open("now");
@@ -325,7 +330,7 @@ fn a_session_that_cannot_be_marked_as_told_is_not_told_for_ever() {
     until("it is final", || world.is_final(&id));
     let sessions = fs::read_dir(world.mailbox().join("wakeups")).expect("there");
     let session = sessions.flatten().next().expect("one session").path();
-    // A folder in the place of what is written before anything is said.
+    // A folder in the place of the file that is written before the delivery makes the delivery fail.
     fs::create_dir(session.join(".telling")).expect("made");
     let ran = world.stop(SESSION);
     assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));

@@ -1,4 +1,4 @@
-//! `inspect`: from the same catalog that `run` uses.
+//! `inspect`: shows subtools from the same catalog that `run` uses.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::World;
 
 #[test]
-fn one_subtool_is_shown_whole_with_secrets_by_name() {
+fn one_subtool_is_shown_in_full_with_secrets_only_by_name() {
     let world = World::new();
     let shown = world.run(&["inspect", "gmail_search_messages"]).json();
     assert_eq!(
@@ -19,7 +19,7 @@ fn one_subtool_is_shown_whole_with_secrets_by_name() {
 }
 
 #[test]
-fn the_overview_has_every_subtool_with_what_it_depends_on_and_requires() {
+fn the_overview_lists_every_subtool_with_dependencies_and_privileges() {
     let world = World::new();
     world.define("own.json", &json!({"own": {"description": "Needs another one and a privilege.", "input": {}, "depends_on": ["git_log"], "requires": ["mail:send"],
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}}));
@@ -38,7 +38,7 @@ fn the_overview_has_every_subtool_with_what_it_depends_on_and_requires() {
 }
 
 #[test]
-fn a_subtool_that_was_left_out_says_why() {
+fn a_subtool_that_failed_to_load_is_reported_with_the_reason() {
     let world = World::new();
     world.define("own.json", &json!({"own": {"description": "Has a slip.", "input": {}, "timeout": "soon", "run": {"process": {"argv": ["true"]}}}}));
     let ran = world.run(&["inspect", "own"]);
@@ -48,7 +48,7 @@ fn a_subtool_that_was_left_out_says_why() {
 }
 
 #[test]
-fn it_says_what_would_happen_and_which_rule_decides() {
+fn inspect_shows_the_decision_and_the_rule_behind_it() {
     let world = World::new();
     world.define("own.json", &json!({
         "pay_it": {"description": "Pays it.", "input": {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]},
@@ -79,7 +79,7 @@ fn it_says_what_would_happen_and_which_rule_decides() {
     let unsure = of(&["touch_it"]);
     assert_eq!((&unsure["decision"], &unsure["min_assurance"]), (&json!("refused"), &json!("touch")), "{unsure}");
 
-    // The executor says the same of the same call.
+    // The executor decides the same for the same call.
     let ran = world.run(&["run", "pay_it", "amount:=101"]);
     assert_eq!((ran.exit, &ran.error()["code"]), (5, &json!("refused-by-policy")), "{ran}");
     let ran = world.run(&["run", "pay_it", "amount:=5", "--wait"]);
@@ -92,22 +92,22 @@ fn it_says_what_would_happen_and_which_rule_decides() {
 }
 
 #[test]
-fn a_rule_that_does_not_do_what_its_samples_say_is_named() {
+fn a_rule_whose_samples_fail_is_reported() {
     let world = World::new();
     world.configure("[[confirm.rules]]\ntools = [\"git_*\"]\nthen = \"ask\"\nmatch = [{tool = \"files_read\"}]\n");
-    let told = "rule 1 of `confirm.rules`: it does not match `files_read` with {}, which is listed under `match`";
+    let message = "rule 1 of `confirm.rules`: it does not match `files_read` with {}, which is listed under `match`";
     let ran = world.run(&["inspect", "git_log"]);
     assert_eq!(
         (ran.exit, &ran.error()["code"], &ran.error()["message"]),
-        (2, &json!("bad-config"), &json!(told)),
+        (2, &json!("bad-config"), &json!(message)),
         "{ran}"
     );
     let doctor = world.run(&["doctor"]);
     let report = doctor.json();
     let checks = report["checks"].as_array().expect("checks");
-    let rules = checks.iter().find(|check| check["name"] == "rules").expect("they are checked");
-    assert_eq!((&rules["ok"], &rules["message"], doctor.exit), (&json!(false), &json!(told), 1), "{doctor}");
+    let rules = checks.iter().find(|check| check["name"] == "rules").expect("the rules are checked");
+    assert_eq!((&rules["ok"], &rules["message"], doctor.exit), (&json!(false), &json!(message), 1), "{doctor}");
     let refused = world.run(&["executor", "start"]);
     assert_eq!(refused.exit, 7, "{refused}");
-    assert!(refused.error()["message"].as_str().is_some_and(|message| message.ends_with(told)), "{refused}");
+    assert!(refused.error()["message"].as_str().is_some_and(|text| text.ends_with(message)), "{refused}");
 }

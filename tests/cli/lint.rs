@@ -1,4 +1,4 @@
-//! `lint` and `doctor`: for the developer of a subtool, and for whoever looks after the installation.
+//! `lint` for the developers of subtools, and the basics of `doctor`.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -18,11 +18,11 @@ fn the_shipped_packs_are_clean() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_file_subtool_and_place() {
+fn findings_name_file_subtool_and_place() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("own.json", &json!({
-        "unknown_key": {"description": "Has a key that there is not.", "input": {}, "runn": {}},
+        "unknown_key": {"description": "Has a key that does not exist.", "input": {}, "runn": {}},
         "short": {"description": "Too short.", "input": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"]},
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}
     }));
@@ -36,7 +36,7 @@ fn what_is_wrong_is_named_with_file_subtool_and_place() {
 }
 
 #[test]
-fn the_readmes_example_is_clean_and_shows_what_it_would_send() {
+fn the_example_in_the_readme_is_clean_and_works_in_a_dry_run() {
     let readme = include_str!("../../README.md");
     let example = readme.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let world = World::new();
@@ -50,21 +50,21 @@ fn the_readmes_example_is_clean_and_shows_what_it_would_send() {
 }
 
 #[test]
-fn editors_get_the_schema_that_ships() {
+fn lint_prints_the_shipped_schema() {
     let world = World::new();
     let shipped = include_str!("../../subtools/subtool.schema.json");
     assert_eq!(world.run(&["lint", "--schema"]).stdout, shipped);
 }
 
 #[test]
-fn a_healthy_installation_is_said_to_be_one() {
+fn a_healthy_installation_passes() {
     let world = World::new();
     let ran = world.run(&["doctor"]);
     assert_eq!((ran.exit, &ran.json()["ok"]), (0, &json!(true)), "{ran}");
 }
 
 #[test]
-fn what_is_wrong_with_an_installation_is_told_with_a_hint() {
+fn an_invalid_configuration_is_reported() {
     let world = World::new();
     world.configure("[executor]\nconcurency = 3\n");
     let ran = world.run(&["doctor"]);
@@ -75,9 +75,9 @@ fn what_is_wrong_with_an_installation_is_told_with_a_hint() {
 }
 
 #[test]
-fn every_setting_is_documented() {
+fn the_printed_settings_are_a_valid_configuration() {
     let world = World::new();
     let settings = world.run(&["doctor", "--settings"]).stdout;
     world.configure(&settings);
-    assert_eq!(world.run(&["doctor"]).exit, 0, "the defaults are a valid configuration");
+    assert_eq!(world.run(&["doctor"]).exit, 0, "the printed settings are valid");
 }

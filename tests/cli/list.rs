@@ -1,4 +1,4 @@
-//! `list`: one JSON object of what a model needs, best first.
+//! `list`: one JSON object with what a model needs, best match first.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn mail() -> serde_json::Value {
 }
 
 #[test]
-fn a_query_gives_names_descriptions_and_schemas_and_nothing_else() {
+fn a_query_returns_only_names_descriptions_and_schemas() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
@@ -42,7 +42,7 @@ fn chinese_words_find_chinese_descriptions() {
 }
 
 #[test]
-fn what_nothing_matches_is_an_empty_object() {
+fn a_query_without_matches_returns_an_empty_object() {
     let world = World::new();
     assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @"
     exit: 0
@@ -54,7 +54,7 @@ fn what_nothing_matches_is_an_empty_object() {
 }
 
 #[test]
-fn beyond_the_limit_it_says_what_was_left_out() {
+fn subtools_beyond_the_limit_are_named_in_a_note() {
     let world = World::new();
     assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @r#"
     exit: 0
@@ -66,7 +66,7 @@ fn beyond_the_limit_it_says_what_was_left_out() {
 }
 
 #[test]
-fn function_calling_wants_its_own_shape() {
+fn the_openai_format_is_that_of_function_calling() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
@@ -78,7 +78,7 @@ fn function_calling_wants_its_own_shape() {
 }
 
 #[test]
-fn people_may_want_a_table() {
+fn the_table_format_has_one_line_per_subtool() {
     let world = World::new();
     assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"
     exit: 0
@@ -89,7 +89,7 @@ fn people_may_want_a_table() {
 }
 
 #[test]
-fn anything_but_tools_is_a_query_that_was_meant() {
+fn listing_anything_but_tools_suggests_a_query() {
     let world = World::new();
     assert_snapshot!(world.run(&["list", "gmail"]), @r#"
     exit: 2
@@ -99,7 +99,7 @@ fn anything_but_tools_is_a_query_that_was_meant() {
 }
 
 #[test]
-fn one_bad_file_hides_nothing_and_is_told() {
+fn a_bad_file_is_reported_and_hides_nothing_else() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     world.define("mail.json", &mail());
@@ -114,7 +114,7 @@ fn one_bad_file_hides_nothing_and_is_told() {
 }
 
 #[test]
-fn an_edited_added_or_removed_file_counts_at_the_next_command() {
+fn a_file_change_is_seen_by_the_next_command() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
     let names = || world.run(&["list", "--format=names"]).json();
@@ -130,7 +130,7 @@ fn an_edited_added_or_removed_file_counts_at_the_next_command() {
 }
 
 #[test]
-fn only_what_the_caller_may_use_is_listed_or_run() {
+fn only_subtools_that_the_caller_may_use_are_listed_or_run() {
     let world = World::new();
     world.configure("[access]\nallow = [\"git_*\", \"files_*\"]\ndeny = [\"git_show\"]\n");
     let listed = world.run(&["list", "--format=names", "--limit=100"]).json().to_string();

@@ -1,4 +1,4 @@
-//! The example of an agent of one's own, with a server of models that says what a test wants.
+//! The example of a custom agent, run against a model server with scripted answers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ mod example;
 
 use example::{Model, ask};
 
-/// Serves one message after the other; each request comes out at the other end.
+/// Starts a server that answers with the messages in order; the receiver gets each request.
 fn model(messages: Vec<Value>) -> (Model, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
@@ -42,7 +42,7 @@ fn model(messages: Vec<Value>) -> (Model, Receiver<Value>) {
             }
             let mut body = vec![0; length];
             reader.read_exact(&mut body).expect("a body");
-            sender.send(serde_json::from_slice(&body).expect("JSON")).expect("the test waits for it");
+            sender.send(serde_json::from_slice(&body).expect("JSON")).expect("the test receives the requests");
             let answer = json!({"choices": [{"message": message, "finish_reason": "stop"}]}).to_string();
             let head = format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -60,12 +60,12 @@ fn call(id: &str, command: &str) -> Value {
     json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function", "function": function}]})
 }
 
-fn says(text: &str) -> Value {
+fn assistant(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_delegates_sleeps_and_is_woken_with_the_result() {
+async fn the_agent_delegates_a_task_and_is_woken_with_its_result() {
     drop(rustls::crypto::ring::default_provider().install_default());
     let world = World::new();
     world.define(
@@ -76,8 +76,8 @@ async fn it_delegates_sleeps_and_is_woken_with_the_result() {
     let (model, requests) = model(vec![
         call("1", "agent-magic-tool list tools --query='find a report' --limit 1"),
         call("2", "agent-magic-tool run find_report"),
-        says("I wait."),
-        says("It is 年度报告."),
+        assistant("I wait."),
+        assistant("It is 年度报告."),
     ]);
     let program = ProgramShell::new(PROGRAM)
         .env("HOME", world.home())
@@ -86,20 +86,20 @@ async fn it_delegates_sleeps_and_is_woken_with_the_result() {
         .env("XDG_STATE_HOME", world.home().join(".local/state"))
         .env("XDG_CACHE_HOME", world.home().join(".cache"));
     let caller = Caller { session: Some("example".to_owned()), folder: Some(world.folder()), ..Caller::default() };
-    let mailbox = Mailbox::open(&world.mailbox()).expect("it opens");
+    let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     let tool = CommandExecutor::new(Arc::new(program), mailbox, caller);
     let gate = world.folder().join("gate");
-    let witness = thread::spawn(move || {
+    let observer = thread::spawn(move || {
         let mut requests = requests.into_iter();
         let before: Vec<Value> = requests.by_ref().take(3).collect();
-        // The model has said that it waits, or is about to.
-        fs::write(gate, "").expect("opened");
+        // The third request is the one that the model answers with "I wait.".
+        fs::write(gate, "").expect("written");
         before.into_iter().chain(requests).collect::<Vec<_>>()
     });
     let answer = ask("Which report is there?", &model, &tool).await.expect("an answer");
     assert_eq!(answer, "It is 年度报告.");
-    let requests = witness.join().expect("it saw them all");
-    assert_eq!(requests.len(), 4, "none while it waited");
+    let requests = observer.join().expect("the thread ends");
+    assert_eq!(requests.len(), 4, "the model must not be called while the agent waits");
     let last = |request: &Value| request["messages"].as_array().and_then(|all| all.last()).cloned().expect("a message");
     let text = |message: &Value| message["content"].as_str().expect("a text").to_owned();
     assert!(text(&last(&requests[1])).contains("\"find_report\":{\"description\""), "{}", requests[1]);

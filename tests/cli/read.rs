@@ -1,4 +1,4 @@
-//! `read`: parts of large data, straight out of the file, whatever its size.
+//! `read`: parts of large data, read directly from its file.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, Transcript, World};
 
-/// What no command that reads a part may need; less than half of the data.
+/// The memory limit for commands that read a part; less than half of the data's size.
 const MEMORY_KB: u32 = 80_000;
 
 struct Large {
@@ -19,7 +19,7 @@ struct Large {
 }
 
 impl Large {
-    /// A task whose data is `records`, as a program printed it.
+    /// Runs a task that returns `data`.
     fn of(data: &Value) -> Self {
         let world = World::new();
         fs::write(world.folder().join("data.json"), data.to_string()).expect("written");
@@ -38,14 +38,14 @@ impl Large {
         self.world.run(&[&["read", self.id.as_str()], part].concat())
     }
 
-    /// Runs a command as it was printed.
+    /// Runs a command that was printed as a suggestion.
     fn follow(&self, command: &Value) -> Transcript {
         let command = command.as_str().expect("a command").replace("agent-magic-tool", PROGRAM);
         self.world.transcript(&self.world.within("sh", &["-c", &command]).output().expect("sh"))
     }
 
-    /// Reads in a process that may have so much memory and no more.
-    fn read_within(&self, part: &str) -> Transcript {
+    /// Reads a part in a process whose memory is limited to [`MEMORY_KB`].
+    fn read_with_limited_memory(&self, part: &str) -> Transcript {
         let script = format!("ulimit -v {MEMORY_KB}; exec {PROGRAM} read {} {part}", self.id);
         self.world.transcript(&self.world.within("sh", &["-c", &script]).output().expect("sh"))
     }
@@ -56,7 +56,7 @@ fn records(count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_page_of_a_list_is_read_and_leads_to_the_next() {
+fn a_page_of_a_list_names_the_command_for_the_next_page() {
     let large = Large::of(&json!(records(5_000)));
     let first = large.read(&["--page", "1"]).json();
     assert_eq!((&first["page"], &first["pages"], &first["of"]), (&json!(1), &json!(50), &json!(5_000)));
@@ -75,7 +75,7 @@ fn a_page_of_a_list_is_read_and_leads_to_the_next() {
 }
 
 #[test]
-fn the_result_says_what_the_data_is_like_and_how_to_get_at_it() {
+fn the_result_describes_the_datas_shape_and_how_to_read_it() {
     let large = Large::of(&json!({"next": null, "items": records(5_000)}));
     let meta = large.world.result_file(&large.id)["_meta"].clone();
     let record = json!({"id": "number", "name": "string", "tags": {"array": 2, "of": "string"}});
@@ -87,17 +87,17 @@ fn the_result_says_what_the_data_is_like_and_how_to_get_at_it() {
         assert_eq!(ran.exit, 0, "{command}: {ran}");
     }
     assert_eq!(large.follow(&read[0]).json()["items"][99]["id"], 99);
-    let no_list = large.read(&["--page", "1"]).error();
-    assert_eq!(no_list["message"], "the data is not a list but an object with `next`, `items`");
+    let not_a_list = large.read(&["--page", "1"]).error();
+    assert_eq!(not_a_list["message"], "the data is not a list but an object with `next`, `items`");
     assert_eq!(
         large.read(&["--jq", ".items | length"]).json(),
         5_000,
-        "more keys than an input may have are fine here"
+        "the limit on the keys of an input does not apply to data"
     );
 }
 
 #[test]
-fn a_line_is_a_record_and_bytes_lead_on() {
+fn each_line_is_a_record_and_byte_ranges_join_up() {
     let large = Large::of(&json!(records(5_000)));
     let lines = large.read(&["--lines", "2-3"]).json();
     let text = "  {\"id\":0,\"name\":\"record 0\",\"tags\":[\"a\",\"b\"]},\n  {\"id\":1,\"name\":\"record 1\",\"tags\":[\"a\",\"b\"]},";
@@ -110,7 +110,7 @@ fn a_line_is_a_record_and_bytes_lead_on() {
 }
 
 #[test]
-fn a_part_of_200_megabytes_is_read_in_little_memory() {
+fn a_part_of_200_megabytes_is_read_with_little_memory() {
     let large = Large::of(&json!(records(5_000)));
     let line = format!("  {},\n", json!({"text": "年".repeat(100)}));
     let chunk = line.repeat(1_000_000 / line.len());
@@ -124,25 +124,25 @@ fn a_part_of_200_megabytes_is_read_in_little_memory() {
     }
     file.write_all(b"  0\n]").expect("written");
     let size = file.metadata().expect("there").len();
-    assert!(size > u64::from(MEMORY_KB) * 2_048, "the data is far larger than the memory");
+    assert!(size > u64::from(MEMORY_KB) * 2_048, "the data must be far larger than the memory limit");
     let lines = chunks * (chunk.len() / line.len()) + 3;
 
-    let bytes = large.read_within(&format!("--bytes {}-", size - 6));
+    let bytes = large.read_with_limited_memory(&format!("--bytes {}-", size - 6));
     assert_eq!((bytes.exit, &bytes.json()["text"]), (0, &json!(",\n  0\n]"[1..])), "{}", bytes.stderr);
-    let middle = large.read_within(&format!("--lines {}-{}", lines / 2, lines / 2 + 1));
+    let middle = large.read_with_limited_memory(&format!("--lines {}-{}", lines / 2, lines / 2 + 1));
     let expected = format!("{line}{}", line.trim_end_matches('\n'));
     assert_eq!((&middle.json()["text"], &middle.json()["of"]), (&json!(expected), &json!(lines)), "{}", middle.stderr);
-    let page = large.read_within(&format!("--page {}", lines / 200)).json();
+    let page = large.read_with_limited_memory(&format!("--page {}", lines / 200)).json();
     assert_eq!((&page["of"], page["items"].as_array().map(Vec::len)), (&json!(lines - 2), Some(100)));
-    let most = large.read_within("--bytes 0-").json();
-    assert!(most["text"].as_str().is_some_and(|text| text.len() > 999_990), "a part is bounded");
+    let most = large.read_with_limited_memory("--bytes 0-").json();
+    assert!(most["text"].as_str().is_some_and(|text| text.len() > 999_990), "a part has a maximum size");
     assert!(large.follow(&most["next"]).json()["text"].is_string());
-    let refused = large.read_within("--jq length");
+    let refused = large.read_with_limited_memory("--jq length");
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("response-too-large")), "{refused}");
 }
 
 #[test]
-fn a_text_is_read_by_its_own_lines() {
+fn text_data_is_read_by_its_own_lines() {
     let world = World::new();
     world.define(
         "log.json",
@@ -171,7 +171,7 @@ fn data_that_is_not_the_tasks_own_is_refused() {
         let ran = large.read(&part);
         assert_ne!((ran.exit, ran.stdout.contains("secret")), (0, true), "{ran}");
     }
-    // A result file that points elsewhere leads nowhere else.
+    // A forged result file cannot make `read` open another file.
     let path = large.world.mailbox().join(format!("results/result-{}.json", large.id));
     let forged = fs::read_to_string(&path)
         .expect("readable")
@@ -182,7 +182,7 @@ fn data_that_is_not_the_tasks_own_is_refused() {
 }
 
 #[test]
-fn more_data_than_the_limit_fails_and_says_whether_it_may_have_happened() {
+fn too_much_data_fails_with_a_hint_whether_it_may_have_taken_effect() {
     let world = World::new();
     world.configure("[executor]\noutput_bytes = 1000\n[confirm]\nwrites = \"allow\"\n");
     let numbers = |hint: bool| {

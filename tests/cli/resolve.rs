@@ -1,4 +1,4 @@
-//! `resolve`: what nobody could know is said, once, and stands beside the result.
+//! `resolve`: records, once, whether a task that ended as `unknown` took effect.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
-/// A task whose executor was killed after it had taken effect.
+/// Runs a task that ends as `unknown`, since its executor is killed after it took effect; returns its id.
 fn unknown(world: &World) -> String {
     world.define(
         "post.json",
@@ -18,7 +18,7 @@ fn unknown(world: &World) -> String {
             "run": {"process": {"folder": ".", "argv": ["sh", "-c", "echo x >> sent; sleep 60"]}}}}),
     );
     let id = world.start("post", &json!({}));
-    until("it was sent", || fs::exists(world.folder().join("sent")).expect("asked"));
+    until("it was sent", || fs::exists(world.folder().join("sent")).expect("readable"));
     world.kill_executor();
     let ended = world.run(&["wait", &id]);
     let hint = ended.json()["error"]["hint"].as_str().expect("a hint").to_owned();
@@ -27,17 +27,17 @@ fn unknown(world: &World) -> String {
 }
 
 #[test]
-fn what_was_said_first_is_recorded_and_told_and_the_task_stays_unknown() {
+fn the_first_resolution_is_recorded_and_the_task_stays_unknown() {
     let world = World::new();
     let id = unknown(&world);
-    let said = world.run(&["resolve", &id, "--happened", "--note", "the line is there"]);
-    assert_snapshot!(said, @r#"
+    let first = world.run(&["resolve", &id, "--happened", "--note", "the line is there"]);
+    assert_snapshot!(first, @r#"
     exit: 0
     --- stdout
     {"id":"ID","resolution":{"happened":true,"by":"caller","note":"the line is there","at":"TIME"},"result_file":"MAILBOX/results/result-ID.json"}
     "#);
-    let resolved = said.json()["resolution"].clone();
-    let holds = |world: &World| {
+    let resolved = first.json()["resolution"].clone();
+    let assert_unchanged = |world: &World| {
         let file = world.result_file(&id);
         assert_eq!(
             (&file["status"], &file["success"], &file["_meta"]["resolution"]),
@@ -46,8 +46,12 @@ fn what_was_said_first_is_recorded_and_told_and_the_task_stays_unknown() {
         let tasks = world.run(&["tasks"]).json();
         assert_eq!((&tasks[0]["status"], &tasks[0]["resolution"]), (&json!("unknown"), &resolved), "{tasks}");
     };
-    holds(&world);
-    assert_eq!(world.run(&["resolve", &id, "--happened"]).json()["resolution"], resolved, "the same is no quarrel");
+    assert_unchanged(&world);
+    assert_eq!(
+        world.run(&["resolve", &id, "--happened"]).json()["resolution"],
+        resolved,
+        "repeating the resolution succeeds"
+    );
     let other = world.run(&["resolve", &id, "--did-not"]);
     assert_eq!(
         (other.exit, &other.error()["code"], &other.error()["details"]["resolution"]),
@@ -58,16 +62,16 @@ fn what_was_said_first_is_recorded_and_told_and_the_task_stays_unknown() {
         "{other}"
     );
 
-    // Neither a kill nor a lost file changes what was said.
+    // The resolution survives a killed executor and a lost result file.
     world.kill_executor();
     fs::remove_file(world.mailbox().join(format!("results/result-{id}.json"))).expect("removed");
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
-    until("the result is back", || world.mailbox().join(format!("results/result-{id}.json")).exists());
-    holds(&world);
+    until("the result file is back", || world.mailbox().join(format!("results/result-{id}.json")).exists());
+    assert_unchanged(&world);
 }
 
 #[test]
-fn only_what_ended_as_unknown_can_be_resolved() {
+fn only_an_unknown_task_can_be_resolved() {
     let world = World::new();
     let done = world.result_of("files_list", &json!({}))["id"].as_str().expect("an id").to_owned();
     let refused = |words: &[&str]| -> (i32, Value) {
@@ -75,16 +79,16 @@ fn only_what_ended_as_unknown_can_be_resolved() {
         (ran.exit, ran.error()["code"].clone())
     };
     assert_eq!(refused(&["resolve", &done, "--did-not"]), (5, json!("not-unknown")));
-    let nobody = "01a1fce914ce72a8be531d1bffc6ef06";
-    assert_eq!(refused(&["resolve", nobody, "--did-not"]), (3, json!("unknown-task")));
+    let missing = "01a1fce914ce72a8be531d1bffc6ef06";
+    assert_eq!(refused(&["resolve", missing, "--did-not"]), (3, json!("unknown-task")));
     for words in [&["resolve", &done][..], &["resolve", &done, "--happened", "--did-not"]] {
-        assert_eq!(refused(words), (2, json!("usage")), "one of the two must be said");
+        assert_eq!(refused(words), (2, json!("usage")), "exactly one of the two flags is required");
     }
     assert!(world.result_file(&done)["_meta"].get("resolution").is_none());
 }
 
 #[test]
-fn killed_after_it_was_recorded_it_is_told_all_the_same() {
+fn a_resolution_is_published_even_if_the_executor_is_killed_after_recording_it() {
     let world = World::new();
     let id = unknown(&world);
     let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
@@ -93,13 +97,20 @@ fn killed_after_it_was_recorded_it_is_told_all_the_same() {
         let mut command = world.command(&["executor", "run"]);
         let command = command.env("AGENT_MAGIC_TOOL_FAULT", format!("{point}:kill:1")).stderr(Stdio::null());
         let mut executor = command.spawn().expect("it starts");
-        // What was said before is published once more when it starts, so that it may be gone by then.
-        until("it was in office", || {
-            mailbox.executor().expect("asked") == Some(executor.id()) || executor.try_wait().expect("asked").is_some()
+        // A new executor publishes the earlier resolution again, so the fault may end it right after its start.
+        until("the executor has started", || {
+            mailbox.executor().expect("readable") == Some(executor.id())
+                || executor.try_wait().expect("its status").is_some()
         });
-        let said = world.run(&["resolve", &id, "--happened"]);
-        assert_eq!((said.exit, &said.json()["resolution"]["happened"]), (0, &json!(true)), "{point}: {said}");
-        assert_eq!(executor.wait().expect("it ended").signal(), Some(9), "{point} was passed");
-        until("the file says so", || world.result_file(&id)["_meta"]["resolution"]["happened"] == true);
+        let resolved = world.run(&["resolve", &id, "--happened"]);
+        assert_eq!(
+            (resolved.exit, &resolved.json()["resolution"]["happened"]),
+            (0, &json!(true)),
+            "{point}: {resolved}"
+        );
+        assert_eq!(executor.wait().expect("the executor ends").signal(), Some(9), "the fault at {point} must strike");
+        until("the result file has the resolution", || {
+            world.result_file(&id)["_meta"]["resolution"]["happened"] == true
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! `secret`: values go in and never come out.
+//! `secret`: values are stored and never printed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,14 +36,14 @@ fn a_value_is_stored_listed_by_name_and_removed() {
 }
 
 #[test]
-fn an_empty_value_and_a_path_for_a_name_are_refused() {
+fn an_empty_value_and_an_invalid_name_are_refused() {
     let world = World::new();
     assert_snapshot!(world.run_with(&["secret", "set", "github"], "\n"), @r#"
     exit: 2
     --- stderr
     {"error":{"code":"usage","message":"the value is empty","hint":"pass it on standard input: printf %s \"$TOKEN\" | agent-magic-tool secret set github"}}
     "#);
-    // A value where the name should be is not repeated.
+    // The error does not repeat the name, which may be a value given by mistake.
     let ran = world.run_with(&["secret", "set", "ghp_../canary"], "y");
     assert_eq!((ran.exit, ran.stderr.contains("canary")), (2, false), "{ran}");
 }

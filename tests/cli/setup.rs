@@ -1,4 +1,4 @@
-//! `setup`: what is put into each client's files, that a second time changes nothing, and that `--undo`
+//! `setup`: what it installs in each client's files, that running it again changes nothing, and that `--undo`
 //! leaves no trace.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use crate::world::World;
 
 const CLIENTS: [&str; 8] = ["claude-code", "codex", "gemini-cli", "opencode", "cursor", "goose", "aider", "agents-md"];
 
-/// What users have in the files that are edited, as they happen to write it.
-const THEIRS: [(&str, &str); 11] = [
+/// Existing content of the files that setup edits, in various formatting styles.
+const USER_FILES: [(&str, &str); 11] = [
     (
         ".claude/settings.json",
         "{\n  // mine\n  \"model\": \"opus\",\n  \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]},\n  \"env\": {\"A\":   \"1\"}\n}",
@@ -43,7 +43,7 @@ impl World {
         ran.json()
     }
 
-    /// Every file of the home and the project, and what is in it.
+    /// Every file of the home folder and the project, with its content.
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.home(), self.folder()];
@@ -64,8 +64,8 @@ impl World {
         files
     }
 
-    fn put(&self, root: &Path) {
-        for (name, text) in THEIRS {
+    fn write_user_files(&self, root: &Path) {
+        for (name, text) in USER_FILES {
             let path = root.join(name);
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
@@ -74,22 +74,22 @@ impl World {
     }
 }
 
-/// Each client, for its user and for the project.
-fn everywhere() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Each client, with each scope that it supports.
+fn clients_and_scopes() -> impl Iterator<Item = (&'static str, &'static str)> {
     let scopes = CLIENTS.into_iter().flat_map(|client| [(client, "--user"), (client, "--project")]);
     scopes.filter(|scope| !matches!(scope, ("cursor" | "agents-md", "--user")))
 }
 
 #[test]
-fn everything_is_there_after_one_setup_and_gone_after_its_undo() {
+fn setup_is_idempotent_and_undo_restores_every_file() {
     for has_files in [false, true] {
         let world = World::new();
         if has_files {
-            world.put(&world.home());
-            world.put(&world.folder());
+            world.write_user_files(&world.home());
+            world.write_user_files(&world.folder());
         }
         fs::create_dir_all(world.state()).expect("made");
-        for (client, scope) in everywhere() {
+        for (client, scope) in clients_and_scopes() {
             let before = world.files();
             let shown = world.setup(&[client, scope, "--dry-run"]);
             assert_eq!((&shown["applied"], world.files() == before), (&json!(false), true), "{client} {scope}");
@@ -110,11 +110,11 @@ fn everything_is_there_after_one_setup_and_gone_after_its_undo() {
 }
 
 #[test]
-fn what_others_wrote_meanwhile_stays() {
+fn undo_keeps_what_others_wrote_meanwhile() {
     let world = World::new();
-    world.put(&world.home());
-    world.put(&world.folder());
-    for (client, scope) in everywhere() {
+    world.write_user_files(&world.home());
+    world.write_user_files(&world.folder());
+    for (client, scope) in clients_and_scopes() {
         let before = world.files();
         let done = world.setup(&[client, scope, "--yes"]);
         let changes = done["changes"].as_array().expect("changes").clone();
@@ -131,7 +131,7 @@ fn what_others_wrote_meanwhile_stays() {
         world.setup(&[client, scope, "--undo", "--yes"]);
         for change in &changes {
             let path = Path::new(change["file"].as_str().expect("a path"));
-            let text = fs::read_to_string(path).expect("it is theirs now");
+            let text = fs::read_to_string(path).expect("a file that others edited stays");
             assert!(text.contains("added"), "{text}");
             let is_own = path.ends_with("agent-magic-tool.js")
                 || path.ends_with("SKILL.md")
@@ -147,9 +147,9 @@ fn what_others_wrote_meanwhile_stays() {
 }
 
 #[test]
-fn a_change_is_shown_as_it_will_be() {
+fn a_dry_run_shows_the_exact_changes() {
     let world = World::new();
-    world.put(&world.home());
+    world.write_user_files(&world.home());
     let mut shown = world.setup(&["codex", "--dry-run"]);
     // The path of the program differs from machine to machine.
     let program = crate::world::PROGRAM;
@@ -227,7 +227,7 @@ fn a_change_is_shown_as_it_will_be() {
 }
 
 #[test]
-fn without_a_yes_nothing_is_changed() {
+fn nothing_is_changed_without_confirmation() {
     let world = World::new();
     let before = world.files();
     let shown = world.setup(&["claude-code"]);
@@ -239,7 +239,7 @@ fn without_a_yes_nothing_is_changed() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_left_to_its_user() {
+fn files_that_cannot_be_edited_are_left_to_the_user() {
     let world = World::new();
     let write = |name: &str, text: &str| {
         let path = world.home().join(name);
@@ -251,11 +251,11 @@ fn what_cannot_be_edited_is_left_to_its_user() {
     write(".codex/config.toml", "[[sandbox_workspace_write]]\n");
     let by_hand = |client: &str| {
         let done = world.setup(&[client, "--yes"]);
-        assert_eq!(done["applied"], true, "the rest is done: {done}");
+        assert_eq!(done["applied"], true, "the other files are still edited: {done}");
         done["by_hand"][0]["do"].as_str().expect("a sentence").replace(&world.home().display().to_string(), "HOME")
     };
-    let said = ["claude-code", "aider", "codex"].map(by_hand).join("\n");
-    assert_snapshot!(said, @"
+    let instructions = ["claude-code", "aider", "codex"].map(by_hand).join("\n");
+    assert_snapshot!(instructions, @"
     Expected colon after the string or word in object property on line 1 column 8
     add HOME/.config/agent-magic-tool/aider.md to its `read:`
     `sandbox_workspace_write` is not a table
@@ -264,7 +264,7 @@ fn what_cannot_be_edited_is_left_to_its_user() {
 }
 
 #[test]
-fn a_link_stays_a_link_and_a_private_file_private() {
+fn symbolic_links_and_file_modes_are_kept() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     let world = World::new();
     let real = world.folder().join("dotfiles.json");
@@ -283,7 +283,7 @@ fn a_link_stays_a_link_and_a_private_file_private() {
 }
 
 #[test]
-fn the_client_waits_longer_for_its_hook_than_the_hook_waits() {
+fn the_clients_timeout_is_longer_than_the_hooks_wait() {
     let world = World::new();
     world.configure("[wake]\nwait = \"2m\"\n");
     world.setup(&["codex", "--yes"]);
@@ -292,7 +292,7 @@ fn the_client_waits_longer_for_its_hook_than_the_hook_waits() {
     let hook = &hooks["hooks"]["Stop"][0]["hooks"][0];
     assert!(hook["command"].as_str().expect("a command").contains(" hook codex --wait 2m"));
     assert_eq!(hook["timeout"], 150);
-    // A setting that changed comes into the same place.
+    // A changed setting replaces the old hook.
     world.configure("[wake]\nwait = \"3m\"\n");
     world.setup(&["codex", "--yes"]);
     let hooks = fs::read_to_string(world.home().join(".codex/hooks.json")).expect("there");
@@ -302,7 +302,7 @@ fn the_client_waits_longer_for_its_hook_than_the_hook_waits() {
 }
 
 #[test]
-fn a_client_without_files_of_its_user_is_set_up_in_projects() {
+fn a_client_without_user_files_is_set_up_per_project() {
     let world = World::new();
     let ran = world.run(&["setup", "cursor", "--user", "--yes"]);
     assert_snapshot!(ran, @r#"

@@ -1,4 +1,4 @@
-//! A run that was lost on its way: looked up where that is possible, and told honestly where it is not.
+//! A run whose outcome is lost: verified by a lookup where there is one, and reported as `unknown` otherwise.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
-/// A subtool that sends a line and hangs; one that looks whether the line was sent.
+/// A world with `post`, which runs `script`, and `posted`, which looks up whether the line was sent.
 fn world(script: &str, lookup: &str) -> World {
     let world = World::new();
     let input = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
@@ -40,7 +40,7 @@ fn a_run_that_took_effect_and_timed_out_succeeds_by_its_lookup() {
 }
 
 #[test]
-fn a_run_that_surely_took_no_effect_is_repeated() {
+fn a_run_that_verifiably_had_no_effect_is_repeated() {
     let world = world("test -e tried && echo \"$1\" >> sent && exit 0; touch tried; sleep 60", LOOK);
     let result = world.result_of("post", &json!({"text": "hello"}));
     assert_eq!((&result["status"], &result["_meta"]["attempts"]), (&json!("succeeded"), &json!(3)), "{result}");
@@ -59,7 +59,7 @@ fn a_run_whose_executor_was_killed_is_looked_up_by_the_next_one() {
 }
 
 #[test]
-fn a_lookup_that_does_not_tell_ends_as_unknown_with_all_that_helps_to_check() {
+fn an_inconclusive_lookup_ends_as_unknown_with_details_for_checking() {
     let world = world("echo \"$1\" >> sent; sleep 60", "echo one; echo another");
     let result = world.result_of("post", &json!({"text": "hello"}));
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("unknown"), &json!("unknown-outcome")));
@@ -68,11 +68,11 @@ fn a_lookup_that_does_not_tell_ends_as_unknown_with_all_that_helps_to_check() {
     assert!(details["started_at"].is_string(), "{result}");
     assert_eq!(details["check"], json!({"subtool": "posted", "input": {"text": "hello"}}));
     assert_eq!(details["lookup"], "the data of `posted` does not show whether it happened", "{result}");
-    assert_eq!(sent(&world), "hello\n", "it was not repeated");
+    assert_eq!(sent(&world), "hello\n", "the run must not be repeated");
 }
 
 #[test]
-fn what_a_caller_may_not_look_up_is_not_looked_up_for_it() {
+fn a_lookup_outside_the_callers_tool_scope_is_not_made() {
     let world = world("echo \"$1\" >> sent; sleep 60", LOOK);
     world.configure("[access]\ndeny = [\"posted\"]\n");
     let result = world.result_of("post", &json!({"text": "hello"}));

@@ -1,4 +1,4 @@
-//! `wait`, `read`, `tasks` and `cancel`: from the placeholder to the end.
+//! `wait`, `read`, `tasks` and `cancel`: from the placeholder to the final result.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ fn world() -> World {
 }
 
 #[test]
-fn running_out_of_time_is_no_error() {
+fn a_wait_that_times_out_reports_a_pending_task() {
     let world = world();
     let id = world.start("sleep", &json!({"s": 60}));
     let ran = world.run(&["wait", &id, "--timeout=100ms"]);
@@ -34,17 +34,17 @@ fn running_out_of_time_is_no_error() {
 }
 
 #[test]
-fn waiting_costs_no_time_of_the_processor() {
+fn waiting_uses_no_processor_time() {
     let world = world();
     let id = world.start("sleep", &json!({"s": 60}));
     let script = format!("TIMEFORMAT='%U %S'; time '{}' wait {id} --timeout=2s >/dev/null", crate::world::PROGRAM);
     let ran = world.transcript(&world.within("bash", &["-c", &script]).output().expect("bash"));
     let spent: f64 = ran.stderr.split_whitespace().map(|seconds| seconds.parse::<f64>().expect("seconds")).sum();
-    assert!(spent < 0.5, "two seconds of waiting took {spent} s of work: {ran}");
+    assert!(spent < 0.5, "two seconds of waiting used {spent} s of processor time: {ran}");
 }
 
 #[test]
-fn a_failed_task_says_what_happened() {
+fn a_failed_task_reports_its_error() {
     let world = world();
     let id = world.start("fail", &json!({}));
     assert_snapshot!(world.run(&["wait", &id]), @r#"
@@ -55,7 +55,7 @@ fn a_failed_task_says_what_happened() {
 }
 
 #[test]
-fn several_are_waited_for_together_and_any_takes_the_first() {
+fn wait_returns_all_tasks_and_any_returns_the_first() {
     let world = world();
     let slow = world.start("sleep", &json!({"s": 60}));
     let quick = world.start("sleep", &json!({"s": 0}));
@@ -68,7 +68,7 @@ fn several_are_waited_for_together_and_any_takes_the_first() {
 }
 
 #[test]
-fn the_path_of_the_result_file_is_as_good_as_the_id() {
+fn a_result_files_path_works_in_place_of_an_id() {
     let world = world();
     let id = world.start("sleep", &json!({"s": 0}));
     let path = world.mailbox().join(format!("results/result-{id}.json"));
@@ -81,7 +81,7 @@ fn the_path_of_the_result_file_is_as_good_as_the_id() {
 }
 
 #[test]
-fn an_unknown_task_is_told_at_once() {
+fn an_unknown_task_is_reported_at_once() {
     let world = world();
     assert_snapshot!(world.run(&["wait", "01a1fce914ce72a8be531d1bffc6ef06"]), @r#"
     exit: 3
@@ -113,7 +113,7 @@ fn a_forged_result_is_refused() {
 }
 
 #[test]
-fn a_part_of_the_data_is_read() {
+fn parts_of_the_data_can_be_read() {
     let world = world();
     let id = world.start("numbers", &json!({"to": 40_000}));
     let whole = world.run(&["wait", &id]).json();
@@ -125,8 +125,8 @@ fn a_part_of_the_data_is_read() {
     assert_eq!(read(&["--jq", "length"]).json(), 40_000);
     assert_eq!(read(&["--bytes", "0-9"]).json()["text"], "[\n  \"1\",\n ");
     assert_eq!(read(&["--lines", "2-3"]).json()["text"], "  \"1\",\n  \"2\",");
-    let misled = read(&["--jq", ".data[0]"]);
-    assert_ne!(misled.exit, 70, "{misled}");
+    let wrong_level = read(&["--jq", ".data[0]"]);
+    assert_ne!(wrong_level.exit, 70, "{wrong_level}");
     assert_snapshot!(read(&["--jq", ".["]), @r#"
     exit: 2
     --- stderr
@@ -140,7 +140,7 @@ fn a_part_of_the_data_is_read() {
 }
 
 #[test]
-fn tasks_lists_what_is_open_and_what_ended() {
+fn tasks_lists_open_and_ended_tasks() {
     let world = world();
     let slow = world.start("sleep", &json!({"s": 60}));
     let quick = world.start("fail", &json!({}));
@@ -163,7 +163,7 @@ fn tasks_lists_what_is_open_and_what_ended() {
 }
 
 #[test]
-fn a_running_task_is_cancelled_and_says_so() {
+fn a_running_task_can_be_cancelled() {
     let world = world();
     let started = Instant::now();
     let id = world.start("sleep", &json!({"s": 600}));
@@ -176,7 +176,7 @@ fn a_running_task_is_cancelled_and_says_so() {
 }
 
 #[test]
-fn a_task_beyond_its_timeout_is_stopped() {
+fn a_task_that_exceeds_its_timeout_is_stopped() {
     let world = world();
     world.define(
         "long.json",

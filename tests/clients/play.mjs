@@ -1,6 +1,6 @@
-// Plays one story with each client: list, run, the turn ends, the result becomes final, our hook wakes the
-// client, the model reads and answers. The model is a stub that decides by what it is sent; what it was
-// sent is what is asserted.
+// Runs the same scenario with each client: list, run, the turn ends, the result becomes final, our hook wakes the
+// client, the model reads the result and answers. The model is a stub whose answers depend on the request; the
+// checks are on the requests that it got.
 import { spawn, spawnSync } from "node:child_process"
 import fs from "node:fs"
 import os from "node:os"
@@ -15,7 +15,7 @@ const { LLMock } = await import(path.join(cache, "node_modules/@copilotkit/aimoc
 const QUESTION = "What does the report say?"
 const CONTENT = "42 whales"
 const ANSWER = `The report says: ${CONTENT}.`
-const LIMIT = 120_000
+const TIMEOUT_MS = 120_000
 
 class World {
   constructor(client) {
@@ -30,7 +30,7 @@ class World {
       AGENT_MAGIC_TOOL_DIR: path.join(this.root, "mailbox"),
       TERM: "dumb",
     }
-    // Codex runs its commands in a login shell, which may set PATH anew.
+    // Codex runs its commands in a login shell, which may replace PATH.
     this.write(".profile", `PATH='${this.root}/bin':$PATH\n`)
     const wait = `until [ -e '${this.gate}' ]; do sleep 0.1; done; echo '${CONTENT}'`
     this.write(".config/agent-magic-tool/subtools/report.json", {
@@ -58,11 +58,11 @@ class World {
       cwd: path.join(this.root, "project"),
       stdio: [command === "script" ? "pipe" : "ignore", "pipe", "pipe"],
     })
-    const said = { out: "", err: "" }
-    child.stdout.on("data", (bytes) => (said.out += bytes))
-    child.stderr.on("data", (bytes) => (said.err += bytes))
+    const output = { out: "", err: "" }
+    child.stdout.on("data", (bytes) => (output.out += bytes))
+    child.stderr.on("data", (bytes) => (output.err += bytes))
     const ended = new Promise((resolve) => child.on("close", resolve))
-    return { child, said, ended, closed: ended }
+    return { child, output, ended, closed: ended }
   }
   end() {
     spawnSync(program, ["executor", "stop"], { env: this.env })
@@ -71,7 +71,7 @@ class World {
   }
 }
 
-/** The stub model. `seen` is every request that offered a shell, with what was answered. */
+/** The stub model. `seen` lists every request that offered a shell, with the answer. */
 async function model() {
   const seen = []
   const mock = new LLMock({ port: 0, host: "127.0.0.1" })
@@ -101,7 +101,7 @@ async function model() {
   return { mock, seen, url: mock.url }
 }
 
-/** How each client is told of the model, and asked. Resolves to all that it said. */
+/** How each client is configured to use the stub model, and how it is asked. */
 const CLIENTS = {
   codex: {
     version: () => bin("codex"),
@@ -109,7 +109,7 @@ const CLIENTS = {
       const file = path.join(world.env.HOME, ".codex/config.toml")
       const provider = `model = "stub"\nmodel_provider = "stub"\n[model_providers.stub]\nname = "stub"\nbase_url = "${url}/v1"\nwire_api = "responses"\n`
       fs.writeFileSync(file, provider + fs.readFileSync(file, "utf8"))
-      // There is nobody to trust the hooks with /hooks, and the machine may have no sandbox to offer.
+      // No human is there to trust the hooks with /hooks, and the machine may not support the sandbox.
       const free = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
       const words = process.env.SANDBOX ? ["--dangerously-bypass-hook-trust", "--sandbox", "workspace-write"] : free
       return world.start(bin("codex"), ["exec", "--skip-git-repo-check", ...words, QUESTION])
@@ -134,7 +134,7 @@ const CLIENTS = {
       return world.start(bin("claude"), ["--dangerously-skip-permissions", "-p", QUESTION], env)
     },
   },
-  // As a human has it, in a terminal: there the hook waits beside the conversation.
+  // Interactively, in a terminal: there the hook runs in parallel with the conversation.
   "claude-code-terminal": {
     setup: "claude-code",
     version: () => bin("claude"),
@@ -156,7 +156,7 @@ const CLIENTS = {
         TERM: "xterm-256color",
       }
       const run = world.start("script", ["-qefc", `${bin("claude")} --dangerously-skip-permissions`, "/dev/null"], env)
-      await until("it asks what to do", () => run.said.out.includes("❯"))
+      await until("the prompt appears", () => run.output.out.includes("❯"))
       await pause(2_000)
       run.child.stdin.write(QUESTION)
       await pause(1_000)
@@ -169,7 +169,7 @@ const CLIENTS = {
   },
   opencode: {
     version: () => bin("opencode"),
-    // `opencode run` ends with its first turn; the server is what the terminal interface runs on.
+    // Uses the server behind the terminal interface, since `opencode run` ends with its first turn.
     async ask(world, url) {
       const options = { baseURL: `${url}/v1`, apiKey: "x" }
       world.write(".config/opencode/opencode.json", {
@@ -178,7 +178,7 @@ const CLIENTS = {
         provider: { stub: { npm: "@ai-sdk/openai-compatible", options, models: { stub: { tool_call: true } } } },
       })
       const server = world.start(bin("opencode"), ["serve", "--port", "0", "--hostname", "127.0.0.1"])
-      const at = await until("the server listens", () => server.said.out.match(/http:\/\/[\d.:]+/)?.[0])
+      const at = await until("the server listens", () => server.output.out.match(/http:\/\/[\d.:]+/)?.[0])
       const post = (where, body) =>
         fetch(`${at}${where}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) })
       const { id } = await (await post("/session", {})).json()
@@ -187,8 +187,8 @@ const CLIENTS = {
         await until("the session has answered", async () => {
           const messages = await (await fetch(`${at}/session/${id}/message`)).json()
           const texts = messages.flatMap((message) => message.parts).filter((part) => part.type === "text")
-          server.said.out = texts.map((part) => part.text).join("\n")
-          return server.said.out.includes(ANSWER)
+          server.output.out = texts.map((part) => part.text).join("\n")
+          return server.output.out.includes(ANSWER)
         })
         server.child.kill()
         return 0
@@ -199,17 +199,17 @@ const CLIENTS = {
 }
 
 async function until(what, holds) {
-  const deadline = Date.now() + LIMIT
+  const deadline = Date.now() + TIMEOUT_MS
   for (;;) {
     const found = await holds()
     if (found) return found
-    if (Date.now() > deadline) throw new Error(`it never came true that ${what}`)
+    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`)
     await pause(50)
   }
 }
 
 function check(what, holds) {
-  if (!holds) throw new Error(`not so: ${what}`)
+  if (!holds) throw new Error(`failed: ${what}`)
   console.log(`  ok  ${what}`)
 }
 
@@ -221,44 +221,44 @@ async function play(name) {
   const { mock, seen, url } = await model()
   let run
   try {
-    // As a human would, outside of any sandbox.
+    // Started outside any sandbox, as a human would.
     world.tool("executor", "start")
     if (name === "gemini-cli") world.write(".gemini/settings.json", { security: { auth: { selectedType: "gemini-api-key" } } })
     const known = client.setup ?? name
     check("setup is applied", world.tool("setup", known, "--user", "--yes").applied)
     run = await client.ask(world, url, seen)
     await until("the turn has ended", () => seen.some((request) => request.answer.content === "It is under way."))
-    // While the hook waits, nothing is asked of the model.
+    // While the hook waits, the model must not be called.
     await pause(2_000)
-    const asked = seen.length
+    const requests = seen.length
     const delegated = seen.at(-1).last
     check("the model was told that it will be woken", delegated.includes("You will be woken"))
-    check("it was asked 3 times until its turn ended, and not once while it waited", asked === 3)
+    check("the model got 3 requests in its turn, and none while the hook waited", requests === 3)
     fs.writeFileSync(world.gate, "")
     await until("the model was woken", () => seen.some((request) => request.wake))
-    const code = await Promise.race([run.ended, pause(LIMIT).then(() => "too late")])
+    const code = await Promise.race([run.ended, pause(TIMEOUT_MS).then(() => "too late")])
     const woken = seen.find((request) => request.wake).wake
-    check(`the client ended well`, code === 0)
-    check("the wake names the task and its file, and nothing of its content", /result-[0-9a-f]{32}\.json/.test(woken) && !woken.includes(CONTENT))
-    check("it was woken once, and answered in 5 requests", seen.length === 5)
+    check("the client exited with status 0", code === 0)
+    check("the wake-up names the task and its file, but not its content", /result-[0-9a-f]{32}\.json/.test(woken) && !woken.includes(CONTENT))
+    check("the model was woken once and answered in 5 requests", seen.length === 5)
     check("the model read the result", seen.at(-1).last.includes(CONTENT))
-    // A terminal is drawn with more than words.
+    // A terminal's output contains control sequences and frames.
     const letters = (text) => text.replace(/\x1b\[[0-9;?]*[a-zA-Z]/g, "").replace(/\W/g, "")
-    check("the user has the answer", letters(run.said.out).includes(letters(ANSWER)))
-    const owed = path.join(world.env.AGENT_MAGIC_TOOL_DIR, "owed")
-    const marks = fs.readdirSync(owed).flatMap((session) => fs.readdirSync(path.join(owed, session))).filter((mark) => /^[0-9a-f]{32}$/.test(mark))
-    check("nothing is owed any more", marks.length === 0)
+    check("the user has the answer", letters(run.output.out).includes(letters(ANSWER)))
+    const folder = path.join(world.env.AGENT_MAGIC_TOOL_DIR, "wakeups")
+    const files = fs.readdirSync(folder).flatMap((session) => fs.readdirSync(path.join(folder, session)))
+    check("no wake-up is left", files.every((file) => !/^[0-9a-f]{32}$/.test(file)))
     const undone = world.tool("setup", known, "--user", "--undo", "--yes")
     check("setup is undone", undone.applied)
     return true
   } catch (error) {
     console.log(`  FAILED  ${error.message}`)
     for (const request of seen) console.log(`    ${JSON.stringify(request).slice(0, 600)}`)
-    console.log(run?.said.out.slice(-1500), run?.said.err.slice(-1500))
+    console.log(run?.output.out.slice(-1500), run?.output.err.slice(-1500))
     return false
   } finally {
     run?.child.kill()
-    // Some go on writing for a moment.
+    // Some clients go on writing for a moment.
     await Promise.race([run?.closed, pause(5_000)])
     await mock.stop()
     world.end()

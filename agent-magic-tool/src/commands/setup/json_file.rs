@@ -76,7 +76,7 @@ fn list_at(object: &CstObject, path: &[&str]) -> Option<CstArray> {
     object.array_value_or_create(key)
 }
 
-/// Replaces our element of the list by `value`, or appends it if there is none.
+/// Replaces our element of the list by `value`, or appends `value`.
 fn put(list: &CstArray, value: &Value, is_ours: impl Fn(&Value) -> bool) {
     let own = list.elements().into_iter().find(|element| is_ours(&read(element)));
     match own {
