@@ -180,7 +180,7 @@ fn a_call_that_is_not_approved_in_time_is_cancelled_and_the_error_says_so() {
     let Some(_model) = Model::start(&world, &calls("write_note", &json!({"text": "late"})), ONE_SLOT) else { return };
     let result = world.result_of("note_it", &json!({}));
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("timed_out"), &json!("timed-out")), "{result:#}");
-    assert!(result["error"]["hint"].as_str().expect("a hint").contains("waited for a human's yes"), "{result:#}");
+    assert!(result["error"]["hint"].as_str().expect("a hint").contains("waiting for a human's approval"), "{result:#}");
     let called = world.result_file(result["error"]["details"]["call"]["id"].as_str().expect("an id"));
     assert_eq!(called["status"], "cancelled", "a later approval must have no effect: {called:#}");
 }
@@ -289,7 +289,7 @@ fn a_sub_agent_has_limits_and_a_truncated_answer_says_so() {
     let Some(model) = Model::start(&world, &rules, "") else { return };
     let result = world.result_of("ask_agent", &json!({"prompt": "For ever", "steps": 2}));
     let answer = result["data"].as_str().expect("an answer");
-    assert!(answer.starts_with("Half of it.") && answer.contains("not whole"), "{result:#}");
+    assert!(answer.starts_with("Half of it.") && answer.contains("incomplete"), "{result:#}");
     assert_eq!((&result["_meta"]["truncated"], model.asked().len()), (&json!(true), 3));
 }
 

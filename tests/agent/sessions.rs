@@ -39,7 +39,7 @@ fn a_focus_is_analyzed_and_reported() {
     let world = World::new();
     world.define("count.json", &counting());
     let mut rules = story();
-    rules[0]["last"] = "^Analyse this: the words".into();
+    rules[0]["last"] = "^Analyze this: the words".into();
     let Some(model) = Model::start(&world, &rules, "") else { return };
     let report = world.folder().join("report.md");
     let ran = world.run(&["agent", "--focus", "the words", "--report", "report.md"]);

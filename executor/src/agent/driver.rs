@@ -72,7 +72,7 @@ pub enum LoopCommand {
     Clear,
     /// Switches to another model.
     UseModel(Box<ActiveModel>),
-    /// Ends the loop as soon as no request or call runs; open tasks continue.
+    /// Ends the loop once it is idle. A sleeping loop first waits for its open tasks.
     Leave,
 }
 
@@ -166,7 +166,7 @@ impl Driver {
         self.stop_reason
     }
 
-    /// Runs until it receives [`LoopCommand::Leave`], or all command senders are dropped and no task is open.
+    /// Runs until it is idle after [`LoopCommand::Leave`], or after all command senders are dropped.
     ///
     /// An interrupt cancels the current request or call and ends the loop; open tasks continue.
     pub async fn run(
@@ -198,7 +198,7 @@ impl Driver {
                     }
                     Some(command) => self.accept(command),
                 },
-                event = async { work.as_mut().expect("the branch is enabled only while there is work").await }, if work.is_some() => {
+                event = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
                     work = None;
                     event
                 }

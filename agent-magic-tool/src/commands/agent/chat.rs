@@ -197,15 +197,15 @@ impl Chat<'_> {
 
     /// Answers a task's question with the text that the user typed.
     fn answer(&mut self, text: &str, question: &Question) {
-        let Some(asked) = self.running.state.question() else { return };
+        let Some(pending) = self.running.state.question() else { return };
         // A leading `@` does not name a model here.
         let typed = if question.model.is_some() { text } else { &question.text };
-        match question::answer(&asked, typed) {
+        match question::answer(&pending, typed) {
             Err(message) => self.say(&message),
-            Ok((content, shown)) => match self.page.answer(&asked, Some(&content)) {
+            Ok((content, shown)) => match self.page.answer(&pending, Some(&content)) {
                 Ok(()) => {
                     self.say(&format!("answered: {}", sanitize(&shown)));
-                    self.next_question(&asked);
+                    self.next_question(&pending);
                 }
                 Err(error) => {
                     self.say_error(&error);

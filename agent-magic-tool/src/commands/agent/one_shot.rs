@@ -48,7 +48,7 @@ pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>,
         }
         Some(text) => Some(text.to_owned()),
         None => args.focus.as_ref().map(|focus| {
-            format!("Analyse this: {focus}\nSay what you found, what follows from it, and what you could not find out.")
+            format!("Analyze this: {focus}\nSay what you found, what follows from it, and what you could not find out.")
         }),
     };
     match question {

@@ -35,9 +35,9 @@ impl Chat<'_> {
             ChatCommand::Decline => self.decline(),
             ChatCommand::Later => match self.running.state.question() {
                 None => self.say("no task is asking you a question"),
-                Some(asked) => {
+                Some(pending) => {
                     self.say(&format!("you can answer it on the page: {}", self.page.link()));
-                    self.next_question(&asked);
+                    self.next_question(&pending);
                 }
             },
             ChatCommand::Usage => self.say(&self.usage()),
@@ -115,13 +115,13 @@ impl Chat<'_> {
     }
 
     fn decline(&self) {
-        let Some(asked) = self.running.state.question() else {
+        let Some(pending) = self.running.state.question() else {
             return self.say("no task is asking you a question");
         };
-        match self.page.answer(&asked, None) {
+        match self.page.answer(&pending, None) {
             Ok(()) => {
                 self.say("declined");
-                self.next_question(&asked);
+                self.next_question(&pending);
             }
             Err(error) => self.say_error(&error),
         }

@@ -118,7 +118,8 @@ fn command(name: &str, argument: &str) -> Result<ChatCommand, String> {
 
 fn unknown(name: &str) -> String {
     let near = nearest(name, COMMANDS.iter().map(|(name, ..)| *name), 1).pop();
-    let hint = did_you_mean(near.map(|near| format!("/{near}"))).unwrap_or_else(|| "/help lists them".to_owned());
+    let hint =
+        did_you_mean(near.map(|near| format!("/{near}"))).unwrap_or_else(|| "/help lists all commands".to_owned());
     format!("no command named `/{name}`: {hint} (to send it as text, start the line with a space)")
 }
 

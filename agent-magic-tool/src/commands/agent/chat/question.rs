@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use super::text::sanitize;
 
 /// Returns whether the question can be answered in one line: it has one field, and asks for no secret.
-pub(super) fn fits_a_line(asked: &PendingQuestion) -> bool {
-    !asked.wants_secrets && field(asked).is_some()
+pub(super) fn fits_a_line(pending: &PendingQuestion) -> bool {
+    !pending.wants_secrets && field(pending).is_some()
 }
 
 /// Returns the question as the terminal shows it.
-pub(super) fn text(asked: &PendingQuestion) -> String {
-    let mut text = format!("{} asks you: {}\n", asked.tool, sanitize(&asked.question));
-    let Some((_, field)) = field(asked) else { return text };
+pub(super) fn text(pending: &PendingQuestion) -> String {
+    let mut text = format!("{} asks you: {}\n", pending.tool, sanitize(&pending.question));
+    let Some((_, field)) = field(pending) else { return text };
     let (offered, several) = offered(field);
     for (option, number) in offered.iter().zip(1..) {
         // Writing to a string cannot fail.
@@ -34,8 +34,8 @@ pub(super) fn text(asked: &PendingQuestion) -> String {
 }
 
 /// Returns the filled form and the answer as text. The error is a message for the user.
-pub(super) fn answer(asked: &PendingQuestion, typed: &str) -> Result<(Map<String, Value>, String), String> {
-    let (name, field) = field(asked).ok_or("this question can only be answered on the page")?;
+pub(super) fn answer(pending: &PendingQuestion, typed: &str) -> Result<(Map<String, Value>, String), String> {
+    let (name, field) = field(pending).ok_or("this question can only be answered on the page")?;
     let typed = typed.trim();
     let (offered, several) = offered(field);
     let value = if offered.is_empty() {
@@ -54,8 +54,8 @@ pub(super) fn answer(asked: &PendingQuestion, typed: &str) -> Result<(Map<String
 }
 
 /// Returns the only field of the form, if it has a simple type.
-fn field(asked: &PendingQuestion) -> Option<(&str, &Value)> {
-    let fields = asked.schema.get("properties")?.as_object()?;
+fn field(pending: &PendingQuestion) -> Option<(&str, &Value)> {
+    let fields = pending.schema.get("properties")?.as_object()?;
     let (name, field) = fields.iter().next().filter(|_| fields.len() == 1)?;
     let is_plain = !offered(field).0.is_empty()
         || matches!(field["type"].as_str(), Some("string" | "number" | "integer" | "boolean"));
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn asked(field: &Value) -> PendingQuestion {
+    fn pending(field: &Value) -> PendingQuestion {
         serde_json::from_value(json!({
             "id": "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b", "tool": "ask_user", "digest": "d", "question": "Which?",
             "schema": {"type": "object", "properties": {"answer": field}}, "wants_secrets": false,
@@ -114,32 +114,32 @@ mod tests {
 
     #[test]
     fn an_option_is_chosen_by_its_number_or_text() {
-        let asked = asked(&json!({"enum": ["2024", "2025"]}));
-        assert!(text(&asked).contains("  2. 2025\n"));
+        let pending = pending(&json!({"enum": ["2024", "2025"]}));
+        assert!(text(&pending).contains("  2. 2025\n"));
         for (typed, chosen) in [("2", "2025"), ("2024", "2024"), (" 1 ", "2024")] {
-            let (content, text) = answer(&asked, typed).expect(typed);
+            let (content, text) = answer(&pending, typed).expect(typed);
             assert_eq!((&content["answer"], text.as_str()), (&json!(chosen), chosen));
         }
         for wrong in ["3", "0", "", "x"] {
-            answer(&asked, wrong).expect_err(wrong);
+            answer(&pending, wrong).expect_err(wrong);
         }
     }
 
     #[test]
     fn an_answer_gets_the_type_of_its_field() {
-        let several = asked(&json!({"type": "array", "items": {"enum": ["a", "b", "c"]}}));
+        let several = pending(&json!({"type": "array", "items": {"enum": ["a", "b", "c"]}}));
         assert_eq!(answer(&several, "1, c").expect("two").0["answer"], json!(["a", "c"]));
-        assert_eq!(answer(&asked(&json!({"type": "number"})), "1.5").expect("one").0["answer"], json!(1.5));
-        answer(&asked(&json!({"type": "number"})), "many").expect_err("not a number");
-        assert_eq!(answer(&asked(&json!({"type": "boolean"})), "Yes").expect("one").0["answer"], true);
-        assert_eq!(answer(&asked(&json!({"type": "string"})), "年度 报告").expect("text").0["answer"], "年度 报告");
+        assert_eq!(answer(&pending(&json!({"type": "number"})), "1.5").expect("one").0["answer"], json!(1.5));
+        answer(&pending(&json!({"type": "number"})), "many").expect_err("not a number");
+        assert_eq!(answer(&pending(&json!({"type": "boolean"})), "Yes").expect("one").0["answer"], true);
+        assert_eq!(answer(&pending(&json!({"type": "string"})), "年度 报告").expect("text").0["answer"], "年度 报告");
     }
 
     #[test]
     fn a_form_or_a_secret_is_left_to_the_page() {
-        assert!(fits_a_line(&asked(&json!({"type": "string"}))));
-        let secret = PendingQuestion { wants_secrets: true, ..asked(&json!({"type": "string"})) };
-        let mut two = asked(&json!({"type": "string"}));
+        assert!(fits_a_line(&pending(&json!({"type": "string"}))));
+        let secret = PendingQuestion { wants_secrets: true, ..pending(&json!({"type": "string"})) };
+        let mut two = pending(&json!({"type": "string"}));
         two.schema["properties"]["more"] = json!({"type": "string"});
         assert!(!fits_a_line(&secret) && !fits_a_line(&two));
     }

@@ -64,7 +64,7 @@ pub(super) struct ChatTask {
 /// A task's question to the human.
 #[derive(Debug, Clone)]
 pub(super) struct WaitingQuestion {
-    pub(super) asked: PendingQuestion,
+    pub(super) pending: PendingQuestion,
     /// The question arrived while a line was being typed, so that line does not answer it.
     is_late: bool,
 }
@@ -202,7 +202,7 @@ impl ChatState {
     /// Removes tasks that are final. Returns how long the last of them was open.
     pub(super) fn remove_tasks(&self, tasks: &[TaskId]) -> Option<Duration> {
         let mut shared = self.shared();
-        shared.questions.retain(|waiting| !tasks.contains(&waiting.asked.id));
+        shared.questions.retain(|waiting| !tasks.contains(&waiting.pending.id));
         tasks.iter().filter_map(|id| shared.open.remove(id)).map(|task| task.since.elapsed()).last()
     }
 
@@ -214,24 +214,24 @@ impl ChatState {
     pub(super) fn update_task(&self, id: TaskId, state: State) -> bool {
         let mut shared = self.shared();
         if state != State::AwaitingConfirmation {
-            shared.questions.retain(|waiting| waiting.asked.id != id);
+            shared.questions.retain(|waiting| waiting.pending.id != id);
         }
         let Some(task) = shared.open.get_mut(&id) else { return false };
         std::mem::replace(&mut task.state, state) != state
     }
 
     /// Adds a task's question, and returns whether it is the next one to answer.
-    pub(super) fn add_question(&self, asked: PendingQuestion) -> bool {
+    pub(super) fn add_question(&self, pending: PendingQuestion) -> bool {
         let mut shared = self.shared();
         let is_late = self.typing.load(Ordering::Relaxed);
-        shared.questions.push_back(WaitingQuestion { asked, is_late });
+        shared.questions.push_back(WaitingQuestion { pending, is_late });
         shared.questions.len() == 1
     }
 
     /// Returns the question that the current line answers; `None` if none waits, or it arrived while the line was
     /// being typed.
     pub(super) fn question(&self) -> Option<PendingQuestion> {
-        self.shared().questions.front().filter(|waiting| !waiting.is_late).map(|waiting| waiting.asked.clone())
+        self.shared().questions.front().filter(|waiting| !waiting.is_late).map(|waiting| waiting.pending.clone())
     }
 
     /// Starts a new input line, which may answer any question that waits by now.
@@ -243,8 +243,8 @@ impl ChatState {
     /// Removes the question of a task, and returns the next one.
     pub(super) fn next_question(&self, finished: TaskId) -> Option<PendingQuestion> {
         let mut shared = self.shared();
-        shared.questions.retain(|waiting| waiting.asked.id != finished);
-        shared.questions.front().map(|waiting| waiting.asked.clone())
+        shared.questions.retain(|waiting| waiting.pending.id != finished);
+        shared.questions.front().map(|waiting| waiting.pending.clone())
     }
 
     /// Returns the width of the terminal, at least 20.
