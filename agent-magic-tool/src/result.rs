@@ -1,4 +1,4 @@
-//! Result files as the caller reads them: found, trusted, told final from open.
+//! Result files as a caller reads them: reads one, prints them, and waits until they are final.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::wake_promise::WakePromise;
 
-/// What ends soon is awaited without a file watch.
-const WITHOUT_WATCH: Duration = Duration::from_millis(50);
-/// A watch may miss something; the directory is the truth.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Where no watch can be had.
-const MAX_PAUSE: Duration = Duration::from_millis(50);
+/// How long to poll before a file watch is set up, which is not worth it for tasks that end soon.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
+/// Pause between two reads with a file watch, which may miss events.
+const MAX_WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two reads without a file watch.
+const MAX_POLL_PAUSE: Duration = Duration::from_millis(50);
 
-/// One result file as it is now.
+/// The content of a result file when it was read.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultFile {
     pub(crate) id: TaskId,
@@ -37,10 +37,10 @@ impl ResultFile {
                 Error::new(Code::UnknownTask, format!("no task `{id}` in the mailbox `{}`", mailbox.root().display()))
                     .hint("to list the tasks: agent-magic-tool tasks")
             }
-            _ => Error::io(&format!("the result file `{}` cannot be read", path.display()), &error),
+            _ => Error::io(&format!("failed to read the result file `{}`", path.display()), &error),
         })?;
         let malformed = |reason: String| {
-            Error::new(Code::Io, format!("the result file `{}` cannot be understood: {reason}", path.display()))
+            Error::new(Code::Io, format!("failed to parse the result file `{}`: {reason}", path.display()))
         };
         let fields: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
@@ -50,7 +50,7 @@ impl ResultFile {
         Ok(Self { id, state, fields })
     }
 
-    /// The file's content, with its path, as the answer to `run`, `wait` and `read`.
+    /// The content of the file and its path, as `run`, `wait` and `read` print them.
     pub(crate) fn answer(&self, mailbox: &Mailbox) -> Value {
         let mut answer = self.fields.clone();
         let after_status = answer.keys().position(|key| key == "status").map_or(0, |place| place + 1);
@@ -58,7 +58,7 @@ impl ResultFile {
         Value::Object(answer)
     }
 
-    /// A field of the file.
+    /// A field of the file; null if the file does not have it.
     pub(crate) fn field(&self, key: &str) -> &Value {
         self.fields.get(key).unwrap_or(&Value::Null)
     }
@@ -67,7 +67,7 @@ impl ResultFile {
         self.state.is_final()
     }
 
-    /// The exit status of a command that waited for this.
+    /// The exit status of a command that waited for this result.
     pub(crate) fn exit(&self) -> Exit {
         match self.state {
             State::Accepted | State::Queued | State::Running => Exit::Pending,
@@ -79,19 +79,19 @@ impl ResultFile {
     }
 }
 
-/// Prints what the files say now: one as itself, several as a list.
+/// Prints a single result as an object and several as a list, and removes the wake-ups for the final ones.
 pub(crate) fn print(files: &[ResultFile], mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     let answers: Vec<_> = files.iter().map(|file| file.answer(mailbox)).collect();
     match <[Value; 1]>::try_from(answers) {
         Ok([answer]) => context.output.json(&answer)?,
         Err(answers) => context.output.json(&answers)?,
     }
-    collected(files, mailbox, context);
+    remove_wakeups(files, mailbox, context);
     Ok(())
 }
 
-/// The caller has seen these: what is final of them it need not be woken for.
-pub(crate) fn collected(files: &[ResultFile], mailbox: &Mailbox, context: &Context) {
+/// Removes the caller's wake-ups for the final ones of `files`, which the caller has seen.
+pub(crate) fn remove_wakeups(files: &[ResultFile], mailbox: &Mailbox, context: &Context) {
     let promise = WakePromise::of(context, mailbox);
     for file in files.iter().filter(|file| file.is_final()) {
         promise.remove(mailbox, file.id);
@@ -102,7 +102,7 @@ pub(crate) fn path_text(path: &Path) -> Value {
     path.display().to_string().into()
 }
 
-/// The task that `word` means: its id, or the path of its result file in this mailbox.
+/// The task that `word` names: a task id, or the path of a result file in this mailbox.
 pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
     let path = Path::new(word);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -119,47 +119,47 @@ pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
         Ok(id)
     } else {
         Err(Error::new(Code::NotFound, format!("`{word}` is not in the mailbox `{}`", mailbox.root().display()))
-            .hint("set AGENT_MAGIC_TOOL_DIR to the mailbox that it is in"))
+            .hint("set AGENT_MAGIC_TOOL_DIR to the mailbox of this file"))
     }
 }
 
-/// What to wait for.
+/// When to stop waiting for several tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     All,
     Any,
 }
 
-/// Waits until the tasks are final or `deadline` has passed; their files as they are then, in order.
+/// Waits until all or any of the tasks are final, or until `deadline`; returns their result files in order.
 ///
-/// `nudge` is called now and then: whoever has to see to the executor does it there.
+/// Calls `keep_alive` regularly, where the caller can make sure that an executor is running.
 pub(crate) fn wait_for(
     ids: &[TaskId],
     mailbox: &Mailbox,
-    until: WaitMode,
+    mode: WaitMode,
     deadline: Option<Instant>,
-    mut nudge: impl FnMut() -> Result<(), Error>,
+    mut keep_alive: impl FnMut() -> Result<(), Error>,
 ) -> Result<Vec<ResultFile>, Error> {
     let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
-    let mut patience = Backoff::new(MAX_PAUSE);
+    let mut backoff = Backoff::new(MAX_POLL_PAUSE);
     let mut watch = None;
     loop {
-        let is_over = match until {
+        let is_done = match mode {
             WaitMode::All => files.iter().all(ResultFile::is_final),
             WaitMode::Any => files.iter().any(ResultFile::is_final),
         };
-        if is_over || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if is_done || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(files);
         }
-        if patience.waited() < WITHOUT_WATCH {
-            patience.pause(deadline);
+        if backoff.waited() < WATCH_AFTER {
+            backoff.pause(deadline);
         } else {
-            nudge()?;
+            keep_alive()?;
             match &watch {
-                // Looks once more before it waits: something may have happened until the watch stood.
-                None => watch = Some(ResultWatch::on(mailbox)),
+                // Reads the files once more before the first pause: a task may have ended before the watch was set up.
+                None => watch = Some(ResultWatch::new(mailbox)),
                 Some(Some(watch)) => watch.pause(deadline),
-                Some(None) => patience.pause(deadline),
+                Some(None) => backoff.pause(deadline),
             }
         }
         for file in files.iter_mut().filter(|file| !file.is_final()) {
@@ -168,27 +168,29 @@ pub(crate) fn wait_for(
     }
 }
 
-/// Wakes when something happens among the results.
+/// A watch on the results folder.
 struct ResultWatch {
     events: std::sync::mpsc::Receiver<()>,
     _watcher: notify::RecommendedWatcher,
 }
 
 impl ResultWatch {
-    fn on(mailbox: &Mailbox) -> Option<Self> {
-        // One event waiting is as good as many.
+    /// `None` if the folder cannot be watched.
+    fn new(mailbox: &Mailbox) -> Option<Self> {
+        // One pending event is enough to read the files again.
         let (sender, events) = std::sync::mpsc::sync_channel(1);
         let handler = move |_| {
-            // Full is as good as sent, and a receiver that is gone needs nothing.
+            // If the channel is full, an event is already pending.
             if sender.try_send(()).is_ok() {}
         };
         let watcher = watch_folder(&mailbox.results(), handler).ok()?;
         Some(Self { events, _watcher: watcher })
     }
 
+    /// Waits for an event, at most until `deadline`.
     fn pause(&self, deadline: Option<Instant>) {
-        let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline.saturating_duration_since(Instant::now()));
-        // An event, the end of patience, a watcher that died: each is a reason to look.
-        if self.events.recv_timeout(left.min(LOOK_AGAIN)).is_ok() {}
+        let left = deadline.map_or(MAX_WATCH_PAUSE, |deadline| deadline.saturating_duration_since(Instant::now()));
+        // The caller reads the files again after an event, a timeout or the end of the watcher.
+        if self.events.recv_timeout(left.min(MAX_WATCH_PAUSE)).is_ok() {}
     }
 }

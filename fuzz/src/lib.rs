@@ -1,7 +1,7 @@
-//! What is fuzzed: everything that reads bytes which somebody else wrote.
+//! The fuzz targets: every parser of bytes that others wrote.
 //!
-//! Each function takes any bytes and panics where a promise is broken. `fuzz_targets/` hands them to
-//! libFuzzer; `tests/fuzz.rs` of the workspace replays the corpora, and variants of them, on stable.
+//! Each function accepts any bytes and panics if an invariant is violated. `fuzz_targets/` passes them to
+//! libFuzzer; `tests/fuzz.rs` of the workspace replays the corpora and variants of them on stable Rust.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -42,41 +42,41 @@ pub const TARGETS: &[Target] = &[
     ("words", words),
 ];
 
-/// A request file, as the executor reads it: a task that fits its subtool, or an answer.
+/// A request file, which becomes a task that fits its subtool, or an answer.
 pub fn request(bytes: &[u8]) {
     thread_local! {
-        static DESK: Intake = {
+        static INTAKE: Intake = {
             let config = Config::default();
             let sources = Sources::new(&config, &PathBuf::from("/nowhere"), None);
-            Intake::new(config, sources, "fuzz".to_owned(), Arc::default()).expect("no rules")
+            Intake::new(config, sources, "fuzz".to_owned(), Arc::default()).expect("the default configuration has no invalid rule")
         };
     }
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
-        let again = serde_json::to_vec(&request).expect("what was read can be written");
-        assert_eq!(serde_json::from_slice::<Request>(&again).ok(), Some(request), "it is read as it was written");
+        let again = serde_json::to_vec(&request).expect("a parsed request serializes");
+        assert_eq!(serde_json::from_slice::<Request>(&again).ok(), Some(request), "a request round-trips");
     }
     let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
-    DESK.with(|intake| {
+    INTAKE.with(|intake| {
         if let IntakeOutcome::Run { task, definition } = intake.read(&taken, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
             let known = intake.definition_of(&task);
             assert!(
                 known.is_some_and(|known| Arc::ptr_eq(&known, &definition)),
-                "it is run as what it was checked against"
+                "a task runs with the definition it was checked against"
             );
             plan(&definition.run, task.input);
         }
     });
 }
 
-/// A file of definitions: each subtool is loaded or has a problem, and the same each time.
+/// A file of definitions. Each subtool loads or has a problem, and loading is deterministic.
 pub fn definitions(bytes: &[u8]) {
     thread_local! {
-        static FOLDER: TempDir = tempfile::tempdir().expect("a folder");
+        static FOLDER: TempDir = tempfile::tempdir().expect("failed to create a temporary folder");
     }
     FOLDER.with(|folder| {
         let path = folder.path().join("fuzzed.json");
-        std::fs::write(&path, bytes).expect("written");
+        std::fs::write(&path, bytes).expect("failed to write the file");
         let mut config = Config::default();
         config.catalog.packs.clear();
         let sources = Sources::new(&config, folder.path(), Some(path.as_os_str()));
@@ -94,7 +94,7 @@ pub fn definitions(bytes: &[u8]) {
     });
 }
 
-/// What would be sent, where that can be told.
+/// Plans a run, as a dry run does.
 fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
     thread_local! {
         static CONFIG: Config = Config::default();
@@ -109,21 +109,21 @@ fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
     CONFIG.with(|config| drop(run.plan(&invocation, config)));
 }
 
-/// A template in the first line, its input in the rest.
+/// A template on the first line and its input on the rest.
 pub fn template(bytes: &[u8]) {
     let (template, input) = first_line(bytes);
     let input = json::parse(input).ok().and_then(|input| input.as_object().cloned()).unwrap_or_default();
     let scope = TemplateValues::of_input(&input);
-    let is_sound = template::check(&template).is_ok();
+    let is_valid = template::check(&template).is_ok();
     let rendered = scope.text(&template);
-    assert!(is_sound || rendered.is_err(), "`{template}` is refused when it is loaded, and filled when it is used");
+    assert!(is_valid || rendered.is_err(), "`{template}` is refused when loaded but can be filled");
     drop(scope.value(&Value::String(template.clone())));
     drop(scope.holds(&template));
-    // Placed by itself, a value cannot become more than one part of a path.
+    // A value in a URL path can never become more than one path segment.
     for name in input.keys().filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase()) && !name.is_empty()) {
         if let Ok(part) = scope.url_part(&format!("{{{{ {name} }}}}")) {
             let is_encoded = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte));
-            assert!(is_encoded, "`{part}` is more than a part of a path");
+            assert!(is_encoded, "`{part}` is not a single path segment");
         }
     }
 }
@@ -131,17 +131,17 @@ pub fn template(bytes: &[u8]) {
 /// No human has the page open.
 const OFFLINE: ApproverStatus = ApproverStatus { queue_position: None, is_online: false, last_seen: None };
 
-/// Data of a task: its result file is whole and final, and any part of any bytes can be read.
+/// The data of a task. Its result file is complete and final, and any part of any bytes can be read.
 pub fn result(bytes: &[u8]) {
-    assert!(!is_final(bytes) || bytes.ends_with(b"\n}\n"), "half a file is not final");
+    assert!(!is_final(bytes) || bytes.ends_with(b"\n}\n"), "an incomplete file is final");
     let (from, to) = match bytes {
         [from, to, ..] => (u64::from(*from), u64::from(*to)),
         _ => (0, 1),
     };
     let range = from.min(to)..=from.max(to);
-    let part = part::bytes(Cursor::new(bytes), &range).expect("memory can be read");
+    let part = part::bytes(Cursor::new(bytes), &range).expect("reading from memory cannot fail");
     assert!(part.end <= part.total && part.first <= part.end && part.total == bytes.len() as u64, "{part:?}");
-    let lines = part::lines(Cursor::new(bytes), &range).expect("memory can be read");
+    let lines = part::lines(Cursor::new(bytes), &range).expect("reading from memory cannot fail");
     assert!(lines.bytes.len() <= bytes.len(), "{lines:?}");
     drop((part.content(), lines.content()));
     let page = part::page(Cursor::new(bytes), from, to);
@@ -152,23 +152,23 @@ pub fn result(bytes: &[u8]) {
     for inline_bytes in [20, usize::MAX] {
         let file = render(&ended(data.clone()), inline_bytes, OFFLINE, |extension| format!("data.{extension}"));
         assert!(is_final(file.text.as_bytes()), "{}", file.text);
-        let read: Value = serde_json::from_str(&file.text).expect("a result file is JSON");
+        let read: Value = serde_json::from_str(&file.text).expect("a result file is valid JSON");
         match file.data_file {
-            None => assert_eq!(read["data"], data, "data is what it was"),
+            None => assert_eq!(read["data"], data, "the data changed"),
             Some(DataFile::Text { text, extension: "txt" }) => {
-                assert_eq!(data, text.as_str(), "a text lies there as itself");
+                assert_eq!(data, text.as_str(), "a string is stored as plain text");
             }
             Some(DataFile::Text { text, .. }) => {
-                let beside: Value = serde_json::from_str(&text).expect("data lies beside it as JSON");
-                assert_eq!(beside, data, "data is what it was");
+                let beside: Value = serde_json::from_str(&text).expect("a JSON data file is valid JSON");
+                assert_eq!(beside, data, "the data changed");
             }
-            Some(DataFile::File { .. }) => panic!("JSON is no file"),
+            Some(DataFile::File { .. }) => panic!("JSON data is never in a spooled file"),
         }
     }
 }
 
 fn ended(data: Value) -> Task {
-    let (tool, caller) = ("fuzzed".parse().expect("a name"), Caller { uid: 1000, ..Caller::default() });
+    let (tool, caller) = ("fuzzed".parse().expect("a valid name"), Caller { uid: 1000, ..Caller::default() });
     Task {
         state: State::Succeeded,
         attempt: 1,
@@ -177,10 +177,10 @@ fn ended(data: Value) -> Task {
     }
 }
 
-/// A jq expression in the first line, its data in the rest.
+/// A jq expression on the first line and its data on the rest.
 pub fn select(bytes: &[u8]) {
-    /// What may go on for ever, as in any jq; who runs an expression has a deadline.
-    const ENDLESS: &[&str] = &[
+    /// Expressions with these may not terminate, as in any jq, and have no deadline here.
+    const UNBOUNDED: &[&str] = &[
         "def",
         "repeat",
         "range",
@@ -197,8 +197,8 @@ pub fn select(bytes: &[u8]) {
         "exp",
     ];
     let (expression, data) = first_line(bytes);
-    let is_sound = select::check(&expression).is_ok();
-    if expression.len() > 200 || ENDLESS.iter().any(|word| expression.contains(word)) {
+    let is_valid = select::check(&expression).is_ok();
+    if expression.len() > 200 || UNBOUNDED.iter().any(|word| expression.contains(word)) {
         return;
     }
     let Ok(data) = json::parse(data) else {
@@ -206,18 +206,18 @@ pub fn select(bytes: &[u8]) {
         return;
     };
     let selected = select::select(&expression, &data);
-    assert!(is_sound || selected.is_err(), "`{expression}` is refused when it is loaded, and works when it is used");
+    assert!(is_valid || selected.is_err(), "`{expression}` is refused when loaded but can be evaluated");
     if expression.trim() == "." {
-        assert_eq!(selected.ok().as_ref().map(Value::to_string), Some(data.to_string()), "the same is the same");
+        assert_eq!(selected.ok().as_ref().map(Value::to_string), Some(data.to_string()), "`.` changes the data");
     }
 }
 
-/// Ids, durations and names, which are written as they were read.
+/// Ids, durations and names, which round-trip.
 pub fn words(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(id) = text.parse::<TaskId>() {
         assert_eq!(id.to_string(), text);
-        assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit()), "an id is a file's name");
+        assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit()), "an id is a valid file name");
     }
     if let Ok(span) = text.parse::<PositiveDuration>() {
         assert_eq!(span.to_string().parse::<PositiveDuration>().ok(), Some(span), "{span}");
@@ -227,7 +227,7 @@ pub fn words(bytes: &[u8]) {
     }
     if let Some(name) = SecretName::in_reference(&text) {
         assert_eq!(name.to_string(), text);
-        assert!(!name.as_str().contains(['/', '.']), "a secret's name is a file's name");
+        assert!(!name.as_str().contains(['/', '.']), "a secret's name is a valid file name");
     }
 }
 
@@ -236,7 +236,7 @@ fn first_line(bytes: &[u8]) -> (String, &[u8]) {
     (String::from_utf8_lossy(&bytes[..end]).into_owned(), bytes.get(end + 1..).unwrap_or_default())
 }
 
-/// Any time.
+/// An arbitrary time.
 fn at() -> Timestamp {
-    Timestamp::from_second(1_800_000_000).expect("a time")
+    Timestamp::from_second(1_800_000_000).expect("the time is in range")
 }

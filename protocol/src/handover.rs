@@ -87,9 +87,9 @@ mod tests {
         mailbox.publish(accepted.id(), "{}").expect("failed to publish");
         mailbox.answer(answered.id(), &Answer::SameAs(accepted.id())).expect("failed to answer");
         mailbox.answer(malformed.id(), &"?").expect("failed to answer");
-        assert_eq!(accepted.look().expect("a reply"), Some(Reply::Accepted(accepted.id())));
-        assert_eq!(answered.look().expect("a reply"), Some(Reply::Answer(Answer::SameAs(accepted.id()))));
-        assert_eq!(answered.look().expect("no error"), None, "an answer is collected once");
+        assert_eq!(accepted.look().expect("the answer is usable"), Some(Reply::Accepted(accepted.id())));
+        assert_eq!(answered.look().expect("the answer is usable"), Some(Reply::Answer(Answer::SameAs(accepted.id()))));
+        assert_eq!(answered.look().expect("the answer is usable"), None, "an answer is collected once");
         assert!(matches!(malformed.look(), Err(AnswerError::Malformed(_))));
     }
 }

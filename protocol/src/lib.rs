@@ -1,8 +1,8 @@
-//! What both sides of the mailbox share: requests, answers and results, where they lie, and the one
-//! tool that an agent is given.
+//! What callers and the executor share: requests, answers and results, the mailbox that holds them, and the
+//! one tool for agents.
 //!
-//! No runtime, no network, no database: what an agent's side needs starts in a millisecond. What is
-//! done with a request is the executor's business.
+//! Has no async runtime, no network access and no database, so that a caller starts within a millisecond.
+//! The executor decides what to do with a request.
 
 pub mod caller;
 pub mod clock;

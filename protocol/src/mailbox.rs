@@ -36,6 +36,9 @@ pub mod watch;
 /// The largest request that the executor accepts.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
+/// The error message for a file that is not trusted.
+const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
+
 /// A mailbox whose folders exist and that only this user can write to.
 #[derive(Debug, Clone)]
 pub struct Mailbox {
@@ -262,9 +265,6 @@ fn is_trusted(found: &fs::Metadata) -> bool {
         && found.permissions().mode() & 0o022 == 0
 }
 
-/// The error message for a file that is not trusted.
-const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
-
 fn read_request(id: TaskId, path: &Path) -> TakenRequest {
     let mut uid = nix::unistd::geteuid().as_raw();
     let mut written_at = None;
@@ -347,17 +347,17 @@ mod tests {
     fn a_request_is_taken_once_or_withdrawn_once() {
         let (_folder, mailbox) = mailbox();
         let (taken, withdrawn) = (TaskId::new(), TaskId::new());
-        mailbox.post(taken, &"x").expect("posted");
-        mailbox.post(withdrawn, &"y").expect("posted");
+        mailbox.post(taken, &"x").expect("failed to post the request");
+        mailbox.post(withdrawn, &"y").expect("failed to post the request");
         assert!(mailbox.withdraw(withdrawn) && !mailbox.withdraw(withdrawn));
-        let found = mailbox.take_all().expect("read");
+        let found = mailbox.take_all().expect("failed to read");
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].bytes.as_ref().expect("readable"), b"\"x\"");
+        assert_eq!(found[0].bytes.as_ref().expect("failed to read"), b"\"x\"");
         assert!(!mailbox.withdraw(taken));
-        assert!(mailbox.take_all().expect("read").is_empty());
-        assert_eq!(mailbox.unanswered().expect("read").len(), 1);
-        mailbox.remove_taken(taken).expect("removed");
-        assert!(mailbox.unanswered().expect("read").is_empty());
+        assert!(mailbox.take_all().expect("failed to read").is_empty());
+        assert_eq!(mailbox.unanswered().expect("failed to read").len(), 1);
+        mailbox.remove_taken(taken).expect("failed to remove");
+        assert!(mailbox.unanswered().expect("failed to read").is_empty());
     }
 
     #[test]
@@ -365,18 +365,19 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let (open, answered) = (TaskId::new(), TaskId::new());
         let answer = request::Answer::SameAs(open);
-        mailbox.post(open, &"x").expect("posted");
-        mailbox.post(answered, &"y").expect("posted");
-        assert_eq!(mailbox.take_all().expect("read").len(), 2);
+        mailbox.post(open, &"x").expect("failed to post the request");
+        mailbox.post(answered, &"y").expect("failed to post the request");
+        assert_eq!(mailbox.take_all().expect("failed to read").len(), 2);
         // As if the executor was killed between writing and delivering the answer.
         let place = mailbox.taken().join(format!("{answered}.json"));
-        replace(&place, &serde_json::to_vec(&answer).expect("JSON"), "answer").expect("written");
-        let unanswered: Vec<_> = mailbox.unanswered().expect("read").iter().map(|request| request.id).collect();
+        replace(&place, &serde_json::to_vec(&answer).expect("failed to serialize"), "answer").expect("failed to write");
+        let unanswered: Vec<_> =
+            mailbox.unanswered().expect("failed to read").iter().map(|request| request.id).collect();
         assert_eq!(unanswered, [open]);
-        let collected = mailbox.collect_answer(answered).expect("readable").expect("delivered");
-        assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("an answer"), answer);
-        mailbox.answer(open, &answer).expect("answered");
-        assert!(mailbox.unanswered().expect("read").is_empty());
+        let collected = mailbox.collect_answer(answered).expect("failed to read").expect("no answer was delivered");
+        assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("failed to parse the answer"), answer);
+        mailbox.answer(open, &answer).expect("failed to answer");
+        assert!(mailbox.unanswered().expect("failed to read").is_empty());
     }
 
     #[test]
@@ -384,17 +385,17 @@ mod tests {
         let (folder, mailbox) = mailbox();
         let inbox = mailbox.inbox();
         let victim = folder.path().join("victim");
-        fs::write(&victim, "secret").expect("written");
-        symlink(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
-        fs::hard_link(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("linked");
-        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("created");
+        fs::write(&victim, "secret").expect("failed to write");
+        symlink(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("failed to create the link");
+        fs::hard_link(&victim, inbox.join(format!("{}.json", TaskId::new()))).expect("failed to create the link");
+        fs::create_dir(inbox.join(format!("{}.json", TaskId::new()))).expect("failed to create");
         let open = inbox.join(format!("{}.json", TaskId::new()));
-        fs::write(&open, "x").expect("written");
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("set");
-        fs::write(inbox.join("notes.txt"), "x").expect("written");
+        fs::write(&open, "x").expect("failed to write");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("failed to set the permissions");
+        fs::write(inbox.join("notes.txt"), "x").expect("failed to write");
         nix::unistd::mkfifo(&inbox.join(format!("{}.json", TaskId::new())), nix::sys::stat::Mode::S_IRWXU)
-            .expect("created");
-        assert!(mailbox.take_all().expect("read").is_empty());
+            .expect("failed to create");
+        assert!(mailbox.take_all().expect("failed to read").is_empty());
     }
 
     #[test]
@@ -403,17 +404,17 @@ mod tests {
         let real = folder.path().join("real");
         Mailbox::open(&real).expect("failed to open the mailbox");
         let link = folder.path().join("link");
-        symlink(&real, &link).expect("linked");
+        symlink(&real, &link).expect("failed to create the link");
         assert!(matches!(Mailbox::open(&link), Err(MailboxError::Untrusted { .. })));
-        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).expect("set");
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).expect("failed to set the permissions");
         assert!(matches!(Mailbox::open(&real), Err(MailboxError::Untrusted { .. })));
     }
 
     #[test]
     fn a_request_that_is_too_large_is_taken_with_an_error() {
         let (_folder, mailbox) = mailbox();
-        mailbox.post(TaskId::new(), &"x".repeat(1 << 20)).expect("posted");
-        let taken = mailbox.take_all().expect("read");
+        mailbox.post(TaskId::new(), &"x".repeat(1 << 20)).expect("failed to post the request");
+        let taken = mailbox.take_all().expect("failed to read");
         assert_eq!(taken[0].bytes.as_ref().expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_from_zero_and_characters_stay_whole() {
         let data = "a年度b";
-        let part = |first, last| bytes(Cursor::new(data), &(first..=last)).expect("read");
+        let part = |first, last| bytes(Cursor::new(data), &(first..=last)).expect("failed to read");
         for (first, last, expected, start, end) in [
             (0, 0, "a", 0, 1),
             (0, 100, data, 0, 8),
@@ -261,14 +261,14 @@ mod tests {
             PartContent::Base64("uQ==".to_owned()),
             "a part with only a partial character keeps it"
         );
-        let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9)).expect("read");
+        let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9)).expect("failed to read");
         assert_eq!((binary.content(), binary.end), (PartContent::Base64("//4A".to_owned()), 3));
     }
 
     #[test]
     fn lines_are_counted_from_one() {
         for data in ["one\ntwo\nthree", "one\ntwo\nthree\n"] {
-            let part = |first, last| lines(data.as_bytes(), &(first..=last)).expect("read");
+            let part = |first, last| lines(data.as_bytes(), &(first..=last)).expect("failed to read");
             for (first, last, expected, start, end) in [
                 (1, 1, "one", 1, 2),
                 (2, 3, "two\nthree", 2, 4),
@@ -282,32 +282,32 @@ mod tests {
             }
             assert_eq!(part(3, 3).offset, 8);
         }
-        assert_eq!(lines(&b""[..], &(1..=1)).expect("read").total, 0);
+        assert_eq!(lines(&b""[..], &(1..=1)).expect("failed to read").total, 0);
     }
 
     #[test]
     fn a_part_is_limited_in_size_and_reports_its_end() {
         let data = format!("{}\n{}\nend\n", "x".repeat(MAX_BYTES / 2), "y".repeat(MAX_BYTES / 2));
-        let part = lines(data.as_bytes(), &(1..=9)).expect("read");
+        let part = lines(data.as_bytes(), &(1..=9)).expect("failed to read");
         assert_eq!(
             (part.end, part.total, part.bytes.len(), part.is_cut),
             (2, 3, MAX_BYTES / 2, false),
             "whole lines only"
         );
         let data = format!("short\n{}年\nend", "x".repeat(2 * MAX_BYTES));
-        let part = lines(data.as_bytes(), &(2..=2)).expect("read");
+        let part = lines(data.as_bytes(), &(2..=2)).expect("failed to read");
         assert_eq!((part.end, part.total, part.offset, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
-        let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("read");
+        let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("failed to read");
         assert_eq!((part.end, part.bytes.len()), (MAX_BYTES as u64, MAX_BYTES));
         let exact = "z".repeat(MAX_BYTES);
-        let part = lines(exact.as_bytes(), &(1..=1)).expect("read");
+        let part = lines(exact.as_bytes(), &(1..=1)).expect("failed to read");
         assert_eq!((part.total, part.is_cut), (1, false));
     }
 
     #[test]
     fn only_lists_have_pages() {
         let list = "[0, {\"a\": [1]}, 2, 3, 4]";
-        let page_of = |skip, size| page(list.as_bytes(), skip, size).expect("a list");
+        let page_of = |skip, size| page(list.as_bytes(), skip, size).expect("not a list");
         assert_eq!(page_of(1, 2), ListPage { items: vec![serde_json::json!({"a": [1]}), 2.into()], total: 5 });
         assert_eq!(page_of(4, 2), ListPage { items: vec![4.into()], total: 5 });
         assert_eq!(page_of(9, 2), ListPage { items: vec![], total: 5 });

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         Args { .. } => file.answer(&mailbox),
     };
     context.output.json(&part)?;
-    result::collected(&[file], &mailbox, context);
+    result::remove_wakeups(&[file], &mailbox, context);
     if let Some(note) = note {
         context.output.note(note);
     }

@@ -59,7 +59,7 @@ impl Bench {
     fn result(&self, data: &Value) -> (TaskId, String) {
         let id = TaskId::new();
         let file = json!({"id": id, "tool": "t", "status": "succeeded", "success": true, "data": data});
-        self.mailbox.publish(id, &format!("{file:#}\n")).expect("published");
+        self.mailbox.publish(id, &format!("{file:#}\n")).expect("failed to publish the result");
         (id, self.mailbox.result_file(id).display().to_string())
     }
 }
@@ -156,8 +156,8 @@ fn created_tasks_and_collected_results_are_reported() {
     let answer = bench.answer("agent-magic-tool wait a b");
     assert_eq!((answer.opened.len(), answer.collected, answer.only_reads), (0, vec![done], true));
     let file = |id: TaskId, status: &str| format!("{:#}\n", json!({"id": id, "status": status}));
-    bench.mailbox.publish(read, &file(read, "succeeded")).expect("published");
-    bench.mailbox.publish(open, &file(open, "pending")).expect("published");
+    bench.mailbox.publish(read, &file(read, "succeeded")).expect("failed to publish the result");
+    bench.mailbox.publish(open, &file(open, "pending")).expect("failed to publish the result");
     for line in ["agent-magic-tool read ID --jq .x", "cat result-ID.json", "jq .status result-ID.json | grep -v x"] {
         let answer = bench.answer(&line.replace("ID", &read.to_string()));
         assert_eq!((answer.collected, answer.only_reads, answer.status), (vec![read], true, 0), "{line}");
@@ -170,14 +170,14 @@ fn created_tasks_and_collected_results_are_reported() {
 fn only_result_files_can_be_read() {
     let bench = Bench::new(vec![]);
     let secret = bench.folder.path().join("secret");
-    fs::write(&secret, "top secret").expect("written");
+    fs::write(&secret, "top secret").expect("failed to write");
     let results = bench.mailbox.results();
-    symlink(&secret, results.join("result-link.json")).expect("linked");
-    symlink(bench.folder.path(), results.join("folder")).expect("linked");
-    fs::hard_link(&secret, results.join("result-hard.json")).expect("linked");
+    symlink(&secret, results.join("result-link.json")).expect("failed to create the link");
+    symlink(bench.folder.path(), results.join("folder")).expect("failed to create the link");
+    fs::hard_link(&secret, results.join("result-hard.json")).expect("failed to create the link");
     let (_, path) = bench.result(&json!({"text": "it's 年度报告"}));
     assert_eq!(bench.text(&format!("grep -o 年度报告 {path}")), "年度报告\n");
-    let name = path.rsplit('/').next().expect("a name");
+    let name = path.rsplit('/').next().expect("the path has a file name");
     assert_eq!(bench.text(&format!("ls {name}; ls")), format!("{name}\n{name}\nresult-hard.json\n"));
     for file in [
         secret.display().to_string(),

@@ -166,7 +166,7 @@ mod tests {
         let root = folder.path().join("mailbox");
         let first = acquire(&open(&root));
         assert!(first.is_current());
-        fs::remove_dir_all(&root).expect("removed");
+        fs::remove_dir_all(&root).expect("failed to remove");
         assert!(!first.is_current());
         let second = acquire(&open(&root));
         assert!(!first.is_current() && second.is_current());
@@ -179,7 +179,7 @@ mod tests {
         let mut first = acquire(&mailbox);
         assert!(!first.is_restored());
         for _ in 0..2 {
-            first.mark_restored().expect("written");
+            first.mark_restored().expect("failed to write");
             assert!(first.is_restored());
         }
         drop(first);

@@ -7,8 +7,8 @@ pub const WILL_BE_WOKEN: &str = "You will be woken when it is final: end your tu
 
 /// Whether `text` is a complete result file of a task that has ended.
 ///
-/// A pending file has a certain line that occurs nowhere else: inside strings the quotes are escaped, and
-/// nested fields are indented further.
+/// A pending result has a status line that cannot occur elsewhere in the file: inside strings the quotes are
+/// escaped, and nested fields are indented further.
 pub fn is_final(text: &[u8]) -> bool {
     let pending = b"\n  \"status\": \"pending\"";
     text.ends_with(b"\n}\n") && !text.windows(pending.len()).any(|part| part == pending)

@@ -154,19 +154,19 @@ mod tests {
     fn only_old_answers_and_temporary_files_are_swept() {
         let (_folder, mailbox) = mailbox();
         let id = TaskId::new();
-        mailbox.answer(id, &"x").expect("answered");
-        mailbox.post(id, &"x").expect("posted");
-        mailbox.publish(id, "{}").expect("published");
+        mailbox.answer(id, &"x").expect("failed to answer");
+        mailbox.post(id, &"x").expect("failed to post the request");
+        mailbox.publish(id, "{}").expect("failed to publish the result");
         for folder in [mailbox.inbox(), mailbox.answers(), mailbox.results()] {
-            fs::write(folder.join(".half-written"), "x").expect("written");
-            fs::write(folder.join("foreign.txt"), "x").expect("written");
+            fs::write(folder.join(".half-written"), "x").expect("failed to write");
+            fs::write(folder.join("foreign.txt"), "x").expect("failed to write");
         }
-        fs::write(mailbox.inbox().join(format!(".withdrawn-{id}")), "x").expect("written");
-        fs::create_dir(mailbox.inbox().join(".folder")).expect("created");
+        fs::write(mailbox.inbox().join(format!(".withdrawn-{id}")), "x").expect("failed to write");
+        fs::create_dir(mailbox.inbox().join(".folder")).expect("failed to create");
 
         let now = SystemTime::now();
-        assert_eq!(mailbox.sweep(now + MAX_AGE / 2).expect("swept"), 0, "the files may still be needed");
-        assert_eq!(mailbox.sweep(now + MAX_AGE * 2).expect("swept"), 5);
+        assert_eq!(mailbox.sweep(now + MAX_AGE / 2).expect("failed to sweep"), 0, "the files may still be needed");
+        assert_eq!(mailbox.sweep(now + MAX_AGE * 2).expect("failed to sweep"), 5);
         assert_eq!(names(&mailbox.inbox()), [".folder".to_owned(), format!("{id}.json"), "foreign.txt".to_owned()]);
         assert_eq!(names(&mailbox.answers()), ["foreign.txt"]);
         assert_eq!(names(&mailbox.results()), ["foreign.txt".to_owned(), format!("result-{id}.json")]);
@@ -178,24 +178,24 @@ mod tests {
         let (inbox, results) = (mailbox.inbox(), mailbox.results());
         let request = || inbox.join(format!("{}.json", TaskId::new()));
         let proper = TaskId::new();
-        mailbox.post(proper, &"x").expect("posted");
-        mailbox.publish(proper, "{}").expect("published");
-        mailbox.put_data(proper, "json", &mut &b"{}"[..]).expect("written");
-        fs::write(inbox.join(".being-written"), "x").expect("written");
-        assert_eq!(mailbox.foreign_files().expect("read"), []);
+        mailbox.post(proper, &"x").expect("failed to post the request");
+        mailbox.publish(proper, "{}").expect("failed to publish the result");
+        mailbox.put_data(proper, "json", &mut &b"{}"[..]).expect("failed to write");
+        fs::write(inbox.join(".being-written"), "x").expect("failed to write");
+        assert_eq!(mailbox.foreign_files().expect("failed to read"), []);
 
         let victim = folder.path().join("victim");
-        fs::write(&victim, "x").expect("written");
+        fs::write(&victim, "x").expect("failed to write");
         let (link, hard_link, subfolder, writable, pipe) = (request(), request(), request(), request(), request());
-        symlink(&victim, &link).expect("linked");
-        fs::hard_link(&victim, &hard_link).expect("linked");
-        fs::create_dir(&subfolder).expect("created");
-        fs::write(&writable, "x").expect("written");
-        fs::set_permissions(&writable, fs::Permissions::from_mode(0o666)).expect("set");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("created");
+        symlink(&victim, &link).expect("failed to create the link");
+        fs::hard_link(&victim, &hard_link).expect("failed to create the link");
+        fs::create_dir(&subfolder).expect("failed to create");
+        fs::write(&writable, "x").expect("failed to write");
+        fs::set_permissions(&writable, fs::Permissions::from_mode(0o666)).expect("failed to set the permissions");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("failed to create");
         let (notes, unknown) = (inbox.join("notes.txt"), results.join(format!("result-{}.data.exe", TaskId::new())));
-        fs::write(&notes, "x").expect("written");
-        fs::write(&unknown, "x").expect("written");
+        fs::write(&notes, "x").expect("failed to write");
+        fs::write(&unknown, "x").expect("failed to write");
 
         let mut expected = [
             (link, "it is a symbolic link"),
@@ -208,6 +208,6 @@ mod tests {
         ]
         .map(|(path, reason)| ForeignFile { path, reason });
         expected.sort_by(|one, other| one.path.cmp(&other.path));
-        assert_eq!(mailbox.foreign_files().expect("read"), expected);
+        assert_eq!(mailbox.foreign_files().expect("failed to read"), expected);
     }
 }

@@ -178,22 +178,22 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let (own, other) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
         assert!(!mailbox.is_wake_target(&own));
-        mailbox.add_wake_target(&own).expect("created");
+        mailbox.add_wake_target(&own).expect("failed to create");
         assert!(mailbox.is_wake_target(&own) && !mailbox.is_wake_target(&other));
         let (first, second, unanswered) = (TaskId::new(), TaskId::new(), TaskId::new());
         for id in [second, first, unanswered] {
-            mailbox.add_wakeup(&own, id).expect("recorded");
+            mailbox.add_wakeup(&own, id).expect("failed to record the wake-up");
         }
         for id in [first, second] {
-            mailbox.publish(id, "{}").expect("published");
+            mailbox.publish(id, "{}").expect("failed to publish the result");
         }
-        assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first, second]);
-        assert_eq!(mailbox.wakeups_for(&other).expect("read"), []);
+        assert_eq!(mailbox.wakeups_for(&own).expect("failed to read"), [first, second]);
+        assert_eq!(mailbox.wakeups_for(&other).expect("failed to read"), []);
         mailbox.remove_wakeup(&other, first).expect("nothing to remove is not an error");
-        mailbox.lock_wakeups(&own).expect("locked").remove_delivered(&[second]).expect("removed");
-        assert_eq!(mailbox.wakeups_for(&own).expect("read"), [first]);
-        mailbox.remove_wakeup(&own, first).expect("removed");
-        assert_eq!(mailbox.wakeups_for(&own).expect("read"), []);
+        mailbox.lock_wakeups(&own).expect("failed to lock").remove_delivered(&[second]).expect("failed to remove");
+        assert_eq!(mailbox.wakeups_for(&own).expect("failed to read"), [first]);
+        mailbox.remove_wakeup(&own, first).expect("failed to remove");
+        assert_eq!(mailbox.wakeups_for(&own).expect("failed to read"), []);
     }
 
     #[test]
@@ -201,9 +201,9 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let target = WakeTarget::new("codex", "session:1");
         mailbox.adopt_old_wakeups().expect("no old folder is not an error");
-        mailbox.add_wake_target(&target).expect("created");
-        fs::rename(mailbox.root.join(FOLDER), mailbox.root.join("owed")).expect("renamed");
-        mailbox.adopt_old_wakeups().expect("renamed back");
+        mailbox.add_wake_target(&target).expect("failed to create");
+        fs::rename(mailbox.root.join(FOLDER), mailbox.root.join("owed")).expect("failed to rename");
+        mailbox.adopt_old_wakeups().expect("failed to rename");
         assert!(mailbox.is_wake_target(&target));
     }
 
@@ -211,9 +211,9 @@ mod tests {
     fn a_new_waiter_replaces_the_earlier_one() {
         let (_folder, mailbox) = mailbox();
         let target = WakeTarget::new("codex", "session:1");
-        mailbox.add_wake_target(&target).expect("created");
+        mailbox.add_wake_target(&target).expect("failed to create");
         for waiter in ["one", "two"] {
-            mailbox.set_waiter(&target, waiter).expect("written");
+            mailbox.set_waiter(&target, waiter).expect("failed to write");
         }
         assert!(!mailbox.is_waiter(&target, "one") && mailbox.is_waiter(&target, "two"));
     }
@@ -223,13 +223,13 @@ mod tests {
         let (_folder, mailbox) = mailbox();
         let (idle, waiting) = (WakeTarget::new("codex", "session:1"), WakeTarget::new("codex", "session:2"));
         for target in [&idle, &waiting] {
-            mailbox.add_wake_target(target).expect("created");
-            mailbox.set_waiter(target, "one").expect("written");
+            mailbox.add_wake_target(target).expect("failed to create");
+            mailbox.set_waiter(target, "one").expect("failed to write");
         }
-        mailbox.add_wakeup(&waiting, TaskId::new()).expect("recorded");
+        mailbox.add_wakeup(&waiting, TaskId::new()).expect("failed to record the wake-up");
         let now = SystemTime::now();
-        assert_eq!(mailbox.sweep_wakeups(now).expect("swept"), 0);
-        assert_eq!(mailbox.sweep_wakeups(now + MAX_IDLE * 2).expect("swept"), 1);
+        assert_eq!(mailbox.sweep_wakeups(now).expect("failed to sweep"), 0);
+        assert_eq!(mailbox.sweep_wakeups(now + MAX_IDLE * 2).expect("failed to sweep"), 1);
         assert!(!mailbox.is_wake_target(&idle) && mailbox.is_wake_target(&waiting));
     }
 }

@@ -35,7 +35,7 @@ fn words_are_what_a_shell_would_pass() {
 
 #[test]
 fn operators_join_commands_into_pipelines() {
-    let line = parse("a; b 'x;y' && c | d 2>&1 || e >/dev/null 2>&1\n\n# f\ng").expect("it is accepted");
+    let line = parse("a; b 'x;y' && c | d 2>&1 || e >/dev/null 2>&1\n\n# f\ng").expect("the line was refused");
     let shape: Vec<_> = line
         .pipelines
         .iter()
@@ -64,7 +64,7 @@ fn here_documents_are_the_standard_input_of_their_commands() {
     let text =
         "a --input=- <<'EOF' | b <<-\\X && c <<< 'd e' && f\n{\"it's\": \"$HOME\"}\n\nEOF\n\tx\n\tX\ng <<E\nh\\$i `\nE";
     assert_eq!(refused(text), "`");
-    let line = parse(&text.replace(" `", " $ \\\\n \"")).expect("it is accepted");
+    let line = parse(&text.replace(" `", " $ \\\\n \"")).expect("the line was refused");
     let texts: Vec<_> = line.commands().map(|command| line.stdin_of(command)).collect();
     assert_eq!(texts, [Some("{\"it's\": \"$HOME\"}\n\n"), Some("x\n"), Some("d e\n"), None, Some("h$i $ \\n \"\n")]);
     for malformed in ["a <<EOF\nb", "a <<EOF", "a <<EOF\nb\n EOF\n"] {

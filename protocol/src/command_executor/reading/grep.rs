@@ -26,7 +26,7 @@ const LONG: [(&str, char); 12] = [
     ("regexp", 'e'),
 ];
 
-pub(super) fn grep(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn grep(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let known = "-i, -n, -c, -v, -E, -F, -o, -q, -w, -l, -h, -m N, -e PATTERN";
     let mut options = options::read("grep", known, "incvEFoqwlhH", "me", &LONG, arguments)?;
     let pattern = match options.value('e') {
@@ -45,7 +45,7 @@ pub(super) fn grep(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
     let mut lines = 0;
     for file in &files {
         let prefix = if names_files { format!("{file}:") } else { String::new() };
-        lines += search.file(reading, file, &prefix)?;
+        lines += search.file(reader, file, &prefix)?;
         if options.has('q') && lines > 0 {
             break;
         }
@@ -63,9 +63,9 @@ struct GrepSearch<'a> {
 
 impl GrepSearch<'_> {
     /// Searches one file; returns the number of selected lines.
-    fn file(&mut self, reading: &mut ResultReader<'_>, file: &str, prefix: &str) -> Result<u64, ProgramFailure> {
+    fn file(&mut self, reader: &mut ResultReader<'_>, file: &str, prefix: &str) -> Result<u64, ProgramFailure> {
         let failed = |error: std::io::Error| ProgramFailure(2, format!("{file}: failed to read the file: {error}"));
-        let mut source = reading.open(file)?;
+        let mut source = reader.open(file)?;
         let (mut selected, mut number) = (0, 0_u64);
         let mut line = Vec::new();
         while selected < self.max_count {

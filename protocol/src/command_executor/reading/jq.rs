@@ -50,12 +50,12 @@ fn options(arguments: &[String]) -> Result<(ProgramOptions, String), ProgramFail
     Ok((options, expression))
 }
 
-pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn jq(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let (options, expression) = options(arguments)?;
     let mut text = Vec::new();
     if !options.has('n') {
         for file in options.files() {
-            text.extend(reading.read(&file)?);
+            text.extend(reader.read(&file)?);
             text.push(b'\n');
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn jq(arguments: &[String], reading: &mut ResultReader<'_>) -> Result
     let flags = "rcsn".chars().filter(|letter| options.has(*letter)).map(|letter| format!("-{letter}"));
     let words: Vec<_> =
         std::iter::once("jq".to_owned()).chain(flags).chain(["--".to_owned(), expression.clone()]).collect();
-    let printed = reading.shell.call(&words, &String::from_utf8_lossy(&text), reading.caller);
+    let printed = reader.shell.call(&words, &String::from_utf8_lossy(&text), reader.caller);
     if printed.status == Exit::Bug as u8 {
         return Err(ProgramFailure(5, format!("`{expression}` took too much time or memory; select less data")));
     }

@@ -13,11 +13,11 @@ pub(super) fn echo(arguments: &[String]) -> ProgramOutput {
     ProgramOutput { stdout: format!("{}{end}", words.join(" ")).into_bytes(), ..ProgramOutput::default() }
 }
 
-pub(super) fn cat(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn cat(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("cat", "-n", "n", "", &[("number", 'n')], arguments)?;
     let mut stdout = Vec::new();
     for file in options.files() {
-        stdout.extend(reading.read(&file)?);
+        stdout.extend(reader.read(&file)?);
     }
     if options.has('n') {
         let lines = stdout.split_inclusive(|byte| *byte == b'\n').enumerate();
@@ -54,15 +54,15 @@ fn extent(options: &ProgramOptions, rest: char) -> Result<Extent, ProgramFailure
 
 const LONG: [(&str, char); 4] = [("lines", 'n'), ("bytes", 'c'), ("quiet", 'q'), ("silent", 'q')];
 
-pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn head(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("head", "-n N, -c N, -q", "q", "nc", &LONG, arguments)?;
     let extent = extent(&options, '-')?;
-    each(&options, reading, |reading, file| {
+    each(&options, reading, |reader, file| {
         let mut taken = Vec::new();
         let failed = |error: std::io::Error| ProgramFailure(1, format!("{file}: failed to read the file: {error}"));
         match &extent {
             Extent::Lines(Amount::Limit(count)) => {
-                let mut source = reading.open(file)?.take(MAX_BYTES);
+                let mut source = reader.open(file)?.take(MAX_BYTES);
                 for _ in 0..*count {
                     if source.read_until(b'\n', &mut taken).map_err(failed)? == 0 {
                         break;
@@ -70,16 +70,16 @@ pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
                 }
             }
             Extent::Bytes(Amount::Limit(count)) => {
-                reading.open(file)?.take((*count).min(MAX_BYTES)).read_to_end(&mut taken).map_err(failed)?;
+                reader.open(file)?.take((*count).min(MAX_BYTES)).read_to_end(&mut taken).map_err(failed)?;
             }
             Extent::Lines(Amount::Rest(left_out)) => {
-                let all = reading.read(file)?;
+                let all = reader.read(file)?;
                 let lines: Vec<_> = all.split_inclusive(|byte| *byte == b'\n').collect();
                 let kept = lines.len().saturating_sub(index(*left_out));
                 taken = lines[..kept].concat();
             }
             Extent::Bytes(Amount::Rest(left_out)) => {
-                taken = reading.read(file)?;
+                taken = reader.read(file)?;
                 taken.truncate(taken.len().saturating_sub(index(*left_out)));
             }
         }
@@ -87,7 +87,7 @@ pub(super) fn head(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
     })
 }
 
-pub(super) fn tail(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn tail(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     if arguments.iter().any(|argument| argument == "-f" || argument == "-F" || argument == "--follow") {
         return Err(ProgramFailure(
             1,
@@ -96,8 +96,8 @@ pub(super) fn tail(arguments: &[String], reading: &mut ResultReader<'_>) -> Resu
     }
     let options = options::read("tail", "-n N, -n +N, -c N, -q", "q", "nc", &LONG, arguments)?;
     let extent = extent(&options, '+')?;
-    each(&options, reading, |reading, file| {
-        let all = reading.read(file)?;
+    each(&options, reading, |reader, file| {
+        let all = reader.read(file)?;
         let from = match &extent {
             Extent::Bytes(Amount::Limit(count)) => all.len().saturating_sub(index(*count)),
             Extent::Bytes(Amount::Rest(first)) => index(first.saturating_sub(1)).min(all.len()),
@@ -129,7 +129,7 @@ fn index(number: u64) -> usize {
 /// Prints a part of each file, with a heading for each if there are several.
 fn each(
     options: &ProgramOptions,
-    reading: &mut ResultReader<'_>,
+    reader: &mut ResultReader<'_>,
     part: impl Fn(&mut ResultReader<'_>, &str) -> Result<Vec<u8>, ProgramFailure>,
 ) -> Result<ProgramOutput, ProgramFailure> {
     let files = options.files();
@@ -139,12 +139,12 @@ fn each(
             let before = if number == 0 { "" } else { "\n" };
             stdout.extend(format!("{before}==> {file} <==\n").into_bytes());
         }
-        stdout.extend(part(reading, file)?);
+        stdout.extend(part(reader, file)?);
     }
     Ok(ProgramOutput { stdout, ..ProgramOutput::default() })
 }
 
-pub(super) fn wc(arguments: &[String], reading: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
+pub(super) fn wc(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let long = [("lines", 'l'), ("words", 'w'), ("bytes", 'c'), ("chars", 'm')];
     let options = options::read("wc", "-l, -w, -c, -m", "lwcm", "", &long, arguments)?;
     let wanted: Vec<_> = "lwmc".chars().filter(|letter| options.has(*letter)).collect();
@@ -158,7 +158,7 @@ pub(super) fn wc(arguments: &[String], reading: &mut ResultReader<'_>) -> Result
         stdout.extend([counts.join(" "), name, "\n".to_owned()]);
     };
     for file in &files {
-        let bytes = reading.read(file)?;
+        let bytes = reader.read(file)?;
         let counts: Vec<_> = wanted.iter().map(|letter| count(*letter, &bytes)).collect();
         line(&counts, file);
         for (total, counted) in totals.iter_mut().zip(counts) {
