@@ -21,7 +21,7 @@ pub struct Caller {
     /// The caller's working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// The nesting depth: how many agents started one another above the caller.
+    /// The nesting depth: how many agents above the caller were themselves started by an agent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
     /// Whether the caller is woken when its task is final.

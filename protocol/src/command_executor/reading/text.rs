@@ -57,7 +57,7 @@ const LONG: [(&str, char); 4] = [("lines", 'n'), ("bytes", 'c'), ("quiet", 'q'),
 pub(super) fn head(arguments: &[String], reader: &mut ResultReader<'_>) -> Result<ProgramOutput, ProgramFailure> {
     let options = options::read("head", "-n N, -c N, -q", "q", "nc", &LONG, arguments)?;
     let extent = extent(&options, '-')?;
-    each(&options, reading, |reader, file| {
+    each(&options, reader, |reader, file| {
         let mut taken = Vec::new();
         let failed = |error: std::io::Error| ProgramFailure(1, format!("{file}: failed to read the file: {error}"));
         match &extent {
@@ -96,7 +96,7 @@ pub(super) fn tail(arguments: &[String], reader: &mut ResultReader<'_>) -> Resul
     }
     let options = options::read("tail", "-n N, -n +N, -c N, -q", "q", "nc", &LONG, arguments)?;
     let extent = extent(&options, '+')?;
-    each(&options, reading, |reader, file| {
+    each(&options, reader, |reader, file| {
         let all = reader.read(file)?;
         let from = match &extent {
             Extent::Bytes(Amount::Limit(count)) => all.len().saturating_sub(index(*count)),
