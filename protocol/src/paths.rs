@@ -108,7 +108,7 @@ impl Paths {
     }
 
     /// Whether the caller's session is restricted to read-only subtools, from `AGENT_MAGIC_TOOL_READ_ONLY`:
-    /// every value but `0` restricts it.
+    /// every non-empty value but `0` restricts it.
     pub fn read_only(&self) -> bool {
         std::env::var_os(READ_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
     }
@@ -212,7 +212,7 @@ impl Paths {
         self.executor().join("executor.log")
     }
 
-    /// Data that is too large for the store. It is as durable as the store.
+    /// Task data that does not fit in a result file. It is as durable as the store.
     pub fn data(&self) -> PathBuf {
         self.executor().join("data")
     }

@@ -96,8 +96,8 @@ impl Mailbox {
         Ok((!is_free).then(|| u32::try_from(holder.l_pid).unwrap_or(0)))
     }
 
-    /// Removes the executor's identity file, which records that it ended without open tasks. The kernel
-    /// releases the lock itself when the process ends.
+    /// Removes the executor's identity file, as a sign that it ended without open tasks. The kernel releases
+    /// the lock when the process ends.
     pub fn remove_identity(&self) -> io::Result<()> {
         super::ignore_not_found(fs::remove_file(self.identity_file()))
     }
