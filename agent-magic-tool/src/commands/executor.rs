@@ -40,7 +40,7 @@ pub(crate) enum ExecutorCommand {
     Status,
     /// Open the page where a human confirms tasks; for humans only
     Page,
-    /// Switch a subtool on again that was switched off for a session which called it too often
+    /// Switch on a subtool that is off for a session that called it too often
     SwitchOn {
         /// The subtool
         name: String,
@@ -76,13 +76,13 @@ fn start(context: &Context) -> Result<Exit, Error> {
 /// Starts an executor for the mailbox unless one is running, and waits until it runs.
 fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     let mut launch = Launch::new(&context.paths, mailbox);
-    let mut patience = Backoff::new(MAX_PAUSE);
+    let mut backoff = Backoff::new(MAX_PAUSE);
     while !launch.ensure()? {
-        if patience.waited() > START_TIMEOUT {
+        if backoff.waited() > START_TIMEOUT {
             return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {START_TIMEOUT:?}"))
                 .hint(launch::START_BY_HAND));
         }
-        patience.pause(None);
+        backoff.pause(None);
     }
     Ok(())
 }
@@ -129,13 +129,13 @@ fn stop(context: &Context) -> Result<Exit, Error> {
     kill(Pid::from_raw(target), Signal::SIGTERM)
         .map_err(|error| Error::new(Code::NoExecutor, format!("failed to stop process {pid}: {error}")))?;
     let deadline = Instant::now() + Config::read(&context.paths)?.executor.grace.get() + STOP_TIMEOUT;
-    let mut patience = Backoff::new(MAX_PAUSE);
+    let mut backoff = Backoff::new(MAX_PAUSE);
     while executor_of(&mailbox)? == Some(pid) {
         if Instant::now() > deadline {
             return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
                 .hint(format!("see its log: {}", context.paths.log().display())));
         }
-        patience.pause(Some(deadline));
+        backoff.pause(Some(deadline));
     }
     context.output.json(&json!({"stopped": true, "pid": pid, "mailbox": mailbox.root()}))?;
     Ok(Exit::Ok)
@@ -170,7 +170,7 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
     let program = launch::program();
     let is_executor_running = || {
         if detached {
-            detach::let_go_of_stderr();
+            detach::close_stderr();
         }
     };
     let ended = daemon::run(paths, is_executor_running).map_err(|error| {

@@ -1,5 +1,5 @@
-//! Becoming a process of its own: whoever started the executor may be killed, with its whole
-//! process group, and whoever reads its pipes must see them end.
+//! Detaching from the caller: the process that started the executor may be killed along with its process group, and
+//! readers of its pipes must see them end.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,33 +7,33 @@ use std::os::fd::RawFd;
 
 use nix::unistd;
 
-/// Standard input, output and error are left to [`let_go_of_stderr`] and the one who starts us.
+/// The caller sets up standard input and output, and [`close_stderr`] closes standard error.
 const FIRST_OTHER: RawFd = 3;
 
-/// Leaves the session, the folder, and every descriptor that was inherited by accident.
+/// Starts a session, changes to the root folder, and closes every inherited descriptor but the standard streams.
 ///
-/// To be called before anything is opened and before any thread is started.
+/// Must be called before any file is opened and before any thread is started.
 pub fn from_caller() -> io::Result<()> {
     for descriptor in inherited()? {
         match unistd::close(descriptor) {
-            // One of them was the folder that was read just now.
+            // One of them was the listing of `/dev/fd` itself.
             Ok(()) | Err(nix::Error::EBADF) => {}
             Err(error) => return Err(error.into()),
         }
     }
     match unistd::setsid() {
-        // We lead our own process group already: nobody kills it by accident.
+        // This process already leads a process group, which protects it from signals to the caller's.
         Ok(_) | Err(nix::Error::EPERM) => {}
         Err(error) => return Err(error.into()),
     }
     std::env::set_current_dir("/")
 }
 
-/// Closes the way back to the one who started us: from here on there is only the log.
-pub fn let_go_of_stderr() {
-    let nowhere = File::options().write(true).open("/dev/null");
-    if let Err(error) = nowhere.and_then(|nowhere| Ok(unistd::dup2_stderr(&nowhere)?)) {
-        tracing::warn!(%error, "standard error stays what it was");
+/// Closes standard error: from here on there is only the log.
+pub fn close_stderr() {
+    let null = File::options().write(true).open("/dev/null");
+    if let Err(error) = null.and_then(|null| Ok(unistd::dup2_stderr(&null)?)) {
+        tracing::warn!(%error, "failed to close standard error");
     }
 }
 

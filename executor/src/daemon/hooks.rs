@@ -1,70 +1,79 @@
-//! Telling hooks: what is due is sent, a few at a time, and what became of it is recorded.
+//! Hook deliveries: sends what is due, a few at a time, and turns the outcomes into changes of the record.
 //!
-//! Nothing here waits for a receiver: attempts run on the runtime and report like runners do, and end
-//! with the executor. Of what waits only the next time is in memory, however much it is.
+//! Nothing waits for a receiver: deliveries run on the runtime, report to the event loop like attempts do, and end
+//! with the executor. The outbox is in the store; only the next due time of each hook is in memory.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use protocol::fault;
+use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
-use tokio_util::sync::CancellationToken;
+use protocol::{clock, fault};
 
-use super::{Daemon, DaemonError, DaemonEvent, clock};
+use super::background::{Background, DaemonEvent};
 use crate::dispatcher::{Action, Effects};
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
+use crate::runner::RunnerContext;
 use crate::store::outbox::{DeliveryState, HookDelivery};
 use crate::store::{Change, Store, StoreError};
 
-/// How many attempts of one hook are under way at once.
-const AT_ONCE: usize = 4;
-/// With its jitter.
+/// How many deliveries to one hook run at once.
+const MAX_CONCURRENT: usize = 4;
+/// The longest pause before a retry, including jitter.
 const MAX_PAUSE: Duration = hook::MAX_PAUSE.saturating_add(Duration::from_mins(15));
 
-/// An attempt has ended.
+/// The outcome of one attempt to deliver.
 pub(super) struct DeliveryReport {
     delivery: HookDelivery,
     outcome: Result<(), String>,
 }
 
-pub(super) struct HookDispatcher {
+pub(super) struct HookDeliveries {
     hooks: Arc<Hooks>,
-    lines: Vec<HookQueue>,
+    queues: Vec<HookQueue>,
+    mailbox: Mailbox,
+    background: Background,
+    runner_context: Arc<RunnerContext>,
 }
 
-/// What is to be told to one hook.
+/// The deliveries to one hook.
 struct HookQueue {
     hook: String,
-    under_way: HashSet<TaskId>,
-    /// When the outbox is to be looked at; `None` until something changes.
+    in_flight: HashSet<TaskId>,
+    /// When to read the outbox; `None` until something changes.
     next: Option<Timestamp>,
 }
 
-impl HookDispatcher {
-    pub(super) fn new(hooks: Hooks, store: &mut dyn Store) -> Result<Self, StoreError> {
-        let now = clock::now();
-        match store.cap_next_at(now.saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
+impl HookDeliveries {
+    /// Takes over the outbox in `store`. Deliveries scheduled under a clock that was ahead become due earlier.
+    pub(super) fn new(
+        store: &mut dyn Store,
+        mailbox: Mailbox,
+        background: Background,
+        runner_context: Arc<RunnerContext>,
+    ) -> Result<Self, StoreError> {
+        match store.cap_next_at(clock::now().saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
             Err(error) if error.is_disk_full() => {
-                tracing::warn!(%error, "what hooks are owed was not looked through");
+                tracing::warn!(%error, "the disk is full: due times of hook deliveries were not checked");
             }
             done => done?,
         }
-        let line =
-            |hook: &str| HookQueue { hook: hook.to_owned(), under_way: HashSet::new(), next: Some(Timestamp::MIN) };
-        let lines = hooks.names().map(line).collect();
-        Ok(Self { hooks: Arc::new(hooks), lines })
+        let hooks = Arc::new(Hooks::new(runner_context.config.hooks.clone()));
+        let queue =
+            |hook: &str| HookQueue { hook: hook.to_owned(), in_flight: HashSet::new(), next: Some(Timestamp::MIN) };
+        let queues = hooks.names().map(queue).collect();
+        Ok(Self { hooks, queues, mailbox, background, runner_context })
     }
 
-    pub(super) fn hooks(&self) -> &Hooks {
-        &self.hooks
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.hooks.names().collect()
     }
 
-    /// Adds to the ends in `effects` what hooks are owed for them.
-    pub(super) fn owe(&mut self, effects: &mut Effects, mailbox: &Mailbox, now: Timestamp) {
+    /// Adds a delivery to `effects` for each task that ends in them and each hook that wants to know.
+    pub(super) fn add_to(&mut self, effects: &mut Effects, now: Timestamp) {
         if self.hooks.is_empty() {
             return;
         }
@@ -83,122 +92,94 @@ impl HookDispatcher {
             if !task.state.is_final() || !ended.contains(&task.id) {
                 continue;
             }
-            for delivery in self.hooks.deliveries(task, &mailbox.result_file(task.id), now) {
-                self.look_at(&delivery.hook, now);
+            for delivery in self.hooks.deliveries(task, &self.mailbox.result_file(task.id), now) {
+                if let Some(queue) = self.queues.iter_mut().find(|queue| queue.hook == delivery.hook) {
+                    queue.next = Some(queue.next.map_or(now, |next| next.min(now)));
+                }
                 effects.changes.push(Change::Delivery(Box::new(delivery), DeliveryState::Pending));
             }
         }
     }
 
-    /// When the outbox is to be looked at.
-    fn next(&self) -> Option<Timestamp> {
-        self.lines.iter().filter_map(|line| line.next).min()
+    /// When to call [`Self::send_due`].
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.queues.iter().filter_map(|queue| queue.next).min()
     }
 
-    /// Whether the executor stays for it, though it has nothing else to do: something is under way, or
-    /// is tried again before the executor would be idle for long.
+    /// Whether the executor must not become idle: a delivery is in flight, or is due within `idle`.
     pub(super) fn is_busy(&self, now: Timestamp, idle: Duration) -> bool {
         let soon = now.saturating_add(idle).unwrap_or(Timestamp::MAX);
-        self.next().is_some_and(|next| next <= soon) || self.lines.iter().any(|line| !line.under_way.is_empty())
+        self.next_deadline().is_some_and(|next| next <= soon)
+            || self.queues.iter().any(|queue| !queue.in_flight.is_empty())
     }
 
-    fn look_at(&mut self, hook: &str, at: Timestamp) {
-        if let Some(line) = self.lines.iter_mut().find(|line| line.hook == hook) {
-            line.next = Some(line.next.map_or(at, |next| next.min(at)));
-        }
-    }
-}
-
-impl HookQueue {
-    /// What is to be sent now, and when to look again.
-    fn due(&mut self, store: &dyn Store, now: Timestamp) -> Result<Vec<HookDelivery>, StoreError> {
-        if self.next.is_none_or(|next| next > now) {
-            return Ok(Vec::new());
-        }
-        // What is under way is still due, as the record has it.
-        let mut due = store.due(&self.hook, now, AT_ONCE + self.under_way.len())?;
-        due.retain(|delivery| !self.under_way.contains(&delivery.task));
-        due.truncate(AT_ONCE.saturating_sub(self.under_way.len()));
-        self.under_way.extend(due.iter().map(|delivery| delivery.task));
-        self.next = store.next_due(&self.hook, now)?;
-        Ok(due)
-    }
-}
-
-impl Daemon {
-    /// Sends what is due, as far as there are places. Not while something is to be recorded first, nor
-    /// before its result file is there.
-    pub(super) fn deliver_hooks(&mut self) -> Result<(), DaemonError> {
-        let now = self.clock.now();
-        if self.next_delivery().is_none_or(|next| next > now) {
-            return Ok(());
-        }
-        for line in &mut self.hook_dispatcher.lines {
-            for delivery in line.due(self.store.as_ref(), now)? {
-                let (hooks, runner_context) =
-                    (Arc::clone(&self.hook_dispatcher.hooks), Arc::clone(&self.runner_context));
-                let (wake, cancel): (_, CancellationToken) = (self.wake.clone(), self.ended.clone());
-                self.tracker.spawn_on(
-                    async move {
-                        let Some(hook) = hooks.get(&delivery.hook) else { return };
-                        let outcome = send(&delivery, hook, &runner_context, &cancel).await;
-                        if wake.send(DaemonEvent::Told(Box::new(DeliveryReport { delivery, outcome }))).is_err() {
-                            tracing::debug!("a hook was told after the executor had ended");
-                        }
-                    },
-                    self.runtime.handle(),
-                );
+    /// Sends what is due, up to [`MAX_CONCURRENT`] deliveries per hook, each of which reports
+    /// [`DaemonEvent::HookDelivered`].
+    pub(super) fn send_due(&mut self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        for queue in &mut self.queues {
+            for delivery in queue.take_due(store, now)? {
+                let (hooks, runner_context) = (Arc::clone(&self.hooks), Arc::clone(&self.runner_context));
+                let background = self.background.clone();
+                self.background.spawn(async move {
+                    let Some(hook) = hooks.get(&delivery.hook) else { return };
+                    let outcome = send(&delivery, hook, &runner_context, background.executor_ended()).await;
+                    let report = Box::new(DeliveryReport { delivery, outcome });
+                    if !background.send(DaemonEvent::HookDelivered(report)) {
+                        tracing::debug!("a hook delivery finished after the executor had ended");
+                    }
+                });
             }
         }
         Ok(())
     }
 
-    /// When hooks are to be told something without anything happening before.
-    pub(super) fn next_delivery(&self) -> Option<Timestamp> {
-        let is_held_up = !self.backlog.is_empty() || self.publisher.is_behind();
-        self.hook_dispatcher.next().filter(|_| !is_held_up)
+    /// Returns the changes to the outbox that follow from `reports`.
+    pub(super) fn on_reports(&mut self, reports: Vec<DeliveryReport>, now: Timestamp) -> Vec<Change> {
+        reports.into_iter().filter_map(|report| self.on_report(report, now)).collect()
     }
 
-    /// Records what became of attempts.
-    pub(super) fn hooks_delivered(&mut self, hooks_delivered: Vec<DeliveryReport>) -> Result<(), DaemonError> {
-        let now = self.clock.now();
-        let mut changes = Vec::new();
-        for DeliveryReport { delivery, outcome } in hooks_delivered {
-            if let Some(line) = self.hook_dispatcher.lines.iter_mut().find(|line| line.hook == delivery.hook) {
-                line.under_way.remove(&delivery.task);
-                // There is a place for the next one.
-                line.next = Some(now);
+    fn on_report(&mut self, DeliveryReport { delivery, outcome }: DeliveryReport, now: Timestamp) -> Option<Change> {
+        if let Some(queue) = self.queues.iter_mut().find(|queue| queue.hook == delivery.hook) {
+            queue.in_flight.remove(&delivery.task);
+            // There is room for the next delivery.
+            queue.next = Some(now);
+        }
+        let hook = self.hooks.get(&delivery.hook)?;
+        let (name, task) = (delivery.hook.clone(), delivery.task);
+        let (delivery, state) = match outcome {
+            Ok(()) => {
+                fault::point("hook", "ack");
+                tracing::debug!(hook = name, %task, attempts = delivery.attempts + 1, "hook delivery acknowledged");
+                (delivery, DeliveryState::Acknowledged)
             }
-            let Some(hook) = self.hook_dispatcher.hooks.get(&delivery.hook) else { continue };
-            let (name, task) = (delivery.hook.clone(), delivery.task);
-            let change = match outcome {
-                Ok(()) => {
-                    fault::point("hook", "ack");
-                    tracing::debug!(hook = name, %task, attempts = delivery.attempts + 1, "a hook was told");
-                    (delivery, DeliveryState::Acknowledged)
+            Err(reason) => match hook::after_failure(delivery, reason.clone(), hook, now) {
+                Ok(later) => {
+                    let pause_ms = i64::try_from(later.next_at.duration_since(now).as_millis()).unwrap_or(i64::MAX);
+                    tracing::info!(hook = name, %task, reason, attempts = later.attempts, pause_ms, "hook delivery failed; it is retried");
+                    (later, DeliveryState::Retrying)
                 }
-                Err(reason) => match hook::after_failure(delivery, reason.clone(), hook, now) {
-                    Ok(later) => {
-                        let pause_ms = pause(&later, now);
-                        tracing::info!(hook = name, %task, reason, attempts = later.attempts, pause_ms, "a hook could not be told; it is tried again");
-                        (later, DeliveryState::Retrying)
-                    }
-                    Err(last) => {
-                        tracing::error!(hook = name, %task, reason, attempts = last.attempts, "a hook could not be told, and is given up");
-                        (last, DeliveryState::GivenUp)
-                    }
-                },
-            };
-            changes.push(Change::Delivery(Box::new(change.0), change.1));
-        }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.carry_out(Effects { changes, actions: Vec::new() })
+                Err(last) => {
+                    tracing::error!(hook = name, %task, reason, attempts = last.attempts, "hook delivery failed and is given up");
+                    (last, DeliveryState::GivenUp)
+                }
+            },
+        };
+        Some(Change::Delivery(Box::new(delivery), state))
     }
 }
 
-fn pause(later: &HookDelivery, now: Timestamp) -> i64 {
-    let pause: SignedDuration = later.next_at.duration_since(now);
-    i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)
+impl HookQueue {
+    /// Returns the deliveries to send now, and marks them as in flight.
+    fn take_due(&mut self, store: &dyn Store, now: Timestamp) -> Result<Vec<HookDelivery>, StoreError> {
+        if self.next.is_none_or(|next| next > now) {
+            return Ok(Vec::new());
+        }
+        // The record still lists deliveries in flight as due.
+        let mut due = store.due(&self.hook, now, MAX_CONCURRENT + self.in_flight.len())?;
+        due.retain(|delivery| !self.in_flight.contains(&delivery.task));
+        due.truncate(MAX_CONCURRENT.saturating_sub(self.in_flight.len()));
+        self.in_flight.extend(due.iter().map(|delivery| delivery.task));
+        self.next = store.next_due(&self.hook, now)?;
+        Ok(due)
+    }
 }

@@ -1,4 +1,4 @@
-//! Whether the program that runs is still the one that is installed.
+//! Whether the running program is still the installed one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +10,7 @@ pub(super) struct InstalledProgram {
     stamp: Option<FileStamp>,
 }
 
-/// Device, inode, and time of the last change.
+/// Device, inode and modification time.
 type FileStamp = (u64, u64, i64, i64);
 
 impl InstalledProgram {
@@ -23,7 +23,7 @@ impl InstalledProgram {
         Self { path, stamp }
     }
 
-    /// Whether another program lies in its place. One that was only removed is not replaced.
+    /// Whether another file replaced the program. A removed program is not replaced.
     pub(super) fn was_replaced(&self) -> bool {
         let now = self.path.as_deref().and_then(stamp);
         now.is_some() && now != self.stamp
@@ -39,15 +39,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_file_in_its_place_is_another_program_and_none_is_not() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn a_program_is_replaced_by_another_file_but_not_by_removal() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("program");
         fs::write(&path, "old").expect("written");
         let program = InstalledProgram::at(Some(path.clone()));
         assert!(!program.was_replaced());
         let new = folder.path().join("new");
         fs::write(&new, "new").expect("written");
-        fs::rename(&new, &path).expect("moved there");
+        fs::rename(&new, &path).expect("renamed");
         assert!(program.was_replaced());
         fs::remove_file(&path).expect("removed");
         assert!(!program.was_replaced());

@@ -1,53 +1,87 @@
-//! Taking over: what an executor before us left open, and what must outlast it.
+//! Recovery: what a new executor takes over from the record and publishes in the mailbox.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
+use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step};
 
-use super::{Daemon, DaemonError, MAX_PAUSE};
+use super::DaemonError;
+use super::publisher::Publisher;
+use super::task_driver::TaskDriver;
 use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event};
+use crate::intake::Intake;
+use crate::store::{Store, StoreError};
 use crate::task::Task;
 
-impl Daemon {
-    pub(super) fn recover(&mut self, mut open: Vec<Task>) -> Result<(), DaemonError> {
-        let (intake, store) = (&self.intake, self.store.as_ref());
-        let now = self.clock.now();
-        if let Some(window) = intake.longest_window() {
-            // A limit must outlast the executor, which ends whenever it is idle.
-            let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
-            let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
-            for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
-                if let Some(limit) = intake.rate_limit(tool) {
-                    // Not later than now, whatever the clock said then: it may have been set back.
-                    self.dispatcher.restore_call(caller, tool, limit, at.min(now));
-                }
+/// The longest pause before a retry. A record with a longer one was written while the clock was ahead.
+const MAX_PAUSE: Duration = Duration::from_mins(5);
+
+/// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
+pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Task>) -> Result<(), StoreError> {
+    let now = tasks.clock.now();
+    let store = tasks.record.store();
+    if let Some(window) = intake.longest_window() {
+        // Rate limits must survive the executor, which ends whenever it is idle.
+        let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
+        let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
+        for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
+            if let Some(limit) = intake.rate_limit(tool) {
+                // The clock may have been set back since.
+                tasks.dispatcher.restore_call(caller, tool, limit, at.min(now));
             }
         }
-        if let Some(telemetry) = &mut self.telemetry {
-            let started = |id| {
-                let steps = store.steps(id).ok()?;
-                let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
-                Some(last.at)
-            };
-            telemetry.recover(&open, started);
-        }
-        let latest = now.checked_add(MAX_PAUSE).unwrap_or(Timestamp::MAX);
-        for task in &mut open {
-            task.not_before = task.not_before.map(|at| at.min(latest));
-        }
-        self.dispatcher.restore_grants(store.grants()?);
-        self.dispatcher.restore_confirmations(&store.confirmations_since(now - CONFIRMATION_WINDOW)?, now);
-        let lately = store.ended_since(now.checked_sub(self.cool_down).unwrap_or(Timestamp::MIN))?;
-        for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
-            if let Some(task) = store.task(denied.id)? {
-                self.dispatcher.restore_denial(&task);
-            }
-        }
-        // A schedule among them means what the clock shows.
-        let ahead = Event::SetClock { ahead: self.clock.ahead() };
-        self.dispatcher.handle(ahead, now, &mut Effects::default());
-        let effects = self.dispatcher.recover(open, now, |task| intake.recovery_info(task, store));
-        self.carry_out(effects)?;
-        let left = self.mailbox.unanswered()?;
-        self.answer_all(left, Vec::new())
     }
+    if let Some(telemetry) = &mut tasks.telemetry {
+        let started = |id| {
+            let steps = store.steps(id).ok()?;
+            let last = steps.iter().rev().find(|step| matches!(step.step, Step::Start | Step::Verify))?;
+            Some(last.at)
+        };
+        telemetry.recover(&open, started);
+    }
+    let latest = now.checked_add(MAX_PAUSE).unwrap_or(Timestamp::MAX);
+    for task in &mut open {
+        task.not_before = task.not_before.map(|at| at.min(latest));
+    }
+    tasks.dispatcher.restore_grants(store.grants()?);
+    tasks.dispatcher.restore_confirmations(&store.confirmations_since(now - CONFIRMATION_WINDOW)?, now);
+    let cool_down = tasks.runner_context.config.confirm.cool_down.get();
+    let lately = store.ended_since(now.checked_sub(cool_down).unwrap_or(Timestamp::MIN))?;
+    for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
+        if let Some(task) = store.task(denied.id)? {
+            tasks.dispatcher.restore_denial(&task);
+        }
+    }
+    // Schedules refer to the system clock, so its difference must be known before the tasks are restored.
+    let set_clock = Event::SetClock { ahead: tasks.clock.ahead() };
+    tasks.dispatcher.handle(set_clock, now, &mut Effects::default());
+    let effects = tasks.dispatcher.recover(open, now, |task| intake.recovery_info(task, store));
+    tasks.carry_out(effects)
+}
+
+/// Publishes the results of tasks that ended after `since` and are not in the mailbox: an earlier executor recorded
+/// them and did not publish them, or they were removed with an earlier mailbox.
+pub(super) fn publish_missing(
+    publisher: &mut Publisher,
+    store: &dyn Store,
+    mailbox: &Mailbox,
+    since: Timestamp,
+) -> Result<(), DaemonError> {
+    for ended in store.ended_since(since)? {
+        // A final result file does not show whether it was written before its task was resolved.
+        if (ended.is_resolved || !mailbox.is_final(ended.id))
+            && let Some(task) = store.task(ended.id)?
+        {
+            publisher.publish(&task, None);
+        }
+    }
+    for id in mailbox.tasks_with_results()? {
+        if !mailbox.is_final(id)
+            && let Some(task) = store.task(id)?.filter(|task| task.state.is_final())
+        {
+            publisher.publish(&task, None);
+        }
+    }
+    Ok(())
 }

@@ -1,27 +1,28 @@
-//! What the executor says of itself to whoever asks.
+//! The answer to a status request: what this executor is and how many tasks it has.
+
+use std::path::Path;
 
 use jiff::Timestamp;
+use protocol::mailbox::presence::ExecutorIdentity;
 use protocol::mailbox::request::Answer;
 use serde_json::json;
 
-use super::Daemon;
+use super::task_driver::TaskDriver;
 
-impl Daemon {
-    pub(super) fn status(&self, now: Timestamp) -> Answer {
-        let counts: serde_json::Map<_, _> =
-            self.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
-        Answer::Status(json!({
-            "pid": self.identity.pid,
-            "version": self.identity.version,
-            "mailbox": self.mailbox.root(),
-            "subtools": self.identity.subtools,
-            "uptime_s": now.duration_since(self.identity.started_at).as_secs(),
-            "tasks": counts,
-            "page": {
-                "origin": self.notifier.page(),
-                "online": self.approver.is_present(),
-                "waiting": self.dispatcher.confirmations_pending(),
-            },
-        }))
-    }
+pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDriver, now: Timestamp) -> Answer {
+    let counts: serde_json::Map<_, _> =
+        tasks.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
+    Answer::Status(json!({
+        "pid": identity.pid,
+        "version": identity.version,
+        "mailbox": mailbox,
+        "subtools": identity.subtools,
+        "uptime_s": now.duration_since(identity.started_at).as_secs(),
+        "tasks": counts,
+        "page": {
+            "origin": tasks.page.origin(),
+            "online": tasks.page.is_open(),
+            "waiting": tasks.dispatcher.confirmations_pending(),
+        },
+    }))
 }

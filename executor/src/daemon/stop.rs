@@ -1,81 +1,97 @@
-//! The end of an executor: asked for by a signal, and carried out in order.
+//! How an executor stops: a grace period for running attempts, then an interrupt, then the end.
 
-use std::io;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use nix::libc;
-use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use super::ExitReason;
 
-use super::{Daemon, DaemonError, DaemonEvent};
-use crate::dispatcher::Event;
+/// How long interrupted attempts may take to report their ends. A process gets two seconds to end after SIGTERM, and
+/// two more after SIGKILL.
+pub(super) const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an interrupted attempt may take to report: a program has two seconds to end when it is
-/// asked to, and two more to die when it is not asked any more.
-pub(super) const LAST_WORD: Duration = Duration::from_secs(5);
-
-/// A file that may grow no further is an error for who writes it, and not the end of the process.
-pub(super) fn outlive_file_limits(runtime: &Runtime) -> io::Result<()> {
-    let _inside = runtime.enter();
-    // Not ignored but heard, which programs that we start do not inherit.
-    signal(SignalKind::from_raw(libc::SIGXFSZ)).map(drop)
+/// How far stopping has come.
+#[derive(Debug)]
+pub(super) struct Stop {
+    reason: ExitReason,
+    phase: StopPhase,
+    /// When the phase ends, if attempts still run.
+    deadline: Instant,
 }
 
-impl Daemon {
-    /// SIGTERM and SIGINT ask for the end; asked again, it comes without the grace.
-    pub(super) fn listen_for_stop(&self) -> io::Result<()> {
-        let _inside = self.runtime.enter();
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let (wake, ended) = (self.wake.clone(), self.ended.clone());
-        self.tracker.spawn_on(
-            async move {
-                loop {
-                    tokio::select! {
-                        () = ended.cancelled() => return,
-                        _ = term.recv() => {}
-                        _ = int.recv() => {}
-                    }
-                    if wake.send(DaemonEvent::Stop).is_err() {
-                        return;
-                    }
-                }
-            },
-            self.runtime.handle(),
-        );
-        Ok(())
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StopPhase {
+    /// Running attempts may finish.
+    Draining,
+    /// Running attempts were interrupted and may report their ends.
+    Interrupted,
+    /// Interrupted attempts did not report in time. They stay recorded as running, and the next executor repeats them
+    /// or ends them as `unknown`.
+    TimedOut,
+}
+
+impl Stop {
+    pub(super) fn new(reason: ExitReason, grace: Duration) -> Self {
+        Self { reason, phase: StopPhase::Draining, deadline: Instant::now() + grace }
     }
 
-    /// Nothing new starts; what runs gets its grace, then is interrupted and reports.
-    ///
-    /// An attempt that does not even report stays recorded as running: the next executor repeats it
-    /// or ends it as unknown.
-    pub(super) fn stop(&mut self, woken: &Receiver<DaemonEvent>, grace: Duration) -> Result<(), DaemonError> {
-        self.turn(vec![Event::Drain], Vec::new())?;
-        let mut deadline = Instant::now() + grace;
-        let mut interrupted = false;
-        while self.dispatcher.running() > 0 {
-            self.catch_up_record()?;
-            let patience = deadline.saturating_duration_since(Instant::now());
-            match woken.recv_timeout(patience.min(self.patience_with_record())) {
-                Ok(DaemonEvent::Finished(finished)) => self.turn(vec![Event::AttemptFinished(finished)], Vec::new())?,
-                // Nobody hears a human any more: what they say is said again to the next executor.
-                Ok(DaemonEvent::Look | DaemonEvent::Human(_) | DaemonEvent::Previewed(_)) => {}
-                Ok(DaemonEvent::Told(hooks_delivered)) => self.hooks_delivered(vec![*hooks_delivered])?,
-                Ok(DaemonEvent::Stop) if !interrupted => deadline = Instant::now(),
-                Ok(DaemonEvent::Stop) => {}
-                Err(_) if Instant::now() < deadline => {}
-                Err(_) if interrupted => {
-                    tracing::warn!(running = self.dispatcher.running(), "attempts did not report their end");
-                    break;
-                }
-                Err(_) => {
-                    interrupted = true;
-                    deadline = Instant::now() + LAST_WORD;
-                    self.turn(vec![Event::Interrupt], Vec::new())?;
-                }
-            }
+    pub(super) fn reason(&self) -> ExitReason {
+        self.reason
+    }
+
+    /// When to call [`Self::interrupts_at`].
+    pub(super) fn next_deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Ends the grace period, since the executor was asked to stop once more.
+    pub(super) fn end_grace(&mut self, now: Instant) {
+        if self.phase == StopPhase::Draining {
+            self.deadline = now;
         }
-        self.last_try_to_record()
+    }
+
+    /// Goes on to the next phase if the deadline has passed. Returns whether to interrupt the running attempts now.
+    pub(super) fn interrupts_at(&mut self, now: Instant) -> bool {
+        if now < self.deadline {
+            return false;
+        }
+        let is_first = self.phase == StopPhase::Draining;
+        (self.phase, self.deadline) = match self.phase {
+            StopPhase::Draining => (StopPhase::Interrupted, now + INTERRUPT_TIMEOUT),
+            StopPhase::Interrupted | StopPhase::TimedOut => (StopPhase::TimedOut, self.deadline),
+        };
+        is_first
+    }
+
+    /// Whether the executor waited long enough for attempts that do not report.
+    pub(super) fn has_timed_out(&self) -> bool {
+        self.phase == StopPhase::TimedOut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_hours(1);
+
+    #[test]
+    fn attempts_are_interrupted_once_after_the_grace_period() {
+        let mut stop = Stop::new(ExitReason::Asked, GRACE);
+        let end_of_grace = stop.next_deadline();
+        assert!(!stop.interrupts_at(end_of_grace.checked_sub(Duration::from_millis(1)).expect("a valid time")));
+        assert!(stop.interrupts_at(end_of_grace) && !stop.has_timed_out());
+        let last = end_of_grace + INTERRUPT_TIMEOUT;
+        assert_eq!(stop.next_deadline(), last);
+        stop.end_grace(end_of_grace);
+        assert_eq!(stop.next_deadline(), last, "a further request to stop does not shorten the interrupt");
+        assert!(!stop.interrupts_at(last) && stop.has_timed_out());
+    }
+
+    #[test]
+    fn a_second_request_to_stop_ends_the_grace_period() {
+        let mut stop = Stop::new(ExitReason::Asked, GRACE);
+        let now = Instant::now();
+        stop.end_grace(now);
+        assert!(stop.interrupts_at(now));
     }
 }

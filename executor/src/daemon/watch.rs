@@ -1,7 +1,7 @@
 //! When to look into the inbox.
 //!
-//! A file event is a nudge that may be missed; the directory is the truth. So the inbox is looked
-//! at after every event, and now and then without one.
+//! File events may be missed; the folder is the truth. So the daemon looks after every event, and from time to time
+//! without one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,55 +11,54 @@ use std::time::Duration;
 use notify::RecommendedWatcher;
 use protocol::mailbox::watch::watch_folder;
 
-/// How long a missed event can go unnoticed: a full queue is reported, but an odd file system says
-/// nothing, and neither does anybody when the whole mailbox is moved away. One look costs about
-/// ten microseconds, so that this is no load.
-pub(super) const SAFETY: Duration = Duration::from_secs(5);
-/// Without events: the shortest and the longest pause between two looks.
-const POLLING: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// The longest pause between two looks. Some file systems lose events without an error, and moving the whole mailbox
+/// away causes none. A look takes about ten microseconds, so this costs nothing.
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The shortest and the longest pause between two looks without file events.
+const MIN_POLL_PAUSE: Duration = Duration::from_millis(5);
+const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells when something may lie in the inbox.
+/// Reports that requests may have arrived in the inbox.
 pub(super) struct InboxWatch {
-    /// `None` where the file system gives no events.
+    /// `None` if the file system reports no events.
     watcher: Option<RecommendedWatcher>,
-    /// Whether a look was asked for and did not begin yet: events come in swarms.
-    asked: Arc<AtomicBool>,
+    /// Whether a look was requested that has not begun. Events arrive in bursts, and one look covers them all.
+    is_requested: Arc<AtomicBool>,
 }
 
 impl InboxWatch {
-    /// Calls `nudge` when something lands in `inbox`, once for each [`InboxWatch::begin_look`].
-    pub(super) fn new(inbox: &Path, nudge: impl Fn() + Send + 'static) -> Self {
-        let asked = Arc::new(AtomicBool::new(false));
-        let to_ask = Arc::clone(&asked);
+    /// Calls `on_arrival` when a request arrives in `inbox`, at most once between two [`InboxWatch::begin_look`].
+    pub(super) fn new(inbox: &Path, on_arrival: impl Fn() + Send + 'static) -> Self {
+        let is_requested = Arc::new(AtomicBool::new(false));
+        let requested = Arc::clone(&is_requested);
         let handler = move |event: notify::Result<notify::Event>| {
-            // An error may stand for any event.
-            if event.as_ref().map_or(true, concerns_requests) && !to_ask.swap(true, Ordering::AcqRel) {
-                nudge();
+            // An error may hide any event.
+            if event.as_ref().map_or(true, concerns_requests) && !requested.swap(true, Ordering::AcqRel) {
+                on_arrival();
             }
         };
         let watcher = watch_folder(inbox, handler);
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the inbox is polled")).ok();
-        Self { watcher, asked }
+        Self { watcher, is_requested }
     }
 
-    /// Called before the inbox is read: what lands from now on nudges anew.
+    /// Call this before reading the inbox: requests that arrive from now on are reported again.
     pub(super) fn begin_look(&self) {
-        self.asked.store(false, Ordering::Release);
+        self.is_requested.store(false, Ordering::Release);
     }
 
-    /// The longest that may pass until the next look, when nothing has happened for `quiet`.
+    /// How long to wait until the next look, if nothing has happened for `quiet`.
     pub(super) fn pause(&self, quiet: Duration) -> Duration {
-        if self.watcher.is_some() { SAFETY } else { polling_pause(quiet) }
+        if self.watcher.is_some() { MAX_PAUSE } else { poll_pause(quiet) }
     }
 }
 
-/// A tenth of the quiet before: whoever comes waits at most a tenth longer than he was away, and
-/// one look a second is no load.
-fn polling_pause(quiet: Duration) -> Duration {
-    (quiet / 10).clamp(POLLING.0, POLLING.1)
+/// A tenth of the quiet time before, so a caller waits little compared with its own pause between requests.
+fn poll_pause(quiet: Duration) -> Duration {
+    (quiet / 10).clamp(MIN_POLL_PAUSE, MAX_POLL_PAUSE)
 }
 
-/// A request's temporary name is of no interest yet.
+/// Whether an event is about more than temporary names: a request is renamed when it is complete.
 fn concerns_requests(event: &notify::Event) -> bool {
     let is_hidden =
         |path: &std::path::PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -71,36 +70,36 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
     #[test]
     fn polling_is_fast_after_activity_and_slow_when_quiet() {
-        assert_eq!(polling_pause(Duration::ZERO), Duration::from_millis(5));
-        assert_eq!(polling_pause(Duration::from_millis(500)), Duration::from_millis(50));
-        assert_eq!(polling_pause(Duration::from_hours(1)), Duration::from_secs(1));
+        assert_eq!(poll_pause(Duration::ZERO), Duration::from_millis(5));
+        assert_eq!(poll_pause(Duration::from_millis(500)), Duration::from_millis(50));
+        assert_eq!(poll_pause(Duration::from_hours(1)), Duration::from_secs(1));
     }
 
     #[test]
-    fn a_request_nudges_and_looking_does_not() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (sender, nudges) = channel();
-        let watch = InboxWatch::new(folder.path(), move || sender.send(()).expect("the test listens"));
+    fn a_request_is_reported_and_looking_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (sender, arrivals) = channel();
+        let watch = InboxWatch::new(folder.path(), move || sender.send(()).expect("the test receives"));
         let put = |name: &str| {
             let hidden = folder.path().join(format!(".{name}"));
             std::fs::write(&hidden, "x").expect("written");
-            std::fs::rename(hidden, folder.path().join(name)).expect("moved there");
+            std::fs::rename(hidden, folder.path().join(name)).expect("renamed");
         };
         put("first");
-        nudges.recv_timeout(PATIENCE).expect("the first file nudges");
+        arrivals.recv_timeout(TIMEOUT).expect("the first file is reported");
         watch.begin_look();
         for _ in 0..100 {
-            assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+            assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
         }
         put("second");
-        nudges.recv_timeout(PATIENCE).expect("the second file nudges");
+        arrivals.recv_timeout(TIMEOUT).expect("the second file is reported");
         put("third");
         watch.begin_look();
         put("fourth");
-        nudges.recv_timeout(PATIENCE).expect("what comes after the look began nudges");
+        arrivals.recv_timeout(TIMEOUT).expect("a file that arrives after the look began is reported");
     }
 }

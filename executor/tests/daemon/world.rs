@@ -1,6 +1,6 @@
-//! Folders of its own for each test, and executors in processes of their own.
+//! Separate folders for each test, and executors in separate processes.
 //!
-//! An executor is this very test program, told by its environment to be one.
+//! An executor is this test program itself, started with an environment that makes it one.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -20,8 +20,8 @@ use protocol::task::TaskId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Longer than anything here takes on a busy machine; a test that waits for it has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// How long to wait for anything in these tests: longer than it takes on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 const FOLDER: &str = "AGENT_MAGIC_TOOL_TEST_EXECUTOR";
 const ENDED: &str = "AGENT_MAGIC_TOOL_TEST_ENDED";
@@ -32,21 +32,21 @@ pub(crate) struct World {
     pub(crate) mailbox: Mailbox,
 }
 
-/// What a caller gets.
+/// The first reply to a request.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Result(Value),
     Answer(Answer),
 }
 
-/// How an executor ended: `Ended`'s name, and the CPU time it took.
+/// How an executor ended: the name of the `Ended` variant, and the CPU time it used.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) ended: String,
     pub(crate) cpu: Duration,
 }
 
-/// Killed when the test ends, however that is.
+/// A running executor, killed on drop.
 pub(crate) struct Executor {
     child: Child,
     report: PathBuf,
@@ -68,20 +68,20 @@ fn paths(folder: &Path) -> Paths {
     paths
 }
 
-/// Waits until `condition` gives something; panics when it takes too long.
+/// Waits until `condition` returns something; panics if it takes too long.
 pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = condition() {
             return found;
         }
-        assert!(Instant::now() < deadline, "{what}: not in time");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
 impl World {
-    /// With the given `[executor]` settings, and the subtools that tests use.
+    /// Creates a world with the given `[executor]` settings and the subtools that tests use.
     pub(crate) fn new(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let paths = paths(folder.path());
@@ -89,8 +89,8 @@ impl World {
         let mailbox = Mailbox::open(&paths.mailbox).expect("a mailbox");
         let world = Self { folder, paths, mailbox };
         world.configure(settings);
-        // Says that it began, then waits until the file of its name is there; or the test is over,
-        // for one that outlives its executor.
+        // Logs its start, then waits until the file at its path exists. A program that outlives its executor ends
+        // when the folder of the test is removed.
         let gate =
             r#"echo began >> "$1.log"; until [ -e "$1" ]; do [ -d "${1%/*}" ] || exit; sleep 0.01; done; echo passed"#;
         let gate = json!({"process": {"argv": ["sh", "-c", gate, "sh", "{{ path }}"]}});
@@ -120,14 +120,14 @@ impl World {
         fs::write(path, definitions.to_string()).expect("written");
     }
 
-    /// The folder from which the callers here call.
+    /// The folder of the callers.
     pub(crate) fn home(&self) -> PathBuf {
         let home = self.folder.path().join("home");
         fs::create_dir_all(&home).expect("a folder");
         home
     }
 
-    /// A gate that nothing passes until [`World::open`].
+    /// The path of a gate: a task at this gate waits until [`World::open`].
     pub(crate) fn gate(&self, name: &str) -> PathBuf {
         self.home().join(name)
     }
@@ -136,29 +136,30 @@ impl World {
         fs::write(self.gate(name), "").expect("written");
     }
 
-    /// How often something came to this gate.
+    /// How many tasks have started at this gate.
     pub(crate) fn arrivals(&self, name: &str) -> usize {
         fs::read_to_string(self.home().join(format!("{name}.log"))).map_or(0, |log| log.lines().count())
     }
 
+    /// Posts a task at a gate, and waits until it has started.
     pub(crate) fn arrive(&self, tool: &str, name: &str) -> TaskId {
         let before = self.arrivals(name);
         let id = self.post_run(tool, json!({"path": self.gate(name)}));
-        eventually("it runs", || (self.arrivals(name) > before).then_some(()));
+        eventually("the task runs", || (self.arrivals(name) > before).then_some(()));
         id
     }
 
-    pub(crate) fn post(&self, ask: Operation) -> TaskId {
-        self.post_from(None, ask)
+    pub(crate) fn post(&self, operation: Operation) -> TaskId {
+        self.post_from(None, operation)
     }
 
-    pub(crate) fn post_as(&self, session: &str, ask: Operation) -> TaskId {
-        self.post_from(Some(session.to_owned()), ask)
+    pub(crate) fn post_as(&self, session: &str, operation: Operation) -> TaskId {
+        self.post_from(Some(session.to_owned()), operation)
     }
 
-    fn post_from(&self, session: Option<String>, ask: Operation) -> TaskId {
+    fn post_from(&self, session: Option<String>, operation: Operation) -> TaskId {
         let id = TaskId::new();
-        let request = Request::new(ask, Caller { session, folder: Some(self.home()), ..Caller::default() });
+        let request = Request::new(operation, Caller { session, folder: Some(self.home()), ..Caller::default() });
         self.mailbox.post(id, &request).expect("posted");
         id
     }
@@ -167,9 +168,9 @@ impl World {
         self.post(Operation::run(run(tool, input)))
     }
 
-    /// Waits for the first answer to a request.
+    /// Waits for the first reply to a request.
     pub(crate) fn reply(&self, id: TaskId) -> Reply {
-        eventually("a reply", || {
+        eventually("there is a reply", || {
             if let Some(answer) = self.mailbox.collect_answer(id).expect("readable") {
                 return Some(Reply::Answer(serde_json::from_slice(&answer).expect("an answer")));
             }
@@ -184,17 +185,17 @@ impl World {
         }
     }
 
-    /// The result file as it is now.
+    /// The current content of the result file.
     pub(crate) fn result(&self, id: TaskId) -> Option<Value> {
         let text = fs::read(self.mailbox.result_file(id)).ok()?;
-        Some(serde_json::from_slice(&text).expect("a whole JSON document, at any moment"))
+        Some(serde_json::from_slice(&text).expect("a result file is complete at any moment"))
     }
 
     pub(crate) fn wait(&self, id: TaskId) -> Value {
-        eventually("a final result", || self.result(id).filter(|result| result["status"] != "pending"))
+        eventually("the result is final", || self.result(id).filter(|result| result["status"] != "pending"))
     }
 
-    /// The names of all files in the mailbox that tasks and requests leave.
+    /// The names of all files of requests and tasks in the mailbox.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         for folder in ["inbox", "taken", "answers", "results"] {
@@ -218,11 +219,11 @@ impl World {
             .stdout(Stdio::null())
             .stderr(output)
             .spawn()
-            .expect("it starts");
+            .expect("started");
         Executor { child, report, log }
     }
 
-    /// Starts an executor and waits until it serves.
+    /// Starts an executor and waits until it answers requests.
     pub(crate) fn serve(&self) -> Executor {
         let executor = self.start();
         assert!(matches!(self.answer(self.post(Operation::Status)), Answer::Status(_)));
@@ -231,7 +232,7 @@ impl World {
 }
 
 pub(crate) fn run(tool: &str, input: Value) -> RunRequest {
-    let Value::Object(input) = input else { panic!("an object") };
+    let Value::Object(input) = input else { panic!("the input is not an object") };
     RunRequest { tool: tool.to_owned(), input, ..RunRequest::default() }
 }
 
@@ -240,26 +241,28 @@ impl Executor {
         kill(Pid::from_raw(self.child.id().try_into().expect("a process id")), signal).expect("sent");
     }
 
-    /// Asks it to stop, and waits until it heard.
+    /// Asks the executor to stop, and waits until it has started to do so.
     pub(crate) fn ask_to_stop(&self) {
         self.signal(Signal::SIGTERM);
-        self.wait_for_log("the executor ends");
+        self.wait_for_log("the executor is stopping");
     }
 
     pub(crate) fn wait_for_log(&self, text: &str) {
-        eventually(text, || fs::read_to_string(&self.log).ok()?.contains(text).then_some(()));
+        eventually(&format!("the log contains `{text}`"), || {
+            fs::read_to_string(&self.log).ok()?.contains(text).then_some(())
+        });
     }
 
-    /// As `kill -9` does: nothing is said and nothing is tidied up.
+    /// Kills the executor with SIGKILL.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself.
+        // The executor may have ended by itself.
         if self.child.kill().is_ok() {
-            self.child.wait().expect("it is our child");
+            self.child.wait().expect("a child process");
         }
     }
 
     pub(crate) fn end(&mut self) -> End {
-        eventually("the executor ends", || self.child.try_wait().expect("it is our child"));
+        eventually("the executor ends", || self.child.try_wait().expect("a child process"));
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let report = fs::read(&self.report).unwrap_or_else(|error| panic!("no report: {error}\n{log}"));
         let report: Value = serde_json::from_slice(&report).expect("JSON");
@@ -276,7 +279,7 @@ impl Executor {
 }
 
 #[test]
-#[ignore = "is an executor for the tests here, which start it"]
+#[ignore = "the tests here start it as an executor"]
 fn executor_of_the_environment() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
@@ -285,9 +288,9 @@ fn executor_of_the_environment() {
         Ok(ended) => format!("{ended:?}"),
         Err(error) => format!("{error}"),
     };
-    let used = getrusage(UsageWho::RUSAGE_SELF).expect("our own usage");
-    let cpu = used.user_time().num_microseconds() + used.system_time().num_microseconds();
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the usage of this process");
+    let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     let text = json!({"ended": ended, "cpu_us": cpu}).to_string();
     fs::write(report.with_extension("new"), text).expect("written");
-    fs::rename(report.with_extension("new"), report).expect("moved there");
+    fs::rename(report.with_extension("new"), report).expect("renamed");
 }

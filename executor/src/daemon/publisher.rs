@@ -1,117 +1,120 @@
-//! Publishing: result files and answers, brought to callers however long it takes.
+//! Publishing: writes result files and answers to the mailbox, and retries what could not be written.
 //!
-//! The record is the truth and is durable by now; what is written here is a copy. So a full disk
-//! is no reason to give up what runs: what cannot be written is written later.
+//! Everything written here is a copy of what is already durable in the record. So attempts go on when the mailbox's
+//! disk is full, and the copies are written later.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol::clock;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
 use protocol::task::TaskId;
 
-use super::Daemon;
 use crate::intake::approver::ApproverPresence;
-use crate::page::TaskChange;
 use crate::results::result_file::{ApproverStatus, DataFile, render};
 use crate::store::{Store, StoreError};
-use crate::task::{Outcome, Task};
+use crate::task::Task;
 
-/// How soon it is tried again to write what could not be written.
-pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How much of an input is logged.
-const LOGGED_INPUT: usize = 1000;
+/// How long to wait before writing again what could not be written.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Publisher {
     mailbox: Mailbox,
+    /// Data of more bytes goes to a file of its own.
     inline_bytes: usize,
     approver: Arc<ApproverPresence>,
-    late: Vec<DelayedWrite>,
-    /// How many were late since the start.
-    late_so_far: u64,
-    tried: Instant,
-    silent: bool,
+    late: Vec<LateWrite>,
+    /// How many writes failed at first since the executor started.
+    late_count: u64,
+    last_try: Instant,
+    is_silent: bool,
 }
 
-/// What could not be written.
-enum DelayedWrite {
-    /// Read again from the record, to be as new as can be.
+/// A write that failed and is retried.
+enum LateWrite {
+    /// The task is read again from the record, so that its current state is published.
     Result(TaskId),
     Answer(TaskId, Box<Answer>),
 }
 
 impl Publisher {
     pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, approver: Arc<ApproverPresence>) -> Self {
-        let tried = Instant::now();
-        Self { mailbox, inline_bytes, approver, late: Vec::new(), late_so_far: 0, tried, silent: false }
+        let (late, last_try) = (Vec::new(), Instant::now());
+        Self { mailbox, inline_bytes, approver, late, late_count: 0, last_try, is_silent: false }
     }
 
-    /// Brings a task's result file up to date, and before it the data that it refers to.
-    /// `place` is its place among those that wait for a human, if it does.
-    pub(super) fn publish(&mut self, task: &Task, place: Option<usize>) {
-        if self.silent {
+    /// Brings the result file of `task` up to date, and the data file that it refers to before it.
+    /// `position` is the task's place in the queue for a human, if it waits for one.
+    pub(super) fn publish(&mut self, task: &Task, position: Option<usize>) {
+        if self.is_silent {
             return;
         }
-        if let Err(error) = self.write(task, place) {
-            tracing::warn!(id = %task.id, %error, "a result file could not be written; it is tried again");
-            self.late.push(DelayedWrite::Result(task.id));
-            self.late_so_far += 1;
+        if let Err(error) = self.write(task, position) {
+            tracing::warn!(id = %task.id, %error, "failed to write a result file; it is retried");
+            self.late.push(LateWrite::Result(task.id));
+            self.late_count += 1;
         }
     }
 
+    /// Writes the answer to a request that has no result file.
     pub(super) fn answer(&mut self, request: TaskId, answer: Box<Answer>) {
-        if self.silent {
+        if self.is_silent {
             return;
         }
         if let Err(error) = self.mailbox.answer(request, &answer) {
-            tracing::warn!(id = %request, %error, "an answer could not be written; it is tried again");
-            self.late.push(DelayedWrite::Answer(request, answer));
-            self.late_so_far += 1;
+            tracing::warn!(id = %request, %error, "failed to write an answer; it is retried");
+            self.late.push(LateWrite::Answer(request, answer));
+            self.late_count += 1;
         }
     }
 
-    /// Nothing is written from now on: the mailbox is no longer ours.
-    pub(super) fn fall_silent(&mut self) {
-        self.silent = true;
+    /// Stops writing: the mailbox belongs to another executor.
+    pub(super) fn silence(&mut self) {
+        self.is_silent = true;
         self.late.clear();
     }
 
-    /// Whether something about `id` could not be written yet.
-    pub(super) fn owes(&self, id: TaskId) -> bool {
-        self.late.iter().any(|late| match late {
-            DelayedWrite::Result(late) | DelayedWrite::Answer(late, _) => *late == id,
+    /// Whether a write about `id` is still to be retried.
+    pub(super) fn is_late(&self, id: TaskId) -> bool {
+        self.late.iter().any(|write| match write {
+            LateWrite::Result(late) | LateWrite::Answer(late, _) => *late == id,
         })
     }
 
-    /// How many could not be written at once since the start.
-    pub(super) fn late_so_far(&self) -> u64 {
-        self.late_so_far
+    /// How many writes failed at first since the executor started.
+    pub(super) fn late_count(&self) -> u64 {
+        self.late_count
     }
 
+    /// Whether any write is still to be retried.
     pub(super) fn is_behind(&self) -> bool {
         !self.late.is_empty()
     }
 
-    /// Tries again what could not be written, at most once in [`TRY_AGAIN`].
-    pub(super) fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
-        if self.late.is_empty() || self.tried.elapsed() < TRY_AGAIN {
+    /// When to call [`Self::retry`].
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.is_behind().then(|| self.last_try + RETRY_INTERVAL)
+    }
+
+    /// Retries the late writes, at most once per [`RETRY_INTERVAL`], until one fails again.
+    pub(super) fn retry(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        if self.next_retry().is_none_or(|at| at > Instant::now()) {
             return Ok(());
         }
-        self.tried = Instant::now();
+        self.last_try = Instant::now();
         let mut late = std::mem::take(&mut self.late).into_iter();
         while let Some(next) = late.next() {
             let written = match &next {
-                DelayedWrite::Result(id) => store
+                LateWrite::Result(id) => store
                     .task(*id)?
                     .map_or(Ok(()), |task| self.write(&task, None))
                     .and_then(|()| self.mailbox.remove_taken(*id)),
-                DelayedWrite::Answer(id, answer) => self.mailbox.answer(*id, answer),
+                LateWrite::Answer(id, answer) => self.mailbox.answer(*id, answer),
             };
             if let Err(error) = written {
-                tracing::debug!(%error, "it still cannot be written");
+                tracing::debug!(%error, "a late write failed again");
                 self.late.push(next);
                 self.late.extend(late);
                 break;
@@ -120,10 +123,10 @@ impl Publisher {
         Ok(())
     }
 
-    fn write(&self, task: &Task, place: Option<usize>) -> io::Result<()> {
+    fn write(&self, task: &Task, position: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
         let approver = ApproverStatus {
-            queue_position: place,
+            queue_position: position,
             is_online: self.approver.is_present(),
             last_seen: self.approver.last_seen(),
         };
@@ -134,43 +137,15 @@ impl Publisher {
             }
             Some(DataFile::File { path, extension }) => match File::open(&path) {
                 Ok(mut data) => self.mailbox.put_data(task.id, extension, &mut data)?,
-                // It will not come back; how the task ended is still worth knowing.
+                // The data will not come back, but the caller can still learn how the task ended.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    tracing::error!(id = %task.id, path = %path.display(), "the data of a task is gone");
+                    tracing::error!(id = %task.id, path = %path.display(), "the data of a task is missing");
                 }
                 Err(error) => return Err(error),
             },
             None => {}
         }
         self.mailbox.publish(task.id, &file.text)
-    }
-}
-
-impl Daemon {
-    pub(super) fn publish(&mut self, task: &Task) {
-        if let Some(resolution) = &task.resolution {
-            tracing::info!(id = %task.id, tool = %task.tool, happened = resolution.happened, by = ?resolution.by, "task resolved");
-        } else if task.state.is_final() {
-            let code = match task.end.as_ref().map(|end| &end.outcome) {
-                Some(Outcome::Error(error)) => error.code.as_str(),
-                _ => "",
-            };
-            let duration_ms =
-                i64::try_from(clock::now().duration_since(task.created_at).as_millis()).unwrap_or(i64::MAX);
-            let input = self.log_text(&task.input);
-            // The caller's own word, so that anything may stand there.
-            let session = task.caller.session.as_deref().map(|session| self.runner_context.secrets.redact(session));
-            tracing::info!(id = %task.id, tool = %task.tool, input, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
-        }
-        self.publisher.publish(task, self.dispatcher.queue_position(task.id));
-        // Nobody may be looking on.
-        if self.live.send(TaskChange { id: task.id, state: task.state }).is_ok() {}
-    }
-
-    /// An input as it may stand in the log.
-    pub(super) fn log_text(&self, input: &serde_json::Map<String, serde_json::Value>) -> String {
-        let text = serde_json::to_string(input).expect("an object can be written");
-        self.runner_context.secrets.redact(&text).chars().take(LOGGED_INPUT).collect()
     }
 }
 
@@ -188,8 +163,8 @@ mod tests {
     use crate::task::{End, Outcome};
 
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("it opens");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("the mailbox opens");
         let publisher = Publisher::new(mailbox.clone(), 10, Arc::default());
         (folder, mailbox, publisher)
     }
@@ -201,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn data_lies_beside_its_result_file_for_its_owner_alone() {
+    fn data_files_are_readable_by_their_owner_only() {
         let (folder, mailbox, mut publisher) = world();
         let json = ended(Outcome::Data(serde_json::json!(["more than ten bytes"])));
         let kept = folder.path().join("kept");
@@ -212,26 +187,26 @@ mod tests {
             publisher.publish(task, None);
             let path = mailbox.data_file(task.id, extension);
             assert_eq!(fs::read_to_string(&path).expect("readable"), data);
-            assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(&path).expect("the file exists").permissions().mode() & 0o777, 0o600);
             assert!(mailbox.is_final(task.id));
         }
         assert!(!publisher.is_behind());
     }
 
     #[test]
-    fn data_that_cannot_be_put_there_keeps_the_result_file_back() {
+    fn a_result_file_is_not_written_before_its_data() {
         let (_folder, mailbox, mut publisher) = world();
         let task = ended(Outcome::Data(serde_json::json!(["more than ten bytes"])));
-        // A folder with something in it cannot be replaced by a file.
-        fs::create_dir_all(mailbox.data_file(task.id, "json").join("x")).expect("made");
+        // A file cannot replace a folder that is not empty.
+        fs::create_dir_all(mailbox.data_file(task.id, "json").join("x")).expect("created");
         publisher.publish(&task, None);
         assert!(publisher.is_behind() && !mailbox.result_file(task.id).exists());
-        let hidden = fs::read_dir(mailbox.results()).expect("a folder").count();
-        assert_eq!(hidden, 1, "nothing half-written stays");
+        let entries = fs::read_dir(mailbox.results()).expect("readable").count();
+        assert_eq!(entries, 1, "no temporary file remains");
     }
 
     #[test]
-    fn what_could_not_be_written_is_written_later_as_it_is_then() {
+    fn a_late_result_file_shows_the_state_when_it_is_written() {
         let (_folder, mailbox, mut publisher) = world();
         let accepted = task(None);
         let mut store = MemoryStore::default();
@@ -253,9 +228,9 @@ mod tests {
             end: None,
         };
         store.commit(&[Change::Transition(Box::new(queued))]).expect("committed");
-        Mailbox::open(mailbox.root()).expect("made again");
-        publisher.tried = publisher.tried.checked_sub(TRY_AGAIN).expect("a time");
-        publisher.catch_up(&store).expect("the store works");
+        Mailbox::open(mailbox.root()).expect("created again");
+        publisher.last_try = publisher.last_try.checked_sub(RETRY_INTERVAL).expect("a valid time");
+        publisher.retry(&store).expect("the store works");
         assert!(!publisher.is_behind());
         let text = fs::read_to_string(mailbox.result_file(accepted.id)).expect("published");
         assert!(text.contains("\"state\": \"queued\""), "{text}");

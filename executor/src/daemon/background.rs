@@ -1,0 +1,74 @@
+//! Work beside the event loop: futures on the runtime, which report to the loop through one channel.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use tokio::runtime::{EnterGuard, Handle};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::hooks::DeliveryReport;
+use crate::attempt::report::AttemptReport;
+use crate::page::PageMessage;
+use crate::task::Task;
+use crate::task::confirmation::ReplacedValues;
+
+/// What the event loop receives.
+pub(super) enum DaemonEvent {
+    /// Requests may have arrived in the inbox.
+    InboxChanged,
+    AttemptFinished(Box<AttemptReport>),
+    PageMessage(Box<PageMessage>),
+    /// The values that a task waiting for a human would replace.
+    Previewed(Box<(Task, ReplacedValues)>),
+    HookDelivered(Box<DeliveryReport>),
+    /// A signal asks the executor to stop.
+    StopRequested,
+}
+
+/// Spawns futures on the runtime and sends events to the loop. Clones share both.
+#[derive(Clone)]
+pub(super) struct Background {
+    runtime: Handle,
+    tracker: TaskTracker,
+    executor_ended: CancellationToken,
+    // Unbounded, but short: attempts and deliveries report once each, the inbox watch sends one event per look, and a
+    // page request waits for its reply.
+    events: Sender<DaemonEvent>,
+}
+
+impl Background {
+    pub(super) fn new(runtime: Handle) -> (Self, Receiver<DaemonEvent>) {
+        let (events, receiver) = channel();
+        let (tracker, executor_ended) = (TaskTracker::new(), CancellationToken::new());
+        (Self { runtime, tracker, executor_ended, events }, receiver)
+    }
+
+    pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn_on(future, &self.runtime);
+    }
+
+    /// Sends `event` to the loop. Returns whether the loop still exists to receive it.
+    pub(super) fn send(&self, event: DaemonEvent) -> bool {
+        self.events.send(event).is_ok()
+    }
+
+    /// Enters the runtime, for calls that register with it.
+    pub(super) fn enter(&self) -> EnterGuard<'_> {
+        self.runtime.enter()
+    }
+
+    pub(super) fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
+    /// Canceled when the executor ends.
+    pub(super) fn executor_ended(&self) -> &CancellationToken {
+        &self.executor_ended
+    }
+
+    /// Cancels every future that watches [`Self::executor_ended`].
+    pub(super) fn close(&self) {
+        self.executor_ended.cancel();
+        self.tracker.close();
+    }
+}

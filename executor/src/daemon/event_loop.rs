@@ -1,0 +1,348 @@
+//! The event loop: waits for the next event or the earliest deadline, then takes one step.
+//!
+//! A step turns what arrived into events for the dispatcher, takes requests out of the inbox, and does what is due.
+//! Stopping is a mode of the same loop: it starts nothing, and ends when no attempt runs.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use protocol::error::chain;
+use protocol::mailbox::request::Answer;
+use protocol::mailbox::{self, TakenRequest};
+use protocol::paths::Paths;
+use protocol::{clock, fault};
+
+use super::background::DaemonEvent;
+use super::hooks::DeliveryReport;
+use super::inbox::RequestOutcome;
+use super::record::disk_full;
+use super::stop::Stop;
+use super::{Daemon, DaemonError, ExitReason, recover, signals, status};
+use crate::dispatcher::Event;
+use crate::store::StoreError;
+use crate::task::Task;
+
+/// How long to wait for the runtime. By then nothing that still runs reports any more.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
+/// How far back to look for results that an earlier executor recorded but did not publish, in a mailbox that was
+/// complete before. A loss of power loses at most seconds of what the file system has not written yet.
+const RECENT: Duration = Duration::from_hours(1);
+
+enum Mode {
+    /// Takes requests and starts attempts.
+    Serving,
+    /// Starts nothing, and waits until no attempt runs.
+    Stopping(Stop),
+}
+
+/// What arrived during a wait, while serving.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    deliveries: Vec<DeliveryReport>,
+    stop_requested: bool,
+}
+
+impl Daemon {
+    /// Recovers the `open` tasks, then runs the loop until the executor stops or fails.
+    pub(super) fn run(mut self, paths: &Paths, open: Vec<Task>) -> Result<ExitReason, DaemonError> {
+        let outcome = self.run_loop(paths, open);
+        if let Err(error) = &outcome {
+            tracing::error!(error = chain(error), "the executor failed");
+        }
+        if let Some(telemetry) = self.tasks.telemetry.take() {
+            telemetry.finish(&self.runtime);
+        }
+        self.background.close();
+        self.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        outcome
+    }
+
+    fn run_loop(&mut self, paths: &Paths, open: Vec<Task>) -> Result<ExitReason, DaemonError> {
+        let started = self.start(paths, open).map(|()| None);
+        let mut mode = self.mode_after(started)?;
+        loop {
+            if let Mode::Stopping(stop) = &mode
+                && (self.tasks.dispatcher.running() == 0 || stop.has_timed_out())
+            {
+                return self.finish(stop.reason());
+            }
+            let arrived = self.wait(&mode);
+            mode = match mode {
+                Mode::Serving => {
+                    let outcome = self.serve(arrived);
+                    self.mode_after(outcome)?
+                }
+                Mode::Stopping(stop) => Mode::Stopping(self.stop(stop, arrived)?),
+            };
+        }
+    }
+
+    /// Takes over what earlier executors left, then starts to listen.
+    fn start(&mut self, paths: &Paths, open: Vec<Task>) -> Result<(), DaemonError> {
+        recover::recover(&mut self.tasks, &self.inbox.intake, open)?;
+        let requests = self.mailbox.unanswered()?;
+        self.answer_requests(requests, Vec::new())?;
+        signals::listen_for_stop(&self.background)?;
+        self.tasks.page.serve(paths, &self.inbox.intake)?;
+        self.look(Vec::new())?;
+        self.restore_mailbox()?;
+        self.inbox.note_activity();
+        self.idle.restart();
+        Ok(())
+    }
+
+    /// Publishes the results that the mailbox lacks, and removes data that no result refers to.
+    fn restore_mailbox(&mut self) -> Result<(), DaemonError> {
+        let age = if self.locks.executor.is_restored() { RECENT } else { self.sweeper.max_age() };
+        let since = clock::now().checked_sub(age).unwrap_or(jiff::Timestamp::MIN);
+        recover::publish_missing(&mut self.tasks.publisher, self.tasks.record.store(), &self.mailbox, since)?;
+        // Without the mark, the next executor publishes everything again.
+        if !self.tasks.publisher.is_behind()
+            && let Err(error) = self.locks.executor.mark_restored()
+        {
+            tracing::warn!(%error, "failed to mark the mailbox as restored");
+        }
+        self.sweeper.remove_unused_data(self.tasks.record.store())
+    }
+
+    /// Returns the mode that follows the start or a step of serving, which may ask to stop for a reason.
+    fn mode_after(&mut self, outcome: Result<Option<ExitReason>, DaemonError>) -> Result<Mode, DaemonError> {
+        match outcome {
+            Ok(None) => Ok(Mode::Serving),
+            Ok(Some(reason)) => self.begin_stop(reason),
+            Err(DaemonError::Io(_) | DaemonError::Mailbox(_)) if !self.owns_mailbox() => {
+                self.begin_stop(ExitReason::Evicted)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for events until the earliest deadline, and returns all that have arrived.
+    fn wait(&self, mode: &Mode) -> Vec<DaemonEvent> {
+        let first = match self.events.recv_timeout(self.time_to_wait(mode)) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender itself"),
+        };
+        first.into_iter().chain(self.events.try_iter()).collect()
+    }
+
+    fn time_to_wait(&self, mode: &Mode) -> Duration {
+        let (deadlines, timestamps) = match mode {
+            Mode::Stopping(stop) => {
+                ([Some(stop.next_deadline()), self.tasks.record.next_retry(), None, None], [None, None])
+            }
+            Mode::Serving => {
+                let idle = self.is_idle().then(|| self.idle.deadline());
+                let deadlines = [
+                    Some(self.inbox.next_deadline()),
+                    Some(self.sweeper.next_deadline()),
+                    self.tasks.next_retry(),
+                    idle,
+                ];
+                (deadlines, [self.tasks.next_deadline(), self.notifier.next_deadline(&self.tasks.dispatcher)])
+            }
+        };
+        let now = Instant::now();
+        let deadlines = deadlines.into_iter().flatten().map(|at| at.saturating_duration_since(now));
+        let timestamps = timestamps.into_iter().flatten().map(|at| self.tasks.clock.time_until(at));
+        deadlines.chain(timestamps).min().unwrap_or_default()
+    }
+
+    /// One step of serving. Returns a reason to stop, if there is one.
+    fn serve(&mut self, arrived: Vec<DaemonEvent>) -> Result<Option<ExitReason>, DaemonError> {
+        let Batch { events, deliveries, stop_requested } = self.batch(arrived);
+        self.tasks.on_deliveries(deliveries)?;
+        if stop_requested || !self.owns_mailbox() {
+            self.tasks.turn(events, Vec::new())?;
+            return Ok(Some(if stop_requested { ExitReason::Asked } else { ExitReason::Evicted }));
+        }
+        match unless_exhausted(self.look(events))? {
+            Some(true) => {
+                self.inbox.note_activity();
+                self.idle.restart();
+            }
+            Some(false) => {}
+            None => self.inbox.retry_soon(),
+        }
+        self.tasks.retry_record()?;
+        let (record, hooks) = (&mut self.tasks.record, self.tasks.hooks.names());
+        unless_exhausted(self.sweeper.sweep_due(record, &mut self.tasks.dispatcher, &hooks))?;
+        unless_exhausted(self.sweeper.forget_some(record))?;
+        self.tasks.do_due()?;
+        self.notifier.notify_due(&self.tasks.dispatcher, self.tasks.page.origin(), self.tasks.clock.now());
+        if self.tasks.dispatcher.running() == 0 && !self.tasks.record.is_behind() && self.program.was_replaced() {
+            return Ok(Some(ExitReason::Upgraded));
+        }
+        if !self.is_idle() {
+            self.idle.restart();
+        } else if self.idle.is_over() {
+            return Ok(Some(ExitReason::Idle));
+        }
+        Ok(None)
+    }
+
+    fn batch(&mut self, arrived: Vec<DaemonEvent>) -> Batch {
+        let (mut batch, mut messages) = (Batch::default(), Vec::new());
+        for event in arrived {
+            match event {
+                DaemonEvent::AttemptFinished(report) => batch.events.push(Event::AttemptFinished(report)),
+                DaemonEvent::HookDelivered(report) => batch.deliveries.push(*report),
+                DaemonEvent::PageMessage(message) => messages.push(*message),
+                DaemonEvent::Previewed(preview) => batch.events.extend(self.tasks.page.on_preview(*preview)),
+                DaemonEvent::StopRequested => batch.stop_requested = true,
+                DaemonEvent::InboxChanged => {}
+            }
+        }
+        if !messages.is_empty() || self.tasks.dispatcher.has_approved() {
+            // A task may be decided and started only by the definition that the human was shown.
+            batch.events.extend(self.inbox.refresh_definitions(&self.tasks.dispatcher));
+        }
+        batch.events.extend(messages.into_iter().filter_map(|message| self.tasks.on_page_message(message)));
+        batch.events.extend(self.tasks.clock_events());
+        if batch.stop_requested {
+            // First, so that nothing starts in the slots of finished attempts.
+            batch.events.insert(0, Event::Drain);
+        }
+        batch
+    }
+
+    /// Takes the requests out of the inbox and answers them in one commit with `events`. Returns whether there was
+    /// anything to do.
+    fn look(&mut self, events: Vec<Event>) -> Result<bool, DaemonError> {
+        let requests = match self.inbox.take() {
+            Ok(requests) => requests,
+            Err(error) => {
+                // Finished attempts must be recorded, whatever happened to the mailbox.
+                self.tasks.turn(events, Vec::new())?;
+                return Err(error.into());
+            }
+        };
+        if requests.is_empty() && events.is_empty() {
+            return Ok(false);
+        }
+        self.answer_requests(requests, events)?;
+        Ok(true)
+    }
+
+    fn answer_requests(&mut self, requests: Vec<TakenRequest>, mut events: Vec<Event>) -> Result<(), DaemonError> {
+        if !requests.is_empty() {
+            events.extend(self.inbox.refresh_definitions(&self.tasks.dispatcher));
+        }
+        let now = self.tasks.clock.now();
+        let mut answers = Vec::new();
+        for request in &requests {
+            let answer = match self.inbox.read(request, &self.tasks.record, now)? {
+                RequestOutcome::Known(task) => {
+                    self.tasks.publish(&task);
+                    continue;
+                }
+                RequestOutcome::Event(event) => {
+                    events.push(event);
+                    continue;
+                }
+                RequestOutcome::Answer(answer) => answer,
+                RequestOutcome::Forget { session, uid } => self.forget_session(uid, &session)?,
+                RequestOutcome::Status => status::status(&self.identity, self.mailbox.root(), &self.tasks, now),
+            };
+            answers.push((request.id, answer));
+        }
+        self.tasks.turn(events, answers)?;
+        for request in requests {
+            // A request without an answer stays taken: if this executor ends first, the next one answers it.
+            if !self.tasks.is_answered(request.id) {
+                continue;
+            }
+            if let Some(telemetry) = &self.tasks.telemetry {
+                telemetry.answer_written(request.written_at);
+            }
+            fault::point("request", "answered");
+            self.mailbox.remove_taken(request.id)?;
+            fault::point("request", "done");
+        }
+        Ok(())
+    }
+
+    /// Forgets the ended tasks of a user's session. Open tasks stay, and so do tasks whose end is not recorded or
+    /// published yet.
+    fn forget_session(&mut self, uid: u32, session: &str) -> Result<Answer, StoreError> {
+        let mut ids = self.tasks.record.store().ended_in_session(uid, session)?;
+        ids.retain(|id| !self.tasks.publisher.is_late(*id));
+        if !self.sweeper.forget(&ids, &mut self.tasks.record)? {
+            return Ok(Answer::Refused(disk_full()));
+        }
+        let open = self.tasks.dispatcher.open_in_session(uid, session);
+        let session = self.tasks.runner_context.secrets.redact(session);
+        tracing::info!(uid, %session, forgotten = ids.len(), open = open.len(), "session forgotten");
+        Ok(Answer::Forgotten { forgotten: ids.len(), open })
+    }
+
+    /// Starts nothing from here on. Running attempts may finish within the grace period.
+    fn begin_stop(&mut self, reason: ExitReason) -> Result<Mode, DaemonError> {
+        tracing::info!(?reason, "the executor is stopping");
+        if reason == ExitReason::Evicted {
+            self.tasks.publisher.silence();
+        }
+        self.tasks.turn(vec![Event::Drain], Vec::new())?;
+        let grace = self.tasks.runner_context.config.executor.grace.get();
+        Ok(Mode::Stopping(Stop::new(reason, grace)))
+    }
+
+    /// One step of stopping. A second request to stop ends the grace period.
+    fn stop(&mut self, mut stop: Stop, arrived: Vec<DaemonEvent>) -> Result<Stop, DaemonError> {
+        let (mut events, mut deliveries) = (Vec::new(), Vec::new());
+        for event in arrived {
+            match event {
+                DaemonEvent::AttemptFinished(report) => events.push(Event::AttemptFinished(report)),
+                DaemonEvent::HookDelivered(report) => deliveries.push(*report),
+                DaemonEvent::StopRequested => stop.end_grace(Instant::now()),
+                // Requests stay in the inbox for the next executor, and the page reports that this one is stopping.
+                DaemonEvent::InboxChanged | DaemonEvent::PageMessage(_) | DaemonEvent::Previewed(_) => {}
+            }
+        }
+        self.tasks.retry_record()?;
+        self.tasks.on_deliveries(deliveries)?;
+        if !events.is_empty() {
+            self.tasks.turn(events, Vec::new())?;
+        }
+        let running = self.tasks.dispatcher.running();
+        if running > 0 && stop.interrupts_at(Instant::now()) {
+            self.tasks.turn(vec![Event::Interrupt], Vec::new())?;
+        }
+        if stop.has_timed_out() {
+            tracing::warn!(running, "interrupted attempts did not report their ends in time");
+        }
+        Ok(stop)
+    }
+
+    fn finish(&mut self, reason: ExitReason) -> Result<ExitReason, DaemonError> {
+        self.tasks.retry_record_last()?;
+        if self.is_idle() && reason != ExitReason::Evicted {
+            self.mailbox.remove_identity()?;
+        }
+        Ok(reason)
+    }
+
+    /// Whether nothing is open, and no hook delivery is in flight or due soon.
+    fn is_idle(&self) -> bool {
+        self.tasks.is_idle() && !self.tasks.hooks.is_busy(self.tasks.clock.now(), self.idle.limit())
+    }
+
+    /// Whether the mailbox still exists and this is its executor.
+    fn owns_mailbox(&self) -> bool {
+        self.locks.executor.is_current() && self.mailbox.has_all_folders()
+    }
+}
+
+/// Returns `None` if descriptors or memory ran out, which is logged: it passes, and the step is tried again later.
+fn unless_exhausted<T>(outcome: Result<T, DaemonError>) -> Result<Option<T>, DaemonError> {
+    match outcome {
+        Ok(done) => Ok(Some(done)),
+        Err(DaemonError::Io(error)) if mailbox::is_resource_exhaustion(&error) => {
+            tracing::warn!(%error, "descriptors or memory ran out; it is tried again");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,197 @@
+//! The daemon's end of the page: serves it, turns its messages into events, and sends it replies and task changes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::Answer;
+use protocol::paths::Paths;
+use protocol::resolution::ResolvedBy;
+use protocol::task::{State, TaskId};
+use tokio::sync::{broadcast, oneshot};
+
+use super::DaemonError;
+use super::background::{Background, DaemonEvent};
+use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher, Event, ResolveRequest, Ticket};
+use crate::intake::Intake;
+use crate::intake::approver::ApproverPresence;
+use crate::page::{self, PageCommand, PageContext, PageMessage, PageSite, TaskChange};
+use crate::runner::RunnerContext;
+use crate::store::sqlite::records::RecordReader;
+use crate::task::Task;
+use crate::task::confirmation::ReplacedValues;
+use crate::task::resolution::ResolutionClaim;
+
+/// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
+const MAX_TASK_CHANGES: usize = 256;
+/// How many waiting tasks get their position in the queue published; the others have a long wait anyway.
+const MAX_POSITIONS: usize = 50;
+/// Positions are not published more often than this, however many decisions are made.
+const POSITIONS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+
+pub(super) struct PageEndpoint {
+    site: PageSite,
+    is_served: bool,
+    approver: Arc<ApproverPresence>,
+    /// Where to send the results of the commands that the page sent.
+    replies: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
+    task_changes: broadcast::Sender<TaskChange>,
+    positions: PublishedPositions,
+    mailbox: Mailbox,
+    background: Background,
+    runner_context: Arc<RunnerContext>,
+}
+
+/// The last time that positions in the queue for a human were published.
+#[derive(Debug, Default)]
+struct PublishedPositions {
+    at: Option<Timestamp>,
+    /// How many tasks had left the queue by then.
+    answered: u64,
+}
+
+impl PageEndpoint {
+    pub(super) fn new(
+        site: PageSite,
+        approver: Arc<ApproverPresence>,
+        mailbox: Mailbox,
+        background: Background,
+        runner_context: Arc<RunnerContext>,
+    ) -> Self {
+        let (task_changes, positions) = (broadcast::Sender::new(MAX_TASK_CHANGES), PublishedPositions::default());
+        let (is_served, replies) = (false, HashMap::new());
+        Self { site, is_served, approver, replies, task_changes, positions, mailbox, background, runner_context }
+    }
+
+    /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
+    /// confirm them.
+    pub(super) fn serve(&mut self, paths: &Paths, intake: &Intake) -> Result<(), DaemonError> {
+        if !self.runner_context.config.page.enabled {
+            return Ok(());
+        }
+        let folder = paths.executor();
+        let listeners = match self.site.listen(&folder) {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                tracing::error!(%error, "failed to serve the page: no task can be confirmed");
+                return Ok(());
+            }
+        };
+        let events = self.background.clone();
+        let context = PageContext {
+            site: self.site.clone(),
+            records: Mutex::new(RecordReader::open(&paths.store())?),
+            catalog: intake.catalog(),
+            policy: intake.policy(),
+            approver: Arc::clone(&self.approver),
+            task_changes: self.task_changes.clone(),
+            send: Box::new(move |message| events.send(DaemonEvent::PageMessage(Box::new(message)))),
+            runner_context: Arc::clone(&self.runner_context),
+            mailbox: self.mailbox.clone(),
+        };
+        let _runtime = self.background.enter();
+        page::serve(context, &folder, listeners, self.background.tracker(), self.background.executor_ended())?;
+        self.is_served = true;
+        Ok(())
+    }
+
+    /// The address of the page, while it is served.
+    pub(super) fn origin(&self) -> Option<String> {
+        self.is_served.then(|| self.site.origin())
+    }
+
+    /// Whether a human has the page open.
+    pub(super) fn is_open(&self) -> bool {
+        self.approver.is_present()
+    }
+
+    /// Turns a message of the page into an event; its result is sent by [`Self::reply`].
+    pub(super) fn on_message(&mut self, message: PageMessage) -> Option<Event> {
+        let PageMessage { command, session, reply } = message;
+        let ticket = TaskId::new();
+        let event = match command {
+            PageCommand::Decide { tasks, action, grant } => {
+                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant }))
+            }
+            PageCommand::Revoke(grant) => Event::Revoke { ticket, grant },
+            PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
+            PageCommand::Resolve { task, happened, note } => {
+                let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
+                let (id, uid) = (task.id, task.caller.uid);
+                let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
+                Event::Resolve(Box::new(asked))
+            }
+            PageCommand::RefreshCatalog => {
+                // The definitions were refreshed before the message was handled.
+                send_reply(reply, Ok(Vec::new()));
+                return None;
+            }
+            // Concerns only the positions.
+            PageCommand::PresenceChanged => return None,
+        };
+        self.replies.insert(ticket, reply);
+        Some(event)
+    }
+
+    /// Asks the human again about a task, with the values that it would replace.
+    pub(super) fn on_preview(&self, (task, found): (Task, ReplacedValues)) -> Option<Event> {
+        let asked = task.confirmation.as_ref()?;
+        let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
+        Some(Event::SetPreview { id: task.id, expected: asked.digest, confirmation })
+    }
+
+    /// Whether `ticket` belongs to a command of the page.
+    pub(super) fn awaits(&self, ticket: Ticket) -> bool {
+        self.replies.contains_key(&ticket)
+    }
+
+    /// Sends the result of a command to the page.
+    pub(super) fn reply(&mut self, ticket: Ticket, result: DecisionResult) {
+        if let Some(reply) = self.replies.remove(&ticket) {
+            send_reply(reply, result);
+        }
+    }
+
+    /// Shows a change of `task` on open pages.
+    pub(super) fn on_change(&self, task: &Task) {
+        // An error means that no page is open.
+        self.task_changes.send(TaskChange { id: task.id, state: task.state }).ok();
+    }
+
+    /// When to publish the positions of waiting tasks because some of them moved up.
+    pub(super) fn next_deadline(&self, dispatcher: &Dispatcher) -> Option<Timestamp> {
+        let has_moved =
+            dispatcher.confirmations_answered() > self.positions.answered && dispatcher.confirmations_pending() > 0;
+        let due = |at: Timestamp| at.saturating_add(POSITIONS_INTERVAL).unwrap_or(at);
+        has_moved.then(|| self.positions.at.map_or(Timestamp::MIN, due))
+    }
+
+    /// Returns the tasks that have waited longest for a human, with their positions, for publication now.
+    pub(super) fn take_positions<'a>(
+        &mut self,
+        dispatcher: &'a Dispatcher,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (usize, &'a Task)> + use<'a> {
+        self.positions = PublishedPositions { at: Some(now), answered: dispatcher.confirmations_answered() };
+        let waiting = dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
+        (1..).zip(waiting.take(MAX_POSITIONS))
+    }
+}
+
+/// The answer to a request, as the result of a command of the page.
+pub(super) fn decision_result(answer: &Answer) -> DecisionResult {
+    match answer {
+        Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
+        Answer::Resolved { id, .. } => Ok(vec![(*id, State::Unknown)]),
+        Answer::SameAs(id) => Err(DecisionError::NotPending(*id)),
+        Answer::Refused(error) => Err(DecisionError::Refused(Box::new(error.clone()))),
+        Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),
+    }
+}
+
+fn send_reply(reply: oneshot::Sender<DecisionResult>, result: DecisionResult) {
+    if reply.send(result).is_err() {
+        tracing::debug!("the page no longer waits for a reply");
+    }
+}

@@ -1,0 +1,205 @@
+//! Drives the dispatcher: hands it events, commits the changes that follow, then carries out the actions.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use protocol::fault;
+use protocol::mailbox::request::Answer;
+use protocol::task::TaskId;
+
+use super::attempts::AttemptPool;
+use super::hooks::{DeliveryReport, HookDeliveries};
+use super::monotonic_clock::MonotonicClock;
+use super::page::{PageEndpoint, decision_result};
+use super::publisher::Publisher;
+use super::record::{CommitOutcome, RecordKeeper, refuse_new};
+use super::task_log;
+use crate::dispatcher::{Action, Dispatcher, Effects, Event};
+use crate::page::{PageCommand, PageMessage};
+use crate::runner::RunnerContext;
+use crate::store::StoreError;
+use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
+use crate::task::Task;
+use crate::telemetry::Telemetry;
+
+/// The dispatcher, and the parts that carry out what it decides.
+pub(super) struct TaskDriver {
+    pub(super) clock: MonotonicClock,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) record: RecordKeeper,
+    pub(super) publisher: Publisher,
+    pub(super) attempts: AttemptPool,
+    pub(super) page: PageEndpoint,
+    pub(super) hooks: HookDeliveries,
+    pub(super) switched_off: SwitchedOffTools,
+    pub(super) telemetry: Option<Telemetry>,
+    pub(super) runner_context: Arc<RunnerContext>,
+}
+
+impl TaskDriver {
+    /// Hands `events` to the dispatcher and carries out the effects, and then sends `answers`.
+    pub(super) fn turn(&mut self, events: Vec<Event>, answers: Vec<(TaskId, Answer)>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let mut effects = Effects::default();
+        for event in events {
+            if let Event::AttemptFinished(report) = &event {
+                fault::point("attempt", "finished");
+                self.attempts.on_finished(report.id);
+            }
+            self.dispatcher.handle(event, now, &mut effects);
+        }
+        effects.actions.extend(answers.into_iter().map(|(id, answer)| Action::Answer(id, Box::new(answer))));
+        self.carry_out(effects)
+    }
+
+    /// Commits the changes of `effects`, then carries out its actions. While the disk is full, actions wait until
+    /// their changes are durable.
+    pub(super) fn carry_out(&mut self, mut effects: Effects) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        self.hooks.add_to(&mut effects, now);
+        let outcome = self.record.commit(effects, |effects| refuse_new(&mut self.dispatcher, effects, now))?;
+        self.on_commit(outcome);
+        Ok(())
+    }
+
+    /// Commits what could not be committed before, if it is time to.
+    pub(super) fn retry_record(&mut self) -> Result<(), StoreError> {
+        let outcome = self.record.retry()?;
+        self.on_commit(outcome);
+        Ok(())
+    }
+
+    /// Commits what could not be committed before, for the last time.
+    pub(super) fn retry_record_last(&mut self) -> Result<(), StoreError> {
+        let outcome = self.record.retry_last()?;
+        self.on_commit(outcome);
+        Ok(())
+    }
+
+    /// Does what is due apart from events: late writes, hook deliveries and positions in the queue.
+    pub(super) fn do_due(&mut self) -> Result<(), StoreError> {
+        self.publisher.retry(self.record.store())?;
+        let now = self.clock.now();
+        if self.next_delivery().is_some_and(|at| at <= now) {
+            self.hooks.send_due(self.record.store(), now)?;
+        }
+        if self.next_positions().is_some_and(|at| at <= now) {
+            self.publish_positions();
+        }
+        Ok(())
+    }
+
+    /// When the dispatcher needs a tick, or [`Self::do_due`] has something to send.
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        [self.dispatcher.next_deadline(), self.next_delivery(), self.next_positions()].into_iter().flatten().min()
+    }
+
+    /// When to call [`Self::retry_record`] and [`Self::do_due`] because a write failed.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.record.next_retry().into_iter().chain(self.publisher.next_retry()).min()
+    }
+
+    /// Returns the events that follow from the time alone.
+    pub(super) fn clock_events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.clock.ahead() != self.dispatcher.ahead() {
+            events.push(Event::SetClock { ahead: self.clock.ahead() });
+        }
+        if self.dispatcher.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
+            events.push(Event::Tick);
+        }
+        events
+    }
+
+    /// Records the outcomes of hook deliveries.
+    pub(super) fn on_deliveries(&mut self, reports: Vec<DeliveryReport>) -> Result<(), StoreError> {
+        let changes = self.hooks.on_reports(reports, self.clock.now());
+        if changes.is_empty() { Ok(()) } else { self.carry_out(Effects { changes, actions: Vec::new() }) }
+    }
+
+    /// Turns a message of the page into an event.
+    pub(super) fn on_page_message(&mut self, message: PageMessage) -> Option<Event> {
+        if matches!(message.command, PageCommand::PresenceChanged) {
+            // Result files say whether a human has the page open.
+            self.publish_positions();
+        }
+        self.page.on_message(message)
+    }
+
+    /// Whether no task is open and every change is recorded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.dispatcher.is_idle() && !self.record.is_behind()
+    }
+
+    /// Whether the answer or the result file that `request` waits for is written.
+    pub(super) fn is_answered(&self, request: TaskId) -> bool {
+        !self.publisher.is_late(request) && !self.record.has_pending_answer(request)
+    }
+
+    /// Brings the result file of `task` up to date, and shows the change on open pages.
+    pub(super) fn publish(&mut self, task: &Task) {
+        task_log::log(task, &self.runner_context.secrets);
+        self.publisher.publish(task, self.dispatcher.queue_position(task.id));
+        self.page.on_change(task);
+    }
+
+    /// Deliveries must wait until their changes are recorded and the result files they refer to are written.
+    fn next_delivery(&self) -> Option<Timestamp> {
+        let must_wait = self.record.is_behind() || self.publisher.is_behind();
+        self.hooks.next_deadline().filter(|_| !must_wait)
+    }
+
+    fn next_positions(&self) -> Option<Timestamp> {
+        self.page.next_deadline(&self.dispatcher).filter(|_| !self.record.is_behind())
+    }
+
+    fn publish_positions(&mut self) {
+        for (position, task) in self.page.take_positions(&self.dispatcher, self.clock.now()) {
+            self.publisher.publish(task, Some(position));
+        }
+    }
+
+    fn on_commit(&mut self, outcome: CommitOutcome) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.committed(&outcome.changes, outcome.duration);
+        }
+        for action in outcome.actions {
+            self.act(action);
+        }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.set_late(self.publisher.late_count());
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Publish(task) => self.publish(&task),
+            Action::Answer(id, answer) => self.answer(id, answer),
+            Action::Reply(ticket, result) => self.page.reply(ticket, result),
+            Action::Preview { task, definition } => self.attempts.preview(*task, definition),
+            Action::Perform { task, definition, purpose } => self.attempts.start(*task, definition, purpose),
+            Action::Interrupt(id, cause) => self.attempts.interrupt(id, cause),
+            Action::SwitchOff(tool) => self.switch_off(&tool),
+        }
+    }
+
+    /// Answers a request, which came from the mailbox or from the page.
+    fn answer(&mut self, request: TaskId, answer: Box<Answer>) {
+        if self.page.awaits(request) {
+            return self.page.reply(request, decision_result(&answer));
+        }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.answered(&answer);
+        }
+        self.publisher.answer(request, answer);
+    }
+
+    fn switch_off(&self, off: &SwitchedOffTool) {
+        let (tool, uid, session) = (off.tool.as_str(), off.uid, off.session.as_deref());
+        match self.switched_off.switch_off(off) {
+            Ok(()) => tracing::warn!(tool, uid, session, "switched off for a session that called it too often"),
+            Err(error) => tracing::error!(tool, %error, "failed to switch off a subtool"),
+        }
+    }
+}
