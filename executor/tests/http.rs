@@ -1,14 +1,12 @@
-//! The http runner and its packs, against servers: a scripted one for every edge, and a real
-//! Gmail- and GitHub-shaped one.
+//! The http runner and the packs that use it, against two kinds of servers: a scripted one for edge cases, and a
+//! simulation of Gmail and GitHub.
 
 #[path = "http/addresses.rs"]
 mod addresses;
-#[path = "http/answers.rs"]
-mod answers;
-#[path = "http/bench.rs"]
-mod bench;
 #[path = "http/cancellation.rs"]
 mod cancellation;
+#[path = "http/fixture.rs"]
+mod fixture;
 #[path = "../../tests/myworld.rs"]
 mod myworld;
 #[path = "http/packs.rs"]
@@ -19,6 +17,8 @@ mod pages;
 mod redirects;
 #[path = "http/requests.rs"]
 mod requests;
+#[path = "http/responses.rs"]
+mod responses;
 #[path = "http/server.rs"]
 mod server;
 #[path = "http/tokens.rs"]

@@ -1,9 +1,9 @@
-//! The http runner: one request of a declared shape, and what came back.
+//! The http runner: sends one declared request and returns the response.
 //!
-//! This file is the definition's types and the order of the steps; each step is a file beneath it:
-//! [`check`] finds mistakes, [`request`] places the values (in the [`address`] and in [`placement`]s), [`call`] sends, [`response`] takes what
-//! comes back, [`pages`] joins pages, [`oauth`] keeps tokens, [`guard`] says which addresses a URL
-//! from the input may reach. Decides nothing about repetition: it reports what happened.
+//! This file has the types of the definition and the order of the steps; each step is a submodule: [`check`] finds
+//! mistakes in a definition, [`request`] builds the request (with [`address`], [`placement`] and [`parts`]), [`call`]
+//! sends it, [`response`] reads the response, [`api_error`] interprets an error response, [`pages`] joins pages,
+//! [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it reports what happened.
 
 use std::collections::BTreeMap;
 
@@ -32,41 +32,41 @@ pub use parts::FormParts;
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
-    /// The method; GET where there is none.
+    /// The method; default: GET.
     #[serde(default)]
     pub method: Method,
-    /// Where the API lives, like `https://api.example.com/v1`; a template. A host that depends on the input reaches no private address.
+    /// The base URL of the API, like `https://api.example.com/v1`; a template. If it depends on the input, private addresses cannot be reached.
     #[schemars(regex(pattern = r"^https?://|\{[{%]"))]
     pub base_url: String,
     /// Appended to the base URL; a template whose values are percent-encoded.
     #[serde(default)]
     #[schemars(regex(pattern = r"^($|[/{])"), example = "/repos/{{ owner }}/{{ repo }}")]
     pub path: String,
-    /// The query's parameters: JSON templates. `secret:NAME` stands for a secret.
+    /// The query parameters: JSON templates. `secret:NAME` inserts a secret.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub query: Map<String, Value>,
-    /// How an array stands in the query or in a form.
+    /// How arrays are written in the query and in forms.
     #[serde(default)]
     pub array_style: ArrayStyle,
-    /// Further headers: templates. `secret:NAME` stands for a secret.
+    /// Additional headers: templates. `secret:NAME` inserts a secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What is sent.
+    /// The request body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
     /// How the request is authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// A header, like `Idempotency-Key`, that carries the task's id, the same at each attempt.
+    /// A header, like `Idempotency-Key`, that carries the id of the task, the same in every attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_header: Option<String>,
-    /// What the answer is taken for.
+    /// How the response body is interpreted.
     #[serde(default)]
-    pub response: AnswerFormat,
-    /// How further pages are had, and joined to one answer.
+    pub response: ResponseFormat,
+    /// How further pages are fetched and joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
-    /// The largest answer in bytes, if it is to be less than the configured one.
+    /// The largest response body in bytes; cannot exceed the configured limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_bytes: Option<u64>,
@@ -86,7 +86,7 @@ pub enum Method {
     Options,
 }
 
-/// How an array of values is written.
+/// How an array is written in a query or form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayStyle {
@@ -105,33 +105,33 @@ pub enum ArrayStyle {
 pub enum Body {
     /// A JSON template.
     Json(Value),
-    /// Fields as an HTML form sends them: JSON templates. `secret:NAME` stands for a secret.
+    /// URL-encoded form fields (`application/x-www-form-urlencoded`): JSON templates. `secret:NAME` inserts a secret.
     Form(Map<String, Value>),
-    /// Fields and files as an HTML form with files sends them.
+    /// Form fields and files (`multipart/form-data`).
     Multipart(FormParts),
-    /// A text.
+    /// Plain text with any content type.
     Raw(RawBody),
-    /// A file's content.
+    /// The content of a file.
     File(Upload),
 }
 
-/// A text and what it is.
+/// A text and its content type.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawBody {
-    /// Like `text/plain; charset=utf-8`.
+    /// The content type, like `text/plain; charset=utf-8`.
     pub content_type: String,
     /// The text: a template.
     pub text: String,
 }
 
-/// A file inside the folders that `files.roots` of the configuration names.
+/// A file inside the folders of `files.roots` in the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upload {
-    /// Its path: a template.
+    /// The path of the file: a template.
     pub path: String,
-    /// Absent: guessed from the name.
+    /// The content type; default: guessed from the file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
 }
@@ -142,11 +142,11 @@ pub struct Upload {
 pub enum Auth {
     /// `Authorization: Bearer <secret>`.
     Bearer(SecretName),
-    /// `Authorization: Basic`, from a user name and a password.
+    /// `Authorization: Basic`, with a user name and a password.
     Basic(Basic),
     /// A key in a header or in the query.
     ApiKey(ApiKey),
-    /// A token that is obtained and renewed with what the secret holds: a bare access token, or JSON with `token_url`, `client_id`, `client_secret`, `refresh_token`, `scope`.
+    /// An OAuth 2.0 access token. The secret is a bare access token, or JSON with `token_url`, `client_id`, `client_secret`, `refresh_token` and `scope`, with which tokens are obtained and renewed.
     #[serde(rename = "oauth2")]
     OAuth2(SecretName),
 }
@@ -155,41 +155,41 @@ pub enum Auth {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Basic {
-    /// The user name; `secret:NAME` stands for a secret.
+    /// The user name; `secret:NAME` inserts a secret.
     pub username: String,
     /// The password.
     pub password: SecretName,
 }
 
-/// A key in exactly one of a header and a query parameter.
+/// A key in either a header or a query parameter.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
-    /// The header's name.
+    /// The name of the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The query parameter's name.
+    /// The name of the query parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// What stands before the key, like `Token `.
+    /// Text before the key, like `Token `.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     /// The key.
     pub value: SecretName,
 }
 
-/// What an answer is taken for.
+/// How a response body is interpreted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AnswerFormat {
-    /// What its content type says: JSON, a text, or else a file.
+pub enum ResponseFormat {
+    /// By its content type: JSON, text, or otherwise a file.
     #[default]
     Auto,
-    /// JSON, whatever its content type says.
+    /// As JSON, regardless of its content type.
     Json,
-    /// A text, whatever its content type says.
+    /// As text, regardless of its content type.
     Text,
-    /// A file, whatever its content type says.
+    /// As a file, regardless of its content type.
     Binary,
 }
 
@@ -197,35 +197,35 @@ pub enum AnswerFormat {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pagination {
-    /// The answer holds a token that the next request sends back.
+    /// The response contains a token that the next request sends back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_token: Option<NextToken>,
-    /// The answer's `Link` header names the next page (RFC 8288, `rel="next"`).
+    /// The `Link` header of the response has the URL of the next page (RFC 8288, `rel="next"`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link_header: bool,
-    /// The field (or JSON pointer) of the array that is joined; absent, the answer itself is the array.
+    /// The field (or JSON pointer) of the array to join; default: the response itself is the array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<String>,
-    /// At most this many pages.
-    #[serde(default = "five")]
+    /// The most pages to fetch.
+    #[serde(default = "default_max_pages")]
     #[schemars(range(min = 1))]
     pub max_pages: u32,
-    /// At most this many items: a number, or a template of one.
+    /// The most items to return: a number, or a template that renders to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_items: Option<Value>,
 }
 
-fn five() -> u32 {
+fn default_max_pages() -> u32 {
     5
 }
 
-/// A token that leads from one page to the next.
+/// A token for the next page.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextToken {
     /// The query parameter that carries the token.
     pub query: String,
-    /// The field (or JSON pointer) of the answer that holds it.
+    /// The field (or JSON pointer) of the response that contains the token.
     pub response: String,
 }
 
@@ -235,7 +235,7 @@ impl Runner for Http {
     }
 
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
-        Ok(request::Draft::of(self, invocation, config)?.shown())
+        Ok(request::Draft::of(self, invocation, config)?.to_plan())
     }
 
     async fn perform(
@@ -268,7 +268,7 @@ impl Method {
         }
     }
 
-    /// RFC 9110's safe methods: whoever answers them changed nothing.
+    /// Whether the method is safe as defined in RFC 9110: such a request changes nothing.
     fn is_safe(self) -> bool {
         match self {
             Self::Get | Self::Head | Self::Options => true,
@@ -278,7 +278,7 @@ impl Method {
 }
 
 impl Auth {
-    /// The secret that a human must look at when the far side refuses it.
+    /// The secret that a human must check if the server refuses the credentials.
     fn secret(&self) -> &SecretName {
         match self {
             Self::Bearer(name) | Self::OAuth2(name) => name,

@@ -1,10 +1,10 @@
-//! Redirects: followed for reading, and never with a secret to another host.
+//! Redirects: followed only for GET and HEAD, and never with a secret to another origin.
 
 use executor::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::json;
 
-use crate::bench::{Bench, json_of};
+use crate::fixture::{Fixture, json_of};
 use crate::server::{Reply, Server};
 
 fn to(location: &str, status: u16) -> Reply {
@@ -17,55 +17,56 @@ async fn a_redirect_within_the_origin_keeps_the_credentials() {
         "/a" => to("/b", 302),
         _ => Reply::json(200, &json!("here")),
     });
-    let (server, bench) = (server.await, Bench::new().secret("token", "t0ken-value"));
+    let (server, fixture) = (server.await, Fixture::new().secret("token", "t0ken-value"));
     let definition = json!({"base_url": server.url(), "path": "/a", "auth": {"bearer": "secret:token"}});
-    let success = bench.run(definition, json!({})).await.expect("it succeeds");
+    let success = fixture.run(definition, json!({})).await.expect("it succeeds");
     assert_eq!(success.meta.get("final_url"), Some(&json!(format!("{}/b", server.url()))));
     assert_eq!(server.received()[1].header("authorization"), Some("Bearer t0ken-value"));
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_origin_takes_no_secret_along() {
+async fn a_redirect_to_another_origin_carries_no_secret() {
     let other = Server::new(|_, _| Reply::json(200, &json!("there"))).await;
     let target = format!("{}/x", other.url());
     let server = Server::new(move |_, _| to(&target, 307)).await;
-    let bench = Bench::with(|config| config.http.private_hosts = vec![other.host.clone()])
+    let fixture = Fixture::with(|config| config.http.private_hosts = vec![other.host.clone()])
         .secret("token", "t0ken-value")
         .secret("key", "k3y-value");
     let definition = json!({
         "base_url": server.url(), "query": {"key": "secret:key"}, "headers": {"X-Key": "secret:key", "X-Plain": "p"},
         "auth": {"bearer": "secret:token"}
     });
-    assert_eq!(json_of(bench.run(definition, json!({})).await), json!("there"));
+    assert_eq!(json_of(fixture.run(definition, json!({})).await), json!("there"));
     let received = other.only();
     assert_eq!((received.target.as_str(), received.header("x-plain")), ("/x", Some("p")));
     assert_eq!((received.header("authorization"), received.header("x-key")), (None, None));
 }
 
 #[tokio::test]
-async fn a_redirect_leads_to_no_private_address_of_another_origin() {
+async fn a_redirect_to_a_private_address_of_another_origin_is_refused() {
     let inner = Server::new(|_, _| Reply::json(200, &json!("inside"))).await;
     let target = inner.url();
     let server = Server::new(move |_, _| to(&target, 302)).await;
-    let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("refused");
+    let failure = Fixture::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("refused");
     assert_eq!(failure.error.code, Code::ForbiddenAddress);
     assert!(inner.received().is_empty());
 }
 
 #[tokio::test]
-async fn redirects_without_end_are_given_up() {
+async fn endless_redirects_fail() {
     let server = Server::new(|_, number| to(&format!("/{number}"), 301)).await;
-    let failure = Bench::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("no end");
+    let failure =
+        Fixture::new().run(json!({"base_url": server.url()}), json!({})).await.expect_err("too many redirects");
     assert_eq!(failure.error.code, Code::BadResponse);
     assert_eq!(server.received().len(), 6);
 }
 
 #[tokio::test]
-async fn a_change_is_never_sent_to_where_it_is_redirected() {
+async fn a_redirected_change_is_never_sent_again() {
     for (status, effect) in [(303, SideEffect::Possible), (307, SideEffect::None)] {
         let server = Server::new(move |_, _| to("/elsewhere", status)).await;
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
-        let failure = Bench::new().run(definition, json!({})).await.expect_err("not followed");
+        let failure = Fixture::new().run(definition, json!({})).await.expect_err("not followed");
         assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, effect));
         assert!(failure.error.message.contains("/elsewhere"), "{}", failure.error.message);
         assert_eq!(server.received().len(), 1);

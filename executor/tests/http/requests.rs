@@ -1,19 +1,19 @@
-//! What is sent, byte by byte.
+//! Requests, as the server receives them byte for byte.
 
 use protocol::code::Code;
 use serde_json::json;
 
-use crate::bench::{Bench, run_of};
+use crate::fixture::{Fixture, run_of};
 use crate::server::{Reply, Server};
 
-async fn echo() -> Server {
+async fn empty_server() -> Server {
     Server::new(|_, _| Reply::new(204, &[], "")).await
 }
 
 #[tokio::test]
-async fn a_request_carries_what_the_plan_says() {
-    let server = echo().await;
-    let bench = Bench::new().secret("key", "k3y&value+1").secret("token", "t0ken-value");
+async fn a_request_matches_its_plan() {
+    let server = empty_server().await;
+    let fixture = Fixture::new().secret("key", "k3y&value+1").secret("token", "t0ken-value");
     let definition = json!({
         "method": "PUT", "base_url": server.url(), "path": "/a/{{ id }}",
         "query": {"tags": "{{ tags }}", "key": "secret:key", "q": "{{ q }}"}, "array_style": "brackets",
@@ -21,9 +21,9 @@ async fn a_request_carries_what_the_plan_says() {
         "idempotency_header": "Idempotency-Key", "body": {"json": {"n": "{{ n }}", "text": "a{{ n }}"}}
     });
     let input = json!({"id": "é/1", "tags": ["x", "y z"], "q": "secret:token", "n": 5, "note": "über"});
-    let invocation = bench.invocation(input.clone());
-    let plan = run_of(json!({"http": definition})).plan(&invocation, &bench.context.config).expect("a plan");
-    bench.run(definition, input).await.expect("it succeeds");
+    let invocation = fixture.invocation(input.clone());
+    let plan = run_of(json!({"http": definition})).plan(&invocation, &fixture.context.config).expect("a plan");
+    fixture.run(definition, input).await.expect("it succeeds");
     let sent = server.only();
     assert_eq!(sent.method, "PUT");
     assert_eq!(sent.target, "/a/%C3%A9%2F1?tags%5B%5D=x&tags%5B%5D=y+z&key=k3y%26value%2B1&q=secret%3Atoken");
@@ -37,24 +37,24 @@ async fn a_request_carries_what_the_plan_says() {
 }
 
 #[tokio::test]
-async fn forms_are_encoded_and_may_hold_secrets() {
-    let server = echo().await;
-    let bench = Bench::new().secret("pin", "p&n=123");
+async fn forms_are_encoded_and_may_contain_secrets() {
+    let server = empty_server().await;
+    let fixture = Fixture::new().secret("pin", "p&n=123");
     let definition = json!({
         "method": "POST", "base_url": server.url(), "array_style": "comma",
         "body": {"form": {"text": "{{ text }}", "ids": "{{ ids }}", "none": "{{ none }}", "pin": "secret:pin"}}
     });
-    bench.run(definition, json!({"text": "a b&c", "ids": [1, 2]})).await.expect("it succeeds");
+    fixture.run(definition, json!({"text": "a b&c", "ids": [1, 2]})).await.expect("it succeeds");
     let sent = server.only();
     assert_eq!(sent.text(), "text=a+b%26c&ids=1%2C2&pin=p%26n%3D123");
     assert_eq!(sent.header("content-type"), Some("application/x-www-form-urlencoded"));
 }
 
 #[tokio::test]
-async fn a_multipart_body_carries_texts_and_files_in_order() {
-    let server = echo().await;
-    let bench = Bench::new();
-    std::fs::write(bench.folder.path().join("报告.csv"), "a,b\r\n1,2").expect("written");
+async fn a_multipart_body_has_texts_and_files_in_order() {
+    let server = empty_server().await;
+    let fixture = Fixture::new();
+    std::fs::write(fixture.folder.path().join("报告.csv"), "a,b\r\n1,2").expect("written");
     let definition = json!({
         "method": "POST", "base_url": server.url(),
         "body": {"multipart": {
@@ -62,7 +62,7 @@ async fn a_multipart_body_carries_texts_and_files_in_order() {
             "file": {"file": "{{ path }}"}, "named": {"file": "{{ path }}", "content_type": "text/x-report", "file_name": "r.txt"}
         }}
     });
-    bench.run(definition, json!({"title": "x\r\n--y", "path": "报告.csv"})).await.expect("it succeeds");
+    fixture.run(definition, json!({"title": "x\r\n--y", "path": "报告.csv"})).await.expect("it succeeds");
     let sent = server.only();
     let content_type = sent.header("content-type").expect("a content type").to_owned();
     let boundary = content_type.strip_prefix("multipart/form-data; boundary=").expect("its boundary");
@@ -77,15 +77,15 @@ async fn a_multipart_body_carries_texts_and_files_in_order() {
 }
 
 #[tokio::test]
-async fn a_raw_text_and_a_file_are_sent_as_they_are() {
-    let server = echo().await;
-    let bench = Bench::new();
-    std::fs::write(bench.folder.path().join("photo.jpg"), [0xff, 0xd8, 0x00]).expect("written");
+async fn raw_text_and_files_are_sent_unchanged() {
+    let server = empty_server().await;
+    let fixture = Fixture::new();
+    std::fs::write(fixture.folder.path().join("photo.jpg"), [0xff, 0xd8, 0x00]).expect("written");
     let raw = json!({"content_type": "application/graphql", "text": "{ me(id: \"{{ id }}\") }"});
     let definition = json!({"method": "POST", "base_url": server.url(), "body": {"raw": raw}});
-    bench.run(definition, json!({"id": "7"})).await.expect("it succeeds");
+    fixture.run(definition, json!({"id": "7"})).await.expect("it succeeds");
     let definition = json!({"method": "PUT", "base_url": server.url(), "body": {"file": {"path": "{{ p }}"}}});
-    bench.run(definition.clone(), json!({"p": "photo.jpg"})).await.expect("it succeeds");
+    fixture.run(definition.clone(), json!({"p": "photo.jpg"})).await.expect("it succeeds");
     let sent = server.received();
     assert_eq!(
         (sent[0].text().as_str(), sent[0].header("content-type")),
@@ -93,36 +93,36 @@ async fn a_raw_text_and_a_file_are_sent_as_they_are() {
     );
     assert_eq!((sent[1].body.as_slice(), sent[1].header("content-length")), ([0xff, 0xd8, 0x00].as_slice(), Some("3")));
     assert_eq!(sent[1].header("content-type"), Some("image/jpeg"));
-    let outside = bench.run(definition, json!({"p": "/etc/hostname"})).await.expect_err("outside");
+    let outside = fixture.run(definition, json!({"p": "/etc/hostname"})).await.expect_err("outside");
     assert_eq!(outside.error.code, Code::OutsideRoots);
     assert_eq!(server.received().len(), 2);
 }
 
 #[tokio::test]
-async fn a_failure_never_holds_a_secret_that_the_far_side_echoes() {
+async fn a_secret_that_the_server_echoes_is_redacted_in_the_failure() {
     let server = Server::new(|request, _| {
-        let told = json!({"message": format!("bad: {} {}", request.target, request.header("authorization").unwrap_or("")), "echo": [request.target]});
-        Reply::json(400, &told)
+        let echoed = json!({"message": format!("bad: {} {}", request.target, request.header("authorization").unwrap_or("")), "echo": [request.target]});
+        Reply::json(400, &echoed)
     });
-    let (server, bench) = (server.await, Bench::new().secret("key", "k3y/with=odd").secret("pass", "pa55word"));
+    let (server, fixture) = (server.await, Fixture::new().secret("key", "k3y/with=odd").secret("pass", "pa55word"));
     let definition = json!({
         "base_url": server.url(), "query": {"key": "secret:key"},
         "auth": {"basic": {"username": "ann", "password": "secret:pass"}}
     });
-    let failure = bench.run(definition, json!({})).await.expect_err("an error");
+    let failure = fixture.run(definition, json!({})).await.expect_err("an error");
     assert_eq!(server.only().header("authorization"), Some("Basic YW5uOnBhNTV3b3Jk"));
-    let shown = format!("{failure:?} {:?}", bench.context);
+    let shown = format!("{failure:?} {:?}", fixture.context);
     for secret in ["k3y", "pa55word", "YW5uOnBhNTV3b3Jk"] {
         assert!(!shown.contains(secret), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn a_secret_that_is_not_set_is_named_and_nothing_is_sent() {
-    let server = echo().await;
+async fn a_missing_secret_is_named_and_nothing_is_sent() {
+    let server = empty_server().await;
     let definition =
         json!({"base_url": server.url(), "auth": {"api_key": {"header": "X-Key", "value": "secret:absent"}}});
-    let failure = Bench::new().run(definition, json!({})).await.expect_err("no secret");
+    let failure = Fixture::new().run(definition, json!({})).await.expect_err("no secret");
     assert_eq!(failure.error.code, Code::SecretMissing);
     assert!(failure.error.hint.is_some_and(|hint| hint.contains("secret set absent")));
     assert!(server.received().is_empty());

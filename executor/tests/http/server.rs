@@ -1,4 +1,4 @@
-//! A scripted HTTP server: it keeps what it received byte by byte, and answers as it is told.
+//! A scripted HTTP server. It records every request byte for byte.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Long enough for a busy machine; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for a busy machine; only a failing test waits this long.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
@@ -31,7 +31,7 @@ impl Received {
     }
 }
 
-/// What the server does about one request.
+/// What the server does with one request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
@@ -39,10 +39,10 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// An answer with its length; `headers` are lines like `content-type: text/plain`.
+    /// A response with its length; `headers` are lines like `content-type: text/plain`.
     pub(crate) fn new(status: u16, headers: &[&str], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
-        let mut bytes = format!("HTTP/1.1 {status} Said\r\nconnection: close\r\n").into_bytes();
+        let mut bytes = format!("HTTP/1.1 {status} Status\r\nconnection: close\r\n").into_bytes();
         for header in headers {
             bytes.extend_from_slice(format!("{header}\r\n").as_bytes());
         }
@@ -58,13 +58,13 @@ impl Reply {
         Self::new(status, &["content-type: application/json; charset=utf-8"], body.to_string())
     }
 
-    /// Closes the connection without a word.
+    /// Closes the connection without a response.
     pub(crate) fn nothing() -> Self {
         Self { bytes: Vec::new(), hangs: false }
     }
 
-    /// Goes silent afterwards, until the client leaves.
-    pub(crate) fn then_hangs(mut self) -> Self {
+    /// Afterwards sends nothing more, until the client closes the connection.
+    pub(crate) fn then_hang(mut self) -> Self {
         self.hangs = true;
         self
     }
@@ -74,45 +74,45 @@ impl Reply {
 pub(crate) struct Server {
     pub(crate) host: String,
     received: Arc<Mutex<Vec<Received>>>,
-    count: watch::Receiver<usize>,
-    left: watch::Receiver<usize>,
-    _stops: DropGuard,
+    requests: watch::Receiver<usize>,
+    closed: watch::Receiver<usize>,
+    _stop: DropGuard,
 }
 
 impl Server {
-    /// Answers each request by `script`, which also gets how many came before it.
+    /// Answers each request with `script`, which also gets the number of earlier requests.
     pub(crate) async fn new(script: impl Fn(&Received, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let host = listener.local_addr().expect("an address").to_string();
         let received = Arc::new(Mutex::new(Vec::new()));
-        let (count_sender, count) = watch::channel(0);
-        let (left_sender, left) = watch::channel(0);
-        let (script, kept) = (Arc::new(script), Arc::clone(&received));
+        let (request_sender, requests) = watch::channel(0);
+        let (closed_sender, closed) = watch::channel(0);
+        let (script, recorded) = (Arc::new(script), Arc::clone(&received));
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let tracker = TaskTracker::new();
         let connections = tracker.clone();
         tracker.spawn(async move {
             while let Some(Ok((mut stream, _))) = stopped.run_until_cancelled(listener.accept()).await {
-                let (script, kept) = (Arc::clone(&script), Arc::clone(&kept));
-                let (count, left) = (count_sender.clone(), left_sender.clone());
+                let (script, recorded) = (Arc::clone(&script), Arc::clone(&recorded));
+                let (requests, closed) = (request_sender.clone(), closed_sender.clone());
                 connections.spawn(stopped.clone().run_until_cancelled_owned(async move {
                     let Some(request) = read(&mut stream).await else { return };
                     let reply = {
-                        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                        kept.push(request.clone());
-                        script(&request, kept.len() - 1)
+                        let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
+                        recorded.push(request.clone());
+                        script(&request, recorded.len() - 1)
                     };
-                    count.send_modify(|count| *count += 1);
-                    let is_there = stream.write_all(&reply.bytes).await.is_ok();
-                    if is_there && reply.hangs {
+                    requests.send_modify(|count| *count += 1);
+                    let is_connected = stream.write_all(&reply.bytes).await.is_ok();
+                    if is_connected && reply.hangs {
                         drop(stream.read(&mut [0; 64]).await);
                     }
-                    left.send_modify(|left| *left += 1);
+                    closed.send_modify(|count| *count += 1);
                 }));
             }
         });
-        Self { host, received, count, left, _stops: stop.drop_guard() }
+        Self { host, received, requests, closed, _stop: stop.drop_guard() }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -129,19 +129,19 @@ impl Server {
         received.remove(0)
     }
 
-    /// Waits until `number` requests have come.
-    pub(crate) async fn has_received(&self, number: usize) {
-        wait(self.count.clone(), number).await;
+    /// Waits until `number` requests have arrived.
+    pub(crate) async fn wait_for_requests(&self, number: usize) {
+        wait(self.requests.clone(), number).await;
     }
 
-    /// Waits until `number` connections are done with: answered, or left by the client.
-    pub(crate) async fn was_left(&self, number: usize) {
-        wait(self.left.clone(), number).await;
+    /// Waits until `number` connections are finished: answered, or closed by the client.
+    pub(crate) async fn wait_for_closed(&self, number: usize) {
+        wait(self.closed.clone(), number).await;
     }
 }
 
 async fn wait(mut counter: watch::Receiver<usize>, number: usize) {
-    let reached = tokio::time::timeout(PATIENCE, counter.wait_for(|count| *count >= number)).await;
+    let reached = tokio::time::timeout(WAIT_TIMEOUT, counter.wait_for(|count| *count >= number)).await;
     drop(reached.expect("it happens within the deadline").expect("the server runs"));
 }
 

@@ -1,4 +1,4 @@
-//! The URL that a definition and an input make, and what a value must not do to it.
+//! Builds the URL from a definition and an input, and refuses values that would change its structure.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,35 @@ use url::Url;
 use super::{Code, Failure, Http};
 use crate::base::template::TemplateValues;
 
-/// The address without the declared parameters, at the configured endpoint.
+/// Returns the URL without the declared query parameters, at the configured endpoint.
 pub(super) fn address(
     http: &Http,
-    scope: &TemplateValues,
+    values: &TemplateValues,
     endpoints: &BTreeMap<String, String>,
 ) -> Result<Url, Failure> {
-    let whole = scope.value(&Value::String(http.base_url.clone()))?;
+    let whole = values.value(&Value::String(http.base_url.clone()))?;
     let base = match whole {
-        // One reference: the input brings a whole URL. Otherwise its values are parts of one.
+        // A single reference: the input contains the whole URL. Otherwise its values are parts of the URL.
         Some(Value::String(url)) if is_reference(&http.base_url) => url,
         _ => {
-            let base = scope.url_part(&http.base_url)?;
+            let base = values.url_part(&http.base_url)?;
             if let Some((_, path)) = base.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
-                refuse_odd_segments(path, true)?;
+                refuse_unsafe_segments(path, true)?;
             }
             base
         }
     };
     let mut url = Url::parse(&endpoint(&base, endpoints))
-        .map_err(|error| Failure::new(Code::Rejected, format!("`{base}` is no URL: {error}")))?;
+        .map_err(|error| Failure::new(Code::Rejected, format!("`{base}` is not a valid URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(Failure::new(Code::Rejected, format!("`{base}` is not an http or https URL")));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Failure::new(Code::Rejected, "a URL must not hold a user name or a password"));
+        return Err(Failure::new(Code::Rejected, "a URL must not contain a user name or a password"));
     }
-    let path = scope.url_part(&http.path)?;
+    let path = values.url_part(&http.path)?;
     if !path.is_empty() {
-        refuse_odd_segments(&path, http.path.ends_with('/'))?;
+        refuse_unsafe_segments(&path, http.path.ends_with('/'))?;
         let joined = format!("{}{path}", url.path().trim_end_matches('/'));
         url.set_path(&joined);
     }
@@ -45,16 +45,16 @@ pub(super) fn address(
     Ok(url)
 }
 
-/// Whether the template is one name, like `{{ url }}`: an expression could join a host from parts.
+/// Whether the template is a single name, like `{{ url }}`. Any other expression could assemble a host from parts.
 fn is_reference(template: &str) -> bool {
     template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|inner| {
         inner.trim().chars().all(|character| character.is_alphanumeric() || matches!(character, '_' | '.'))
     })
 }
 
-/// A value must not make the request go to another resource than the declared one: `.` and `..`
-/// climb, and an empty segment turns `/things/{{ id }}` into `/things/`.
-fn refuse_odd_segments(path: &str, may_end_empty: bool) -> Result<(), Failure> {
+/// Refuses values that would address another resource than the declared one: `.` and `..` lead to another folder, and
+/// an empty segment turns `/things/{{ id }}` into `/things/`.
+fn refuse_unsafe_segments(path: &str, may_end_empty: bool) -> Result<(), Failure> {
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
     while let Some(segment) = segments.next() {
         let decoded = percent_decode_str(segment).collect::<Vec<u8>>();
@@ -64,13 +64,13 @@ fn refuse_odd_segments(path: &str, may_end_empty: bool) -> Result<(), Failure> {
             b"" if !(is_last && may_end_empty) => "an empty segment",
             _ => continue,
         };
-        return Err(Failure::new(Code::Rejected, format!("the values make {reason} in the path `{path}`"))
-            .hint("give the identifier itself, not a path"));
+        return Err(Failure::new(Code::Rejected, format!("the values create {reason} in the path `{path}`"))
+            .hint("pass the identifier itself, not a path"));
     }
     Ok(())
 }
 
-/// The declared address `url`, or the configured one that takes its place.
+/// Returns `url` with its base replaced by the configured endpoint, if there is one.
 pub(super) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> String {
     let longest = endpoints
         .iter()
@@ -97,12 +97,12 @@ mod tests {
 
     fn url_at(definition: Value, input: Value, endpoints: &BTreeMap<String, String>) -> Result<String, Code> {
         let http: Http = serde_json::from_value(definition).expect("a definition");
-        let scope = TemplateValues::of_input(&serde_json::from_value(input).expect("an object"));
-        address(&http, &scope, endpoints).map(|url| url.to_string()).map_err(|failure| failure.error.code)
+        let values = TemplateValues::of_input(&serde_json::from_value(input).expect("an object"));
+        address(&http, &values, endpoints).map(|url| url.to_string()).map_err(|failure| failure.error.code)
     }
 
     #[test]
-    fn a_path_cannot_be_made_to_climb_or_to_end_early() {
+    fn a_value_cannot_lead_to_another_path() {
         let definition = || json!({"base_url": "https://a.example/api", "path": "/things/{{ id }}"});
         for id in [".", "..", ""] {
             assert_eq!(url(definition(), json!({"id": id})), Err(Code::Rejected), "{id}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_a_host_cannot_name_another_host() {
+    fn a_value_in_a_host_cannot_lead_to_another_host() {
         let definition = || json!({"base_url": "https://{{ tenant }}.example.com/api"});
         for tenant in ["evil.com/", "evil.com#", "evil.com?", "a@evil.com:1", "evil.com\\"] {
             assert_eq!(url(definition(), json!({"tenant": tenant})), Err(Code::Rejected), "{tenant}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_endpoint_takes_the_place_of_the_declared_one() {
+    fn a_configured_endpoint_replaces_the_declared_one() {
         let mut endpoints = BTreeMap::new();
         endpoints.insert("https://api.github.com".to_owned(), "https://git.example/api/v3/".to_owned());
         let definition = json!({"base_url": "https://api.github.com", "path": "/user"});

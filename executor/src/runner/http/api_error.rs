@@ -1,4 +1,4 @@
-//! What an answer that is no success means: in the API's own words, and for a repetition.
+//! Interprets an error response: the API's own message, and whether a retry could help.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,16 +11,16 @@ use super::{Auth, Code, Failure, Method, Retry};
 use crate::net::clients::header;
 use crate::task::failure::SideEffect;
 
-/// A reader needs the first lines of an error page, not its style sheet.
-const MESSAGE_CHARACTERS: usize = 500;
+/// The longest message; enough for the first lines of an error page.
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// An API's error object is passed on as a whole up to this many bytes of JSON.
-const DETAIL_BYTES: usize = 4_000;
+/// The largest error object that is included in the details, in bytes of JSON.
+const MAX_DETAIL_BYTES: usize = 4_000;
 
-/// The longest wait that is believed: a day.
+/// The longest wait that a server can ask for; longer ones are shortened.
 const MAX_WAIT: Duration = Duration::from_hours(24);
 
-/// The failure that an answer of `status` is. `request` is how a reader knows it, like `GET https://…`.
+/// Returns the failure for a response with an error `status`. `request` names the request, like `GET https://…`.
 pub(super) fn failure(
     method: Method,
     auth: Option<&Auth>,
@@ -30,35 +30,35 @@ pub(super) fn failure(
     body: &str,
 ) -> Failure {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
-    let said = match header(headers, "location").filter(|_| status.is_redirection()) {
-        Some(location) => Some(format!("it redirects to `{location}`, which only a GET or HEAD request follows")),
+    let detail = match header(headers, "location").filter(|_| status.is_redirection()) {
+        Some(location) => Some(format!("redirect to `{location}`, followed only for GET and HEAD requests")),
         None => message(&answer, if answer.is_null() { body } else { "" }),
     };
     let name = status
         .canonical_reason()
         .map_or_else(|| status.as_str().to_owned(), |reason| format!("{} {reason}", status.as_str()));
-    let message = match said {
-        Some(said) => format!("{request} answered {name}: {said}"),
+    let message = match detail {
+        Some(detail) => format!("{request} answered {name}: {detail}"),
         None => format!("{request} answered {name}"),
     };
     let mut failure = Failure::new(Code::ApiError, message).detail("http_status", status.as_u16());
-    if !answer.is_null() && body.len() <= DETAIL_BYTES {
+    if !answer.is_null() && body.len() <= MAX_DETAIL_BYTES {
         failure = failure.detail("response", answer);
     }
     failure.error.hint = hint(status, headers, auth);
-    failure.retry = again(status, headers);
-    failure.side_effect = effect(method, status);
+    failure.retry = retry(status, headers);
+    failure.side_effect = side_effect(method, status);
     failure
 }
 
-/// What the API itself says: Google's, GitHub's, RFC 9457's, OAuth's and JSON:API's shapes, else `text`.
+/// Returns the API's own message: from the error formats of Google, GitHub, RFC 9457, OAuth and JSON:API, else `text`.
 pub(super) fn message(answer: &Value, text: &str) -> Option<String> {
     let found = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let both = |first: &str, second: &str| match (found(first), found(second)) {
         (Some(first), Some(second)) => Some(format!("{first}: {second}")),
         (first, second) => first.or(second).map(str::to_owned),
     };
-    let said = found("/error/message")
+    let message = found("/error/message")
         .map(|message| match found("/error/status").or_else(|| found("/error/type")) {
             Some(status) => format!("{message} ({status})"),
             None => message.to_owned(),
@@ -70,11 +70,11 @@ pub(super) fn message(answer: &Value, text: &str) -> Option<String> {
         .or_else(|| found("/errors/0/message").map(str::to_owned))
         .or_else(|| found("/errorMessages/0").map(str::to_owned))
         .or_else(|| answer.as_str().map(str::to_owned))
-        .unwrap_or_else(|| plain(text));
-    Some(excerpt::chars(said.trim(), MESSAGE_CHARACTERS).into_owned()).filter(|said| !said.is_empty())
+        .unwrap_or_else(|| without_markup(text));
+    Some(excerpt::chars(message.trim(), MAX_MESSAGE_CHARS).into_owned()).filter(|message| !message.is_empty())
 }
 
-/// `Retry-After`: seconds or an HTTP date (RFC 9110, 10.2.3).
+/// Parses `Retry-After`: seconds or an HTTP date (RFC 9110, section 10.2.3).
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = header(headers, "retry-after")?;
     let wait = match value.trim().parse() {
@@ -84,8 +84,8 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.min(MAX_WAIT))
 }
 
-/// GitHub's way to say it: nothing remains until a moment in seconds since 1970.
-fn exhausted(headers: &HeaderMap) -> Option<Duration> {
+/// Returns how long GitHub's rate limit stays exhausted; `None` if it is not.
+fn rate_limit_reset(headers: &HeaderMap) -> Option<Duration> {
     if header(headers, "x-ratelimit-remaining")?.trim() != "0" {
         return None;
     }
@@ -97,25 +97,25 @@ fn until(moment: SystemTime) -> Duration {
     moment.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
-fn again(status: StatusCode, headers: &HeaderMap) -> Retry {
+fn retry(status: StatusCode, headers: &HeaderMap) -> Retry {
     let wait = retry_after(headers);
     match status.as_u16() {
-        403 | 429 => match wait.or_else(|| exhausted(headers)) {
+        403 | 429 => match wait.or_else(|| rate_limit_reset(headers)) {
             Some(wait) => Retry::After(wait),
             None if status.as_u16() == 429 => Retry::Later,
             None => Retry::Never,
         },
-        // Not implemented, HTTP version not supported: the same tomorrow.
+        // Not implemented, HTTP version not supported: waiting does not change these.
         501 | 505 => Retry::Never,
         408 | 425 | 500.. => wait.map_or(Retry::Later, Retry::After),
         _ => Retry::Never,
     }
 }
 
-fn effect(method: Method, status: StatusCode) -> SideEffect {
+fn side_effect(method: Method, status: StatusCode) -> SideEffect {
     match status.as_u16() {
         _ if method.is_safe() => SideEffect::None,
-        // 301 to 303 may be what follows a change; 307 and 308 say that it was not made here.
+        // 301 to 303 may be the response to a completed change; 307 and 308 mean that nothing was changed.
         301..=303 | 408 | 500.. => SideEffect::Possible,
         _ => SideEffect::None,
     }
@@ -123,13 +123,13 @@ fn effect(method: Method, status: StatusCode) -> SideEffect {
 
 fn hint(status: StatusCode, headers: &HeaderMap, auth: Option<&Auth>) -> Option<String> {
     match (status.as_u16(), auth) {
-        (403 | 429, _) if exhausted(headers).is_some() => Some("the API's rate limit is used up for now".to_owned()),
+        (403 | 429, _) if rate_limit_reset(headers).is_some() => Some("the API's rate limit is exhausted".to_owned()),
         (401, Some(auth)) => Some(format!(
-            "the credentials were refused; a human sets new ones with: agent-magic-tool secret set {}",
+            "the server refused the credentials; a human sets new ones with: agent-magic-tool secret set {}",
             auth.secret().as_str()
         )),
-        (401, None) => Some("the API wants credentials and the subtool declares no `auth`".to_owned()),
-        (403, Some(auth)) => Some(format!("what `{}` stands for may lack a permission that this needs", auth.secret())),
+        (401, None) => Some("the API requires credentials, but the subtool declares no `auth`".to_owned()),
+        (403, Some(auth)) => Some(format!("the credentials in `{}` may lack a required permission", auth.secret())),
         (404, _) => Some("check the identifiers in the input".to_owned()),
         _ => None,
     }
@@ -137,25 +137,25 @@ fn hint(status: StatusCode, headers: &HeaderMap, auth: Option<&Auth>) -> Option<
 
 fn github_errors(answer: &Value) -> String {
     let errors = answer.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let told: Vec<String> = errors
+    let listed: Vec<String> = errors
         .iter()
         .filter_map(|error| match error {
             Value::String(text) => Some(text.clone()),
             Value::Object(fields) => {
-                let told: Vec<&str> = ["resource", "field", "code", "message"]
+                let words: Vec<&str> = ["resource", "field", "code", "message"]
                     .iter()
                     .filter_map(|key| fields.get(*key)?.as_str())
                     .collect();
-                Some(told.join(" "))
+                Some(words.join(" "))
             }
             _ => None,
         })
         .collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) }
+    if listed.is_empty() { String::new() } else { format!(" ({})", listed.join("; ")) }
 }
 
-/// A text without the markup of an error page.
-fn plain(text: &str) -> String {
+/// Removes the markup of an HTML error page.
+fn without_markup(text: &str) -> String {
     let trimmed = text.trim();
     if trimmed.starts_with('<')
         && let Ok(rendered) = html2text::from_read(trimmed.as_bytes(), 200)
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_apis_own_words_are_found() {
-        for (answer, text, said) in [
+    fn the_message_of_the_api_is_found() {
+        for (answer, text, expected) in [
             (
                 json!({"error": {"code": 404, "message": "Not here.", "status": "NOT_FOUND"}}),
                 "",
@@ -198,14 +198,14 @@ mod tests {
             (Value::Null, "no such thing\n", "no such thing"),
             (Value::Null, "<html><body><h1>502</h1><p>Bad Gateway</p></body></html>", "# 502 Bad Gateway"),
         ] {
-            assert_eq!(message(&answer, text).as_deref(), Some(said), "{answer} {text}");
+            assert_eq!(message(&answer, text).as_deref(), Some(expected), "{answer} {text}");
         }
         assert_eq!(message(&Value::Null, ""), None);
-        assert!(message(&Value::Null, &"报".repeat(9_000)).is_some_and(|said| said.chars().count() == 501));
+        assert!(message(&Value::Null, &"报".repeat(9_000)).is_some_and(|message| message.chars().count() == 501));
     }
 
     #[test]
-    fn a_status_says_whether_to_try_again_and_whether_it_happened() {
+    fn the_status_decides_retry_and_side_effect() {
         let cases = [
             (Method::Post, 400, "", Retry::Never, SideEffect::None),
             (Method::Post, 429, "", Retry::Later, SideEffect::None),
@@ -217,22 +217,22 @@ mod tests {
             (Method::Post, 303, "", Retry::Never, SideEffect::Possible),
             (Method::Post, 307, "", Retry::Never, SideEffect::None),
         ];
-        for (method, status, wait, expected_again, expected_effect) in cases {
+        for (method, status, wait, expected_retry, expected_effect) in cases {
             let mut headers = HeaderMap::new();
             if !wait.is_empty() {
                 headers.insert("retry-after", wait.parse().expect("a value"));
             }
             let status = StatusCode::from_u16(status).expect("a status");
             assert_eq!(
-                (again(status, &headers), effect(method, status)),
-                (expected_again, expected_effect),
+                (retry(status, &headers), side_effect(method, status)),
+                (expected_retry, expected_effect),
                 "{status}"
             );
         }
     }
 
     #[test]
-    fn a_moment_to_come_back_is_understood_too() {
+    fn retry_after_dates_and_rate_limit_resets_are_parsed() {
         let mut headers = HeaderMap::new();
         let moment = SystemTime::now() + Duration::from_mins(2);
         headers.insert("retry-after", httpdate::fmt_http_date(moment).parse().expect("a value"));
@@ -242,6 +242,6 @@ mod tests {
         headers.insert("x-ratelimit-remaining", "0".parse().expect("a value"));
         let reset = moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
         headers.insert("x-ratelimit-reset", reset.to_string().parse().expect("a value"));
-        assert!(matches!(again(StatusCode::FORBIDDEN, &headers), Retry::After(_)));
+        assert!(matches!(retry(StatusCode::FORBIDDEN, &headers), Retry::After(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! Sending a draft: secrets, tokens, redirects, cancellation.
+//! Sends a request: resolves secrets and tokens, follows redirects, handles cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use tokio_util::io::ReaderStream;
 use url::Url;
 
 use super::oauth::AccessToken;
-use super::placement::{PlacedPairs, PlacedValue, encode, encode_shown, encoded, with_query};
+use super::placement::{PlacedPairs, PlacedValue, encode, encode_redacted, encoded, with_query};
 use super::request::{Draft, DraftBody, DraftPart};
 use super::{
     CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, pages, response, upload,
@@ -19,7 +19,7 @@ use crate::config::secret::{Secret, SecretName};
 use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use crate::task::failure::SideEffect;
 
-/// One order under way.
+/// One attempt in progress.
 pub(super) struct HttpCall<'a> {
     pub(super) http: &'a Http,
     pub(super) invocation: &'a Invocation,
@@ -30,20 +30,20 @@ pub(super) struct HttpCall<'a> {
     sent: AtomicBool,
 }
 
-/// Which of several pages.
+/// Where to fetch a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PageAddress {
     First,
-    /// The declared address with this parameter.
+    /// The declared URL with this query parameter.
     Token(String, String),
-    /// An address that the page before named.
+    /// The URL in the `Link` header of the previous page.
     Link(Url),
 }
 
-/// What came back, its body not yet.
-pub(super) struct HttpAnswer {
+/// A response whose body has not been read yet.
+pub(super) struct HttpResponse {
     pub(super) response: Response,
-    /// After redirects.
+    /// The URL after redirects.
     pub(super) url: Url,
 }
 
@@ -60,19 +60,19 @@ impl<'a> HttpCall<'a> {
 
     pub(super) async fn perform(&self) -> Result<RunnerOutput, Failure> {
         if let Some(pagination) = &self.http.pagination {
-            return pages::all(self, pagination).await;
+            return pages::fetch_all(self, pagination).await;
         }
         let answer = self.send(&PageAddress::First).await?;
-        self.until_cancelled(response::taken(self, answer)).await
+        self.until_cancelled(response::output(self, answer)).await
     }
 
-    /// How a reader knows the request: `GET https://…`, without secrets.
-    pub(super) fn shown(&self) -> String {
-        format!("{} {}", self.draft.method.to_reqwest(), self.draft.shown_url())
+    /// Returns the method and URL for messages, like `GET https://…`, without secrets.
+    pub(super) fn summary(&self) -> String {
+        format!("{} {}", self.draft.method.to_reqwest(), self.draft.redacted_url())
     }
 
-    /// Sends the request; if an access token is refused that can be renewed, once more with a new one.
-    pub(super) async fn send(&self, page: &PageAddress) -> Result<HttpAnswer, Failure> {
+    /// Sends the request. If the server refuses a renewable access token, sends it once more with a new token.
+    pub(super) async fn send(&self, page: &PageAddress) -> Result<HttpResponse, Failure> {
         let mut refused: Option<Secret> = None;
         loop {
             let access = match self.token() {
@@ -96,7 +96,7 @@ impl<'a> HttpCall<'a> {
         }
     }
 
-    /// `work`, dropped at once when the order is cancelled.
+    /// Runs `work`, and drops it at once on cancellation.
     pub(super) async fn until_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -110,7 +110,7 @@ impl<'a> HttpCall<'a> {
 
     fn cancelled(&self) -> Failure {
         if self.sent.load(Ordering::Relaxed) {
-            let message = format!("cancelled while {} was under way", self.shown());
+            let message = format!("cancelled while {} was in progress", self.summary());
             Failure::new(Code::Cancelled, message).effect_possible()
         } else {
             Failure::new(Code::Cancelled, "cancelled before anything was sent")
@@ -124,10 +124,10 @@ impl<'a> HttpCall<'a> {
         })
     }
 
-    async fn exchange(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<HttpAnswer, Failure> {
+    async fn exchange(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<HttpResponse, Failure> {
         let mut headers = self.headers(access).await?;
         let mut url = self.url(page, access).await?;
-        let (mut guarded, mut foreign) = (self.draft.guarded, false);
+        let (mut guarded, mut is_foreign) = (self.draft.guarded, false);
         for _ in 0..=MAX_REDIRECTS {
             let client = self.context.http.client_for(&url, guarded).await?;
             let mut request = client.request(self.draft.method.to_reqwest(), url.clone()).headers(headers.clone());
@@ -140,11 +140,11 @@ impl<'a> HttpCall<'a> {
                 Method::Get | Method::Head => next_hop(&url, response.status(), response.headers())?,
                 _ => None,
             };
-            let Some(next) = next else { return Ok(HttpAnswer { response, url }) };
-            if !foreign && !keeps_credentials(&url, &next) {
-                // Another host than the declared one: it gets no secret, and it is as little
-                // trusted as an address from the input.
-                (foreign, guarded) = (true, true);
+            let Some(next) = next else { return Ok(HttpResponse { response, url }) };
+            if !is_foreign && !may_keep_credentials(&url, &next) {
+                // Another origin than the declared one: it gets no secrets, and is trusted no more than a URL
+                // from the input.
+                (is_foreign, guarded) = (true, true);
                 for (name, _) in self.draft.headers.iter().filter(|(_, value)| value.is_secret()) {
                     headers.remove(name);
                 }
@@ -167,7 +167,7 @@ impl<'a> HttpCall<'a> {
         let is_multipart = matches!(self.draft.body, Some(DraftBody::Multipart(_)));
         for (name, placed) in &self.draft.headers {
             if is_multipart && *name == CONTENT_TYPE {
-                // Whoever builds the parts knows the boundary, and sets it.
+                // reqwest sets this header, with the boundary.
                 continue;
             }
             let text = self.reveal(placed, access).await?;
@@ -195,10 +195,10 @@ impl<'a> HttpCall<'a> {
                 url.clone()
             }
         };
-        Ok(with_query(address, &query, encode_shown))
+        Ok(with_query(address, &query, encode_redacted))
     }
 
-    /// `pairs` with the secrets' values as texts.
+    /// Replaces the secrets in `pairs` with their values.
     async fn revealed(&self, pairs: &PlacedPairs, access: Option<&AccessToken>) -> Result<PlacedPairs, Failure> {
         let mut revealed = PlacedPairs::with_capacity(pairs.len());
         for (name, placed) in pairs {
@@ -213,7 +213,7 @@ impl<'a> HttpCall<'a> {
             PlacedValue::Text(text) => text.clone(),
             PlacedValue::Secret { prefix, name } => {
                 let secret = secrets.get(name).await?;
-                // In a query it stands encoded, and an echo of it would too.
+                // A query contains the encoded value, and a server may echo that.
                 secrets.watch(name.as_str(), &encode(secret.expose()));
                 format!("{prefix}{}", secret.expose())
             }
@@ -239,7 +239,7 @@ impl<'a> HttpCall<'a> {
             DraftBody::Json(value) => request.body(value.to_string()),
             DraftBody::Form(pairs) => {
                 let revealed = self.revealed(pairs, access).await?;
-                request.body(encoded(&revealed, encode_shown))
+                request.body(encoded(&revealed, encode_redacted))
             }
             DraftBody::File { path } => {
                 let (file, length) = self.open(path).await?;
@@ -256,7 +256,7 @@ impl<'a> HttpCall<'a> {
                             let body = reqwest::Body::wrap_stream(ReaderStream::new(file.take(length)));
                             let part = multipart::Part::stream_with_length(body, length).file_name(file_name.clone());
                             part.mime_str(content_type).map_err(|_| {
-                                Failure::new(Code::Rejected, format!("`{content_type}` is no content type"))
+                                Failure::new(Code::Rejected, format!("`{content_type}` is not a valid content type"))
                             })?
                         }
                     };
@@ -274,18 +274,18 @@ impl<'a> HttpCall<'a> {
 
 fn header_value(name: &HeaderName, text: &str, placed: &PlacedValue) -> Result<HeaderValue, Failure> {
     let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| match placed {
-        PlacedValue::Text(_) => Failure::new(Code::Rejected, format!("the header `{name}` cannot hold its value")),
+        PlacedValue::Text(_) => Failure::new(Code::Rejected, format!("the value of the header `{name}` is not valid")),
         secret => {
-            let reason = format!("what `{}` stands for cannot be sent in a header", secret.shown());
-            Failure::new(Code::SecretMissing, reason).hint("a human sets the secret anew, as one line")
+            let reason = format!("the value of `{}` is not valid in a header", secret.redacted());
+            Failure::new(Code::SecretMissing, reason).hint("a human must set the secret again, as one line")
         }
     })?;
     value.set_sensitive(placed.is_secret());
     Ok(value)
 }
 
-/// Whether what is meant for `from` may be told to `to`: the same origin, or its https side.
-fn keeps_credentials(from: &Url, to: &Url) -> bool {
+/// Whether credentials for `from` may be sent to `to`: the same origin, or the same host upgraded to https.
+fn may_keep_credentials(from: &Url, to: &Url) -> bool {
     let upgraded = from.scheme() == "http" && to.scheme() == "https" && from.port().is_none() && to.port().is_none();
     from.host() == to.host() && (upgraded || from.origin() == to.origin())
 }
@@ -295,9 +295,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_stay_at_their_origin_and_its_https_side() {
+    fn credentials_are_kept_only_for_the_same_origin_or_its_https_upgrade() {
         let keeps =
-            |from: &str, to: &str| keeps_credentials(&from.parse().expect("a URL"), &to.parse().expect("a URL"));
+            |from: &str, to: &str| may_keep_credentials(&from.parse().expect("a URL"), &to.parse().expect("a URL"));
         assert!(keeps("https://a.example/x", "https://a.example/y"));
         assert!(keeps("http://a.example/x", "https://a.example/x"));
         assert!(!keeps("https://a.example/x", "http://a.example/x"));

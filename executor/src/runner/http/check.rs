@@ -1,14 +1,14 @@
-//! The mistakes in a definition that its types cannot show.
+//! Finds mistakes in a definition that its types cannot express.
 
 use serde_json::Value;
 use url::Url;
 
 use super::parts::FormPart;
-use super::{AnswerFormat, Auth, Body, DefinitionMistake, Http, Method, Pagination};
+use super::{Auth, Body, DefinitionMistake, Http, Method, Pagination, ResponseFormat};
 use crate::base::template;
 use crate::config::secret::{InvalidReference, SecretName};
 
-/// Headers that belong to the connection: who sets them decides where a request ends.
+/// Headers that belong to the connection; a definition that set them could break the framing of the request.
 const RESERVED_HEADERS: [&str; 9] =
     ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -20,8 +20,8 @@ pub(super) fn definition(http: &Http) -> Result<(), DefinitionMistake> {
     }
     for (name, value) in &http.headers {
         if name.contains(':') {
-            // What stands behind it may be a secret.
-            return mistake("headers", "a header's name has no `:`; its value stands on the other side");
+            // The message must not quote the name: the text after the colon may be a secret.
+            return mistake("headers", "a header name must not contain `:`; write \"Name\": \"value\"");
         }
         let place = format!("headers.{name}");
         header_name(&place, name)?;
@@ -50,15 +50,16 @@ fn base_url(base: &str) -> Result<(), DefinitionMistake> {
     if !template::is_constant(base) {
         return Ok(());
     }
-    let url = Url::parse(base).map_err(|error| DefinitionMistake::new("base_url", &format!("is no URL: {error}")))?;
+    let url = Url::parse(base)
+        .map_err(|error| DefinitionMistake::new("base_url", &format!("is not a valid URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return mistake("base_url", "must begin with `https://` or `http://`");
+        return mistake("base_url", "must start with `https://` or `http://`");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return mistake("base_url", "credentials belong into `auth`");
+        return mistake("base_url", "must not contain credentials; use `auth`");
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return mistake("base_url", "has a query or a fragment; parameters belong into `query`");
+        return mistake("base_url", "must not have a query or a fragment; use `query`");
     }
     Ok(())
 }
@@ -67,30 +68,30 @@ fn path(path: &str) -> Result<(), DefinitionMistake> {
     template::check(path).map_err(|error| DefinitionMistake::new("path", &error))?;
     let literal = literal(path);
     if !path.is_empty() && !path.starts_with(['/', '{']) {
-        return mistake("path", "must begin with `/`");
+        return mistake("path", "must start with `/`");
     }
     if literal.contains(['?', '#', '\\']) {
-        return mistake("path", "has a `?`, `#` or `\\`; parameters belong into `query`");
+        return mistake("path", "must not contain `?`, `#` or `\\`; use `query` for parameters");
     }
     if literal.contains("//") || literal.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return mistake("path", "has a segment that is empty, `.` or `..`");
+        return mistake("path", "must not contain an empty segment, `.` or `..`");
     }
     Ok(())
 }
 
-/// A template's own text, with a letter for each value and nothing for each statement.
+/// Returns the literal text of a template, with a letter in place of each value and nothing in place of each statement.
 fn literal(template: &str) -> String {
     let (mut text, mut rest) = (String::new(), template);
     while let Some(start) = rest.find('{') {
         let (before, tag) = rest.split_at(start);
         text.push_str(before);
-        let (close, stands_for) = match tag.as_bytes().get(1) {
+        let (close, placeholder) = match tag.as_bytes().get(1) {
             Some(b'{') => ("}}", "x"),
             Some(b'%') => ("%}", ""),
             Some(b'#') => ("#}", ""),
             _ => ("{", "{"),
         };
-        text.push_str(stands_for);
+        text.push_str(placeholder);
         rest = tag.find(close).map_or("", |end| &tag[end + close.len()..]);
     }
     text + rest
@@ -98,7 +99,7 @@ fn literal(template: &str) -> String {
 
 fn body(http: &Http, body: &Body) -> Result<(), DefinitionMistake> {
     if matches!(http.method, Method::Get | Method::Head) {
-        return mistake("body", "a GET or HEAD request has no body; say `method`");
+        return mistake("body", "a GET or HEAD request has no body; set `method`");
     }
     match body {
         Body::Json(value) => template::check_value(value).map_err(|error| DefinitionMistake::new("body.json", &error)),
@@ -137,7 +138,7 @@ fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
         Auth::Bearer(_) | Auth::OAuth2(_) => "authorization",
         Auth::Basic(basic) => {
             if basic.username.contains(':') && SecretName::in_reference(&basic.username).is_none() {
-                return mistake("auth.basic.username", "a user name has no `:`");
+                return mistake("auth.basic.username", "a user name must not contain `:`");
             }
             "authorization"
         }
@@ -147,24 +148,24 @@ fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
                 header
             }
             (None, Some(query)) if http.query.contains_key(query) => {
-                return mistake("auth.api_key.query", "stands in `query` too");
+                return mistake("auth.api_key.query", "is also in `query`");
             }
             (None, Some(_)) => return Ok(()),
-            _ => return mistake("auth.api_key", "names exactly one of `header` and `query`"),
+            _ => return mistake("auth.api_key", "must have exactly one of `header` and `query`"),
         },
     };
-    if let Some(twice) = http.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) {
-        return mistake(format!("headers.{twice}"), "`auth` sets this header");
+    if let Some(duplicate) = http.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) {
+        return mistake(format!("headers.{duplicate}"), "`auth` already sets this header");
     }
     Ok(())
 }
 
 fn pagination(http: &Http, pagination: &Pagination) -> Result<(), DefinitionMistake> {
     if http.method != Method::Get {
-        return mistake("pagination", "needs the method GET");
+        return mistake("pagination", "requires the method GET");
     }
-    if matches!(http.response, AnswerFormat::Text | AnswerFormat::Binary) {
-        return mistake("pagination", "needs an answer in JSON");
+    if matches!(http.response, ResponseFormat::Text | ResponseFormat::Binary) {
+        return mistake("pagination", "requires a JSON response");
     }
     if pagination.max_pages == 0 {
         return mistake("pagination.max_pages", "must be at least 1");
@@ -173,18 +174,18 @@ fn pagination(http: &Http, pagination: &Pagination) -> Result<(), DefinitionMist
         value_template("pagination.max_items", items)?;
     }
     match (&pagination.next_token, pagination.link_header) {
-        (Some(_), false) if pagination.items.is_none() => mistake("pagination", "`next_token` needs `items`"),
+        (Some(_), false) if pagination.items.is_none() => mistake("pagination", "`next_token` requires `items`"),
         (Some(_), false) | (None, true) => Ok(()),
-        _ => mistake("pagination", "names exactly one of `next_token` and `link_header`"),
+        _ => mistake("pagination", "must have exactly one of `next_token` and `link_header`"),
     }
 }
 
 fn header_name(place: &str, name: &str) -> Result<(), DefinitionMistake> {
     if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return mistake(place, format!("`{name}` is no header's name"));
+        return mistake(place, format!("`{name}` is not a valid header name"));
     }
     if RESERVED_HEADERS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
-        return mistake(place, format!("`{name}` is not for definitions to set"));
+        return mistake(place, format!("definitions cannot set the header `{name}`"));
     }
     Ok(())
 }
@@ -192,7 +193,7 @@ fn header_name(place: &str, name: &str) -> Result<(), DefinitionMistake> {
 fn content_type(place: &str, value: Option<&str>) -> Result<(), DefinitionMistake> {
     match value {
         Some(value) if !value.contains('/') || value.chars().any(char::is_control) => {
-            mistake(place, format!("`{value}` is no content type"))
+            mistake(place, format!("`{value}` is not a valid content type"))
         }
         _ => Ok(()),
     }
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_names_its_place() {
+    fn a_mistake_names_its_location() {
         for (changes, place) in [
             (json!({"base_url": "ftp://a.example"}), "base_url"),
             (json!({"base_url": "https://u:p@a.example"}), "base_url"),
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_has_no_mistake() {
+    fn valid_definitions_have_no_mistakes() {
         for changes in [
             json!({}),
             json!({"base_url": "{{ url }}"}),

@@ -1,8 +1,8 @@
-//! OAuth 2.0 access tokens (RFC 6749): obtained, kept in memory, renewed once for all who wait.
+//! OAuth 2.0 access tokens (RFC 6749): obtained, cached in memory, and renewed once for all concurrent callers.
 //!
-//! The secret holds either a bare access token or a JSON object of the fields of [`OAuthSecret`]. Which of
-//! the two grants is used follows from whether it has a refresh token. Nothing here is shown: every
-//! value that a server gives is told to [`Secrets::watch`] before it is used.
+//! The secret is either a bare access token or a JSON object with the fields of [`OAuthSecret`]. With a refresh token
+//! it uses the refresh token grant, without one the client credentials grant. Every value from a server is passed to
+//! [`Secrets::watch`] before it is used, so that it is always redacted.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,27 +21,27 @@ use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::net::clients;
 use crate::task::failure::SideEffect;
 
-/// A token is renewed this long before it ends, so that it outlives the request that carries it.
-const MARGIN: Duration = Duration::from_mins(1);
+/// A token is renewed this long before it expires, so that it outlives the request that carries it.
+const RENEWAL_MARGIN: Duration = Duration::from_mins(1);
 
-/// How long a renewal may take. It is not cancelled with the task that began it: the server may have
-/// replaced the refresh token already.
-const RENEWAL: Duration = Duration::from_secs(15);
+/// How long a renewal may take. Cancelling the task that started it does not cancel it: the server may already have
+/// replaced the refresh token.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An answer of a token endpoint has a few hundred bytes.
-const ANSWER_BYTES: u64 = 256 * 1024;
+/// The largest response of a token endpoint; usual ones have a few hundred bytes.
+const MAX_RESPONSE_BYTES: u64 = 256 * 1024;
 
-/// The tokens of one executor, by secret.
+/// The access tokens of one executor, by secret.
 #[derive(Default)]
 pub struct OAuthTokens {
-    kept: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<CachedGrant>>>>>,
+    cached: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<CachedGrant>>>>>,
 }
 
-/// What is known of one secret.
+/// What is cached for one secret.
 struct CachedGrant {
-    /// The secret's value from which this was made: another value makes it void.
+    /// The value of the secret that this was derived from; if the secret changes, this is discarded.
     origin: Secret,
-    /// What to renew with; newer than `origin` where the server replaced the refresh token.
+    /// What to renew with; newer than `origin` if the server replaced the refresh token.
     grant: Option<OAuthSecret>,
     token: Option<CachedToken>,
 }
@@ -49,17 +49,17 @@ struct CachedGrant {
 #[derive(Clone)]
 struct CachedToken {
     value: Secret,
-    ends: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
 }
 
-/// A token to send.
+/// An access token to send.
 pub(super) struct AccessToken {
     pub(super) value: Secret,
-    /// Whether a new one could be had if this one is refused.
+    /// Whether a new token can be requested if the server refuses this one.
     pub(super) renewable: bool,
 }
 
-/// The JSON form of an OAuth secret; what else it holds is kept as it is.
+/// The JSON form of an OAuth secret; other fields are preserved.
 #[derive(Clone, Deserialize)]
 struct OAuthSecret {
     #[serde(alias = "token_uri")]
@@ -75,7 +75,7 @@ struct OAuthSecret {
     auth_style: AuthStyle,
 }
 
-/// Where the client's credentials stand in a token request.
+/// Where a token request carries the client's credentials.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AuthStyle {
@@ -84,7 +84,7 @@ enum AuthStyle {
     Basic,
 }
 
-/// A token endpoint's answer.
+/// The response of a token endpoint.
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
@@ -94,15 +94,15 @@ struct TokenResponse {
 
 impl fmt::Debug for OAuthTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokens(…)")
+        f.write_str("OAuthTokens(…)")
     }
 }
 
 impl OAuthTokens {
-    /// A token for the secret `name`, which is not `refused`.
+    /// Returns an access token for the secret `name` that is not `refused`.
     ///
-    /// Of several callers one asks the server and all get its answer. Waiting for another's renewal
-    /// ends with `cancel`; a renewal of one's own is bounded instead.
+    /// If several callers need a new token, one requests it and all of them get it. `cancel` ends the wait for another
+    /// caller's renewal; the caller's own renewal is not cancelled, but has a timeout.
     pub(super) async fn access(
         &self,
         name: &SecretName,
@@ -110,45 +110,44 @@ impl OAuthTokens {
         refused: Option<&Secret>,
         cancel: &CancellationToken,
     ) -> Result<AccessToken, Failure> {
-        let place =
-            Arc::clone(self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default());
+        let slot =
+            Arc::clone(self.cached.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default());
         let ready = async {
-            // Read before the lock: a secret that a program prints would make a queue of all callers.
+            // Read the secret before taking the lock: it may come from a slow program, and callers must not queue
+            // for that.
             let mut origin = context.secrets.get(name).await?;
-            let kept = place.lock().await;
-            if kept.as_ref().is_some_and(|kept| kept.origin != origin) {
+            let cached = slot.lock().await;
+            if cached.as_ref().is_some_and(|cached| cached.origin != origin) {
                 // A renewal may have stored a new refresh token meanwhile.
                 origin = context.secrets.get(name).await?;
             }
-            Ok::<_, Failure>((kept, origin))
+            Ok::<_, Failure>((cached, origin))
         };
-        let (mut kept, origin) = tokio::select! {
+        let (mut cached, origin) = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(Failure::new(Code::Cancelled, "cancelled before anything was sent")),
             ready = ready => ready?,
         };
-        if kept.as_ref().is_none_or(|kept| kept.origin != origin) {
-            *kept = Some(CachedGrant::of(name, origin, &context.secrets)?);
+        if cached.as_ref().is_none_or(|cached| cached.origin != origin) {
+            *cached = Some(CachedGrant::of(name, origin, &context.secrets)?);
         }
-        let Some(kept) = kept.as_mut() else {
-            return Err(Failure::new(Code::Internal, "a token was kept and is gone"));
+        let Some(cached) = cached.as_mut() else {
+            return Err(Failure::new(Code::Internal, "a cached token is missing"));
         };
-        let usable = kept.token.as_ref().filter(|token| token.is_fresh() && refused != Some(&token.value));
+        let usable = cached.token.as_ref().filter(|token| token.is_fresh() && refused != Some(&token.value));
         if let Some(token) = usable {
-            return Ok(AccessToken { value: token.value.clone(), renewable: kept.is_renewable() });
+            return Ok(AccessToken { value: token.value.clone(), renewable: cached.is_renewable() });
         }
-        match kept.grant.clone().filter(|_| kept.is_renewable()) {
-            Some(grant) => kept.renew(name, grant, context).await,
-            None => {
-                Err(needs_reauthorization(name, "the access token has ended and there is nothing to renew it with"))
-            }
+        match cached.grant.clone().filter(|_| cached.is_renewable()) {
+            Some(grant) => cached.renew(name, grant, context).await,
+            None => Err(needs_reauthorization(name, "the access token is not valid and cannot be renewed")),
         }
     }
 }
 
 impl CachedToken {
     fn is_fresh(&self) -> bool {
-        self.ends.is_none_or(|ends| ends > soon())
+        self.expires_at.is_none_or(|expires_at| expires_at > renewal_threshold())
     }
 }
 
@@ -156,20 +155,20 @@ impl CachedGrant {
     fn of(name: &SecretName, origin: Secret, secrets: &Secrets) -> Result<Self, Failure> {
         let text = origin.expose().trim();
         if !text.starts_with('{') {
-            let token = CachedToken { value: Secret::new(text.to_owned()), ends: None };
+            let token = CachedToken { value: Secret::new(text.to_owned()), expires_at: None };
             return Ok(Self { token: Some(token), grant: None, origin });
         }
-        // The parser's own words would quote the secret.
+        // The parser's message would quote the secret.
         let grant: OAuthSecret = serde_json::from_str(text).map_err(|_| {
-            Failure::new(Code::SecretMissing, format!("`{name}` is no JSON object of an OAuth client")).hint(
-                "it holds a bare access token, or {\"token_url\", \"client_id\", \"client_secret\", \"refresh_token\", \"scope\"}",
+            Failure::new(Code::SecretMissing, format!("`{name}` is not a valid OAuth secret")).hint(
+                "use a bare access token, or JSON with \"token_url\", \"client_id\", \"client_secret\", \"refresh_token\" and \"scope\"",
             )
         })?;
         for value in [&grant.client_secret, &grant.refresh_token, &grant.access_token].into_iter().flatten() {
             secrets.watch(name.as_str(), value);
         }
-        let ends = grant.expires_at.as_ref().and_then(moment);
-        let token = grant.access_token.clone().map(|value| CachedToken { value: Secret::new(value), ends });
+        let expires_at = grant.expires_at.as_ref().and_then(timestamp);
+        let token = grant.access_token.clone().map(|value| CachedToken { value: Secret::new(value), expires_at });
         Ok(Self { token, grant: Some(grant), origin })
     }
 
@@ -183,30 +182,30 @@ impl CachedGrant {
         grant: OAuthSecret,
         context: &RunnerContext,
     ) -> Result<AccessToken, Failure> {
-        let asked = tokio::time::timeout(RENEWAL, ask(name, &grant, context)).await;
-        let answer = asked.unwrap_or_else(|_| {
-            let message = format!("the token server of `{name}` did not answer");
+        let requested = tokio::time::timeout(RENEWAL_TIMEOUT, request_token(name, &grant, context)).await;
+        let answer = requested.unwrap_or_else(|_| {
+            let message = format!("the token server of `{name}` did not answer within {RENEWAL_TIMEOUT:?}");
             Err(Failure::new(Code::Unreachable, message).retry(Retry::Later))
         })?;
         context.secrets.watch(name.as_str(), &answer.access_token);
-        let lasts = answer.expires_in.as_ref().and_then(seconds);
-        let ends =
-            lasts.and_then(|seconds| Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
-        let token = CachedToken { value: Secret::new(answer.access_token), ends };
+        let lifetime = answer.expires_in.as_ref().and_then(seconds);
+        let expires_at =
+            lifetime.and_then(|seconds| Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
+        let token = CachedToken { value: Secret::new(answer.access_token), expires_at };
         self.token = Some(token.clone());
         if let Some(rotated) = answer.refresh_token.filter(|rotated| Some(rotated) != grant.refresh_token.as_ref()) {
             context.secrets.watch(name.as_str(), &rotated);
-            self.keep_rotated(name, rotated, &context.secrets).await;
+            self.store_rotated(name, rotated, &context.secrets).await;
         }
         Ok(AccessToken { value: token.value, renewable: true })
     }
 
-    /// Writes the secret back with its new refresh token. Where the secret comes from elsewhere than
-    /// our own store that cannot last beyond this process, and a human should know.
-    async fn keep_rotated(&mut self, name: &SecretName, rotated: String, secrets: &Secrets) {
+    /// Stores the secret with its new refresh token. If `[secrets]` defines another source for the secret, the new
+    /// token is lost when this process ends; a warning tells the human.
+    async fn store_rotated(&mut self, name: &SecretName, rotated: String, secrets: &Secrets) {
         let mut fields: Map<String, Value> = serde_json::from_str(self.origin.expose()).unwrap_or_default();
         fields.insert("refresh_token".to_owned(), Value::String(rotated.clone()));
-        // What the old refresh token had led to.
+        // These belong to the old refresh token.
         fields.remove("access_token");
         fields.remove("expires_at");
         if let Some(grant) = &mut self.grant {
@@ -214,26 +213,31 @@ impl CachedGrant {
         }
         let text = Value::Object(fields).to_string();
         if let Err(error) = secrets.set(name, &text) {
-            tracing::warn!(secret = name.as_str(), %error, "a new refresh token could not be stored");
+            tracing::warn!(secret = name.as_str(), %error, "failed to store a new refresh token");
             return;
         }
         match secrets.get(name).await {
             Ok(stored) if stored.expose() == text => self.origin = stored,
             _ => tracing::warn!(
                 secret = name.as_str(),
-                "the server replaced the refresh token of a secret that `[secrets]` takes from elsewhere: update it there"
+                "the server replaced the refresh token, but `[secrets]` takes this secret from another source: update it there"
             ),
         }
     }
 }
 
-/// One request to the token endpoint. Its failures never mean that the order itself was sent.
-async fn ask(name: &SecretName, grant: &OAuthSecret, context: &RunnerContext) -> Result<TokenResponse, Failure> {
+/// Sends one request to the token endpoint. Its failures never mean that the subtool's own request was sent.
+async fn request_token(
+    name: &SecretName,
+    grant: &OAuthSecret,
+    context: &RunnerContext,
+) -> Result<TokenResponse, Failure> {
     let (Some(token_url), Some(client_id)) = (&grant.token_url, &grant.client_id) else {
-        return Err(needs_reauthorization(name, "the secret names no `token_url` and `client_id`"));
+        return Err(needs_reauthorization(name, "the secret has no `token_url` or no `client_id`"));
     };
-    let url = Url::parse(&endpoint(token_url, &context.config.http.endpoints))
-        .map_err(|error| Failure::new(Code::BadConfig, format!("the token endpoint of `{name}` is no URL: {error}")))?;
+    let url = Url::parse(&endpoint(token_url, &context.config.http.endpoints)).map_err(|error| {
+        Failure::new(Code::BadConfig, format!("the token endpoint of `{name}` is not a valid URL: {error}"))
+    })?;
     let mut form = match &grant.refresh_token {
         Some(refresh_token) => vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)],
         None => vec![("grant_type", "client_credentials")],
@@ -249,52 +253,52 @@ async fn ask(name: &SecretName, grant: &OAuthSecret, context: &RunnerContext) ->
         }
     }
     let sent = request.form(&form).send().await;
-    let response = sent.map_err(|error| nothing_ordered(clients::send_failure(&error, &url)))?;
+    let response = sent.map_err(|error| without_side_effect(clients::send_failure(&error, &url)))?;
     let status = response.status();
     let wait = api_error::retry_after(response.headers());
-    let body = clients::bytes(response, ANSWER_BYTES, &url).await.map_err(nothing_ordered)?;
+    let body = clients::bytes(response, MAX_RESPONSE_BYTES, &url).await.map_err(without_side_effect)?;
     if !status.is_success() {
         return Err(refusal(name, status.as_u16(), wait, &body));
     }
     serde_json::from_slice(&body)
-        .map_err(|_| Failure::new(Code::BadResponse, format!("the token server of `{name}` gave no access token")))
+        .map_err(|_| Failure::new(Code::BadResponse, format!("the token server of `{name}` returned no access token")))
 }
 
 fn refusal(name: &SecretName, status: u16, wait: Option<Duration>, body: &[u8]) -> Failure {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-    let said = api_error::message(&answer, "").unwrap_or_else(|| format!("HTTP {status}"));
+    let message = api_error::message(&answer, "").unwrap_or_else(|| format!("HTTP {status}"));
     let error = answer.get("error").and_then(Value::as_str).unwrap_or_default();
-    // RFC 6749, 5.2: these stay as they are until a human changes something.
+    // RFC 6749, section 5.2: these persist until a human changes something.
     if matches!(error, "invalid_grant" | "invalid_client" | "unauthorized_client") {
-        return needs_reauthorization(name, &said).detail("error", error).detail("http_status", status);
+        return needs_reauthorization(name, &message).detail("error", error).detail("http_status", status);
     }
-    let again = match (status, wait) {
+    let retry = match (status, wait) {
         (429 | 500.., Some(wait)) => Retry::After(wait),
         (408 | 429 | 500.., None) => Retry::Later,
         _ => Retry::Never,
     };
-    Failure::new(Code::ApiError, format!("the token server of `{name}` refused: {said}"))
+    Failure::new(Code::ApiError, format!("the token server of `{name}` refused: {message}"))
         .detail("http_status", status)
-        .retry(again)
+        .retry(retry)
 }
 
 fn needs_reauthorization(name: &SecretName, reason: &str) -> Failure {
     Failure::new(Code::NeedsReauthorization, format!("`{name}` must be authorized again: {reason}")).hint(format!(
-        "a human authorizes again and stores what comes of it: agent-magic-tool secret set {}",
+        "a human authorizes again and stores the new credentials with: agent-magic-tool secret set {}",
         name.as_str()
     ))
 }
 
-fn nothing_ordered(mut failure: Failure) -> Failure {
+fn without_side_effect(mut failure: Failure) -> Failure {
     failure.side_effect = SideEffect::None;
     failure
 }
 
-fn soon() -> Timestamp {
-    Timestamp::now().checked_add(MARGIN).unwrap_or(Timestamp::MAX)
+fn renewal_threshold() -> Timestamp {
+    Timestamp::now().checked_add(RENEWAL_MARGIN).unwrap_or(Timestamp::MAX)
 }
 
-fn moment(value: &Value) -> Option<Timestamp> {
+fn timestamp(value: &Value) -> Option<Timestamp> {
     match value {
         Value::Number(_) => Timestamp::from_second(seconds(value)?).ok(),
         Value::String(text) => text.parse().ok(),
@@ -302,7 +306,7 @@ fn moment(value: &Value) -> Option<Timestamp> {
     }
 }
 
-/// A number, which some servers write as a text.
+/// Parses a number of seconds, which some servers write as a string.
 fn seconds(value: &Value) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "a fraction of a second does not matter here")]
     value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64)).or_else(|| value.as_str()?.parse().ok())

@@ -1,4 +1,4 @@
-//! Several pages, joined to one answer.
+//! Fetches several pages and joins them to one result.
 
 use reqwest::header::{HeaderMap, LINK};
 use serde_json::Value;
@@ -10,28 +10,28 @@ use super::{Code, Failure, Pagination, RunnerOutput, response};
 
 /// Fetches page after page and joins their items.
 ///
-/// The answer is the first page with the items of all, or the array itself where there is no
-/// `items`. Where more pages are left, its token is the next one and `_meta.more_pages` is true.
-pub(super) async fn all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
+/// The result is the first page with the items of all pages, or just the array of items if the definition has no
+/// `items`. If pages are left, the result's token is the token of the next page and `_meta.more_pages` is true.
+pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
-    let mut left = response::limit(call.http, call.context);
+    let mut remaining_bytes = response::limit(call.http, call.context);
     let mut page = PageAddress::First;
     let (mut first, mut items, mut pages) = (None, Vec::new(), 0);
     let (next, status) = loop {
         let answer = call.send(&page).await?;
         let (headers, url) = (answer.response.headers().clone(), answer.url.clone());
         let status = answer.response.status().as_u16();
-        let taken = call.until_cancelled(response::json(call, answer, left)).await;
-        let (mut body, size) = taken.map_err(|failure| match failure.error.code {
+        let read = call.until_cancelled(response::json(call, answer, remaining_bytes)).await;
+        let (mut body, size) = read.map_err(|failure| match failure.error.code {
             Code::ResponseTooLarge if pages > 0 => {
-                failure.hint("all pages together are too large: ask for fewer items")
+                failure.hint("the pages together are too large: ask for fewer items")
             }
             _ => failure,
         })?;
-        left = left.saturating_sub(size);
+        remaining_bytes = remaining_bytes.saturating_sub(size);
         pages += 1;
         let next = next(call, pagination, &body, &headers, &url)?.filter(|next| *next != page);
-        items.append(&mut taken_out(&mut body, items_pointer.as_deref())?);
+        items.append(&mut take_items(&mut body, items_pointer.as_deref())?);
         first.get_or_insert(body);
         let is_enough = call.draft.max_items.is_some_and(|enough| items.len() as u64 >= enough);
         match next {
@@ -49,7 +49,7 @@ pub(super) async fn all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<
     let data = joined(first.unwrap_or_default(), items, items_pointer.as_deref(), pagination, next);
     let success = RunnerOutput::json(data)
         .with_meta("http_status", status)
-        .with_meta("url", call.draft.shown_url().as_str())
+        .with_meta("url", call.draft.redacted_url().as_str())
         .with_meta("pages", pages);
     Ok(if more { success.with_meta("more_pages", true) } else { success })
 }
@@ -73,18 +73,21 @@ fn joined(
     first
 }
 
-/// The array of a page. An API that leaves an empty one out means an empty one.
-fn taken_out(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value>, Failure> {
-    let place = match items_pointer {
+/// Takes the array of items out of a page. A missing array counts as empty.
+fn take_items(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value>, Failure> {
+    let array = match items_pointer {
         Some(pointer) => body.pointer_mut(pointer),
         None => Some(body),
     };
-    match place.map(Value::take) {
+    match array.map(Value::take) {
         Some(Value::Array(items)) => Ok(items),
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(_) => {
-            let place = items_pointer.unwrap_or("the answer");
-            Err(Failure::new(Code::BadResponse, format!("the page holds no array at `{place}`")))
+            let message = match items_pointer {
+                Some(pointer) => format!("the page has no array at `{pointer}`"),
+                None => "the page is not an array".to_owned(),
+            };
+            Err(Failure::new(Code::BadResponse, message))
         }
     }
 }
@@ -109,11 +112,11 @@ fn next(
     let next = url.join(&endpoint(target, &call.context.config.http.endpoints)).ok();
     match next.filter(|next| next.origin() == url.origin()) {
         Some(next) => Ok(Some(PageAddress::Link(next))),
-        None => Err(Failure::new(Code::BadResponse, format!("the next page lies elsewhere: `{target}`"))),
+        None => Err(Failure::new(Code::BadResponse, format!("the next page is on another server: `{target}`"))),
     }
 }
 
-/// The target whose relation is `next` in a `Link` header (RFC 8288).
+/// Returns the target with the relation `next` in a `Link` header (RFC 8288).
 fn next_link(value: &str) -> Option<&str> {
     let mut rest = value;
     while let Some((_, after)) = rest.split_once('<') {
@@ -141,12 +144,12 @@ fn next_link(value: &str) -> Option<&str> {
     None
 }
 
-/// A field's name as a JSON pointer; a pointer as it is.
-fn pointer(place: &str) -> String {
-    if place.starts_with('/') { place.to_owned() } else { format!("/{}", protocol::json::pointer_token(place)) }
+/// Turns a field name into a JSON pointer; returns a pointer unchanged.
+fn pointer(field: &str) -> String {
+    if field.starts_with('/') { field.to_owned() } else { format!("/{}", protocol::json::pointer_token(field)) }
 }
 
-/// Sets or removes what `pointer` points at, if there is an object to hold it.
+/// Sets or removes the value at `pointer`, if its parent is an object.
 fn put(body: &mut Value, pointer: &str, value: Option<Value>) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
     let Some(Value::Object(fields)) = body.pointer_mut(parent) else { return };

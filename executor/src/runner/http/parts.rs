@@ -1,4 +1,4 @@
-//! The parts of a multipart body, in the order in which the definition names them.
+//! The parts of a multipart body, in the order of the definition.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Names and parts, in order: some services want the file last.
+/// Names and parts, in order: some services require the file to be last.
 #[derive(Debug, Clone)]
 pub struct FormParts(pub(super) Vec<(String, FormPart)>);
 
@@ -16,9 +16,9 @@ pub struct FormParts(pub(super) Vec<(String, FormPart)>);
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum FormPart {
-    /// A text: a template.
+    /// A text template.
     Text(String),
-    /// A file's content.
+    /// The content of a file.
     File(FilePart),
 }
 
@@ -28,10 +28,10 @@ pub(super) enum FormPart {
 pub(super) struct FilePart {
     /// The path of the file: a template.
     pub(super) file: String,
-    /// Absent: guessed from the name.
+    /// The content type; default: guessed from the file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) content_type: Option<String>,
-    /// The name that the far side sees: a template. Absent: the file's own.
+    /// The file name that is sent: a template; default: the file's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) file_name: Option<String>,
 }
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for FormPart {
         impl<'de> Visitor<'de> for TextOrFile {
             type Value = FormPart;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or an object with `file`")
+                f.write_str("a string or an object with `file`")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<FormPart, E> {
                 Ok(FormPart::Text(text.to_owned()))

@@ -1,7 +1,7 @@
-//! Where values go: headers, and the parameters of queries and forms.
+//! Places values into headers and the parameters of queries and forms.
 //!
-//! A secret is a name here. Only a definition's own literal `secret:NAME` is one: what a template
-//! makes of the input is always a text.
+//! Secrets are only names here. Only a literal `secret:NAME` in the definition is a secret: the output of a template
+//! is always text.
 
 use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
@@ -10,31 +10,31 @@ use super::{ArrayStyle, Code, Failure};
 use crate::base::template::TemplateValues;
 use crate::config::secret::SecretName;
 
-/// What stands in a header or a parameter.
+/// The value of a header or parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PlacedValue {
     Text(String),
-    /// `prefix` and then the secret.
+    /// `prefix` followed by the secret.
     Secret {
         prefix: String,
         name: SecretName,
     },
-    /// The credentials of basic authentication.
+    /// `Basic ` followed by the encoded credentials.
     Basic {
         username: Box<Self>,
         password: SecretName,
     },
-    /// `Bearer ` and the access token that this secret leads to.
+    /// `Bearer ` followed by the access token that is obtained with this secret.
     Token(SecretName),
 }
 
 impl PlacedValue {
-    /// As a human may see it.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the value with `secret:NAME` in place of each secret.
+    pub(super) fn redacted(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Secret { prefix, name } => format!("{prefix}{name}"),
-            Self::Basic { username, password } => format!("Basic {}:{password}", username.shown()),
+            Self::Basic { username, password } => format!("Basic {}:{password}", username.redacted()),
             Self::Token(name) => format!("Bearer {name}"),
         }
     }
@@ -43,21 +43,21 @@ impl PlacedValue {
         !matches!(self, Self::Text(_))
     }
 
-    /// A definition's literal `secret:NAME`; nothing that a template made.
-    pub(super) fn literal(text: &str) -> Option<Self> {
+    /// Parses a literal `secret:NAME` of a definition. Must not be called with the output of a template.
+    pub(super) fn secret_reference(text: &str) -> Option<Self> {
         SecretName::in_reference(text).map(|name| Self::Secret { prefix: String::new(), name })
     }
 }
 
 pub(super) type PlacedPairs = Vec<(String, PlacedValue)>;
 
-/// `pairs` as `application/x-www-form-urlencoded`; `reveal` gives what is not [`PlacedValue::Text`], encoded.
+/// Encodes `pairs` as `application/x-www-form-urlencoded`; `reveal` returns the encoded form of a value.
 pub(super) fn encoded(pairs: &PlacedPairs, reveal: impl Fn(&PlacedValue) -> String) -> String {
     let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{}={}", encode(name), reveal(value))).collect();
     pairs.join("&")
 }
 
-/// `url` with `pairs` after the query that it has.
+/// Appends `pairs` to the query of `url`.
 pub(super) fn with_query(mut url: Url, pairs: &PlacedPairs, reveal: impl Fn(&PlacedValue) -> String) -> Url {
     if !pairs.is_empty() {
         let added = encoded(pairs, reveal);
@@ -74,43 +74,46 @@ pub(super) fn encode(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// A text encoded, a secret by its name.
-pub(super) fn encode_shown(value: &PlacedValue) -> String {
+/// Encodes a text; writes a secret as its name.
+pub(super) fn encode_redacted(value: &PlacedValue) -> String {
     match value {
         PlacedValue::Text(text) => encode(text),
-        secret => secret.shown(),
+        secret => secret.redacted(),
     }
 }
 
-/// What a header becomes; `None` where its value is absent.
-pub(super) fn header(scope: &TemplateValues, name: &str, template: &str) -> Result<Option<PlacedValue>, Failure> {
-    if let Some(secret) = PlacedValue::literal(template) {
+/// Renders the value of a header; `None` if it refers to an absent value.
+pub(super) fn header(values: &TemplateValues, name: &str, template: &str) -> Result<Option<PlacedValue>, Failure> {
+    if let Some(secret) = PlacedValue::secret_reference(template) {
         return Ok(Some(secret));
     }
-    let value = match scope.value(&Value::String(template.to_owned()))? {
+    let value = match values.value(&Value::String(template.to_owned()))? {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => scalar(&value),
     };
     if value.chars().any(|character| character.is_control() && character != '\t') {
-        return Err(Failure::new(Code::Rejected, format!("the header `{name}` would hold a control character"))
-            .hint("leave line breaks and control characters out of the value"));
+        return Err(Failure::new(
+            Code::Rejected,
+            format!("the value of the header `{name}` contains a control character"),
+        )
+        .hint("remove line breaks and control characters from the value"));
     }
     Ok(Some(PlacedValue::Text(value)))
 }
 
-/// What parameters become; those whose value is absent are left out.
+/// Renders parameters; omits those that refer to an absent value.
 pub(super) fn pairs(
-    scope: &TemplateValues,
+    values: &TemplateValues,
     templates: &Map<String, Value>,
     style: ArrayStyle,
 ) -> Result<PlacedPairs, Failure> {
     let mut pairs = PlacedPairs::new();
     for (name, template) in templates {
-        if let Some(secret) = template.as_str().and_then(PlacedValue::literal) {
+        if let Some(secret) = template.as_str().and_then(PlacedValue::secret_reference) {
             pairs.push((name.clone(), secret));
             continue;
         }
-        match scope.value(template)? {
+        match values.value(template)? {
             None | Some(Value::Null) => {}
             Some(Value::Array(items)) => {
                 let items = items.iter().map(scalar);
@@ -131,7 +134,7 @@ pub(super) fn pairs(
     Ok(pairs)
 }
 
-/// A text as it is, anything else as JSON writes it.
+/// Returns a string as it is, and any other value as JSON text.
 pub(super) fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

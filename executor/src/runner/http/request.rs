@@ -1,7 +1,7 @@
-//! The request that a definition and an input make, before any secret is known.
+//! Builds a request from a definition and an input, before any secret is resolved.
 //!
-//! One [`Draft`] serves both the plan and the sending, so what a human is shown is what is sent.
-//! Touches nothing: secrets are names here, files are paths.
+//! The same [`Draft`] is used for the plan and for sending, so a human sees exactly what is sent. Has no side effects:
+//! secrets are only names here, and files only paths.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use url::Url;
 
 use super::address::address;
 use super::parts::FormPart;
-use super::placement::{PlacedPairs, PlacedValue, encode_shown, encoded, header, pairs, scalar, with_query};
-use super::{AnswerFormat, ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method};
+use super::placement::{PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query};
+use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat};
 use crate::base::template::{self, TemplateValues};
 
 #[derive(Debug)]
 pub(super) enum DraftBody {
-    /// Bytes as they are sent.
+    /// Text that is sent as it is.
     Text(String),
     Json(Value),
     Form(PlacedPairs),
@@ -36,35 +36,35 @@ pub(super) enum DraftPart {
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) method: Method,
-    /// Without the parameters in `query`.
+    /// The URL without the parameters in `query`.
     pub(super) address: Url,
     pub(super) query: PlacedPairs,
     pub(super) headers: Vec<(HeaderName, PlacedValue)>,
     pub(super) body: Option<DraftBody>,
-    /// The host depends on the input.
+    /// Whether the host depends on the input, so that private addresses are refused.
     pub(super) guarded: bool,
     pub(super) max_items: Option<u64>,
 }
 
 impl Draft {
-    /// Places the input into the definition.
+    /// Renders the definition with the input.
     pub(super) fn of(http: &Http, invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
-        let scope = TemplateValues::of_input(&invocation.input);
+        let values = TemplateValues::of_input(&invocation.input);
         let mut headers = vec![
             (HeaderName::from_static("user-agent"), PlacedValue::Text(config.http.user_agent.clone())),
-            (HeaderName::from_static("accept"), PlacedValue::Text(accepted(http.response).to_owned())),
+            (HeaderName::from_static("accept"), PlacedValue::Text(accept_header(http.response).to_owned())),
         ];
-        let mut query = pairs(&scope, &http.query, http.array_style)?;
+        let mut query = pairs(&values, &http.query, http.array_style)?;
         let body = match &http.body {
             None => None,
             Some(body) => {
-                let (body, content_type) = draft_body(&scope, body, http.array_style)?;
+                let (body, content_type) = draft_body(&values, body, http.array_style)?;
                 set(&mut headers, HeaderName::from_static("content-type"), PlacedValue::Text(content_type));
                 Some(body)
             }
         };
         for (name, template) in &http.headers {
-            if let Some(value) = header(&scope, name, template)? {
+            if let Some(value) = header(&values, name, template)? {
                 set(&mut headers, header_name(name)?, value);
             }
         }
@@ -85,46 +85,46 @@ impl Draft {
         }
         Ok(Self {
             method: http.method,
-            address: address(http, &scope, &config.http.endpoints)?,
+            address: address(http, &values, &config.http.endpoints)?,
             query,
             headers,
             body,
             guarded: !template::is_constant(&http.base_url),
-            max_items: max_items(http, &scope)?,
+            max_items: max_items(http, &values)?,
         })
     }
 
-    /// The URL, with each secret in it as `reveal` writes it.
+    /// Returns the URL, with each query value encoded by `reveal`.
     pub(super) fn url(&self, reveal: impl Fn(&PlacedValue) -> String) -> Url {
         with_query(self.address.clone(), &self.query, reveal)
     }
 
-    /// The URL as a human may see it.
-    pub(super) fn shown_url(&self) -> Url {
-        self.url(encode_shown)
+    /// Returns the URL with names in place of secrets.
+    pub(super) fn redacted_url(&self) -> Url {
+        self.url(encode_redacted)
     }
 
-    /// The plan.
-    pub(super) fn shown(&self) -> Value {
+    /// Returns the plan: the request with names in place of secrets.
+    pub(super) fn to_plan(&self) -> Value {
         let mut headers = Map::new();
         for (name, value) in &self.headers {
-            headers.insert(name.as_str().to_owned(), Value::String(value.shown()));
+            headers.insert(name.as_str().to_owned(), Value::String(value.redacted()));
         }
         json!({
             "method": self.method,
-            "url": self.shown_url().as_str(),
+            "url": self.redacted_url().as_str(),
             "headers": headers,
-            "body": self.body.as_ref().map_or(Value::Null, DraftBody::shown),
+            "body": self.body.as_ref().map_or(Value::Null, DraftBody::to_plan),
         })
     }
 }
 
 impl DraftBody {
-    fn shown(&self) -> Value {
+    fn to_plan(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
             Self::Json(value) => value.clone(),
-            Self::Form(pairs) => Value::String(encoded(pairs, encode_shown)),
+            Self::Form(pairs) => Value::String(encoded(pairs, encode_redacted)),
             Self::File { path } => json!({"file": path}),
             Self::Multipart(parts) => parts
                 .iter()
@@ -139,10 +139,10 @@ impl DraftBody {
     }
 }
 
-fn accepted(expected: AnswerFormat) -> &'static str {
+fn accept_header(expected: ResponseFormat) -> &'static str {
     match expected {
-        AnswerFormat::Json => "application/json",
-        AnswerFormat::Auto | AnswerFormat::Text | AnswerFormat::Binary => "*/*",
+        ResponseFormat::Json => "application/json",
+        ResponseFormat::Auto | ResponseFormat::Text | ResponseFormat::Binary => "*/*",
     }
 }
 
@@ -152,7 +152,8 @@ fn authorization(auth: &Auth) -> PlacedValue {
         Auth::OAuth2(name) => PlacedValue::Token(name.clone()),
         Auth::Basic(basic) => PlacedValue::Basic {
             username: Box::new(
-                PlacedValue::literal(&basic.username).unwrap_or_else(|| PlacedValue::Text(basic.username.clone())),
+                PlacedValue::secret_reference(&basic.username)
+                    .unwrap_or_else(|| PlacedValue::Text(basic.username.clone())),
             ),
             password: basic.password.clone(),
         },
@@ -167,28 +168,28 @@ fn set(headers: &mut Vec<(HeaderName, PlacedValue)>, name: HeaderName, value: Pl
 
 fn header_name(name: &str) -> Result<HeaderName, Failure> {
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| Failure::new(Code::Rejected, format!("`{name}` is no header's name")))
+        .map_err(|_| Failure::new(Code::Rejected, format!("`{name}` is not a valid header name")))
 }
 
-fn draft_body(scope: &TemplateValues, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
+fn draft_body(values: &TemplateValues, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
     Ok(match body {
         Body::Json(template) => {
-            let value = scope.value(template)?.unwrap_or(Value::Null);
+            let value = values.value(template)?.unwrap_or(Value::Null);
             (DraftBody::Json(value), "application/json".to_owned())
         }
         Body::Form(fields) => {
-            (DraftBody::Form(pairs(scope, fields, style)?), "application/x-www-form-urlencoded".to_owned())
+            (DraftBody::Form(pairs(values, fields, style)?), "application/x-www-form-urlencoded".to_owned())
         }
-        Body::Raw(raw) => (DraftBody::Text(scope.text(&raw.text)?), raw.content_type.clone()),
+        Body::Raw(raw) => (DraftBody::Text(values.text(&raw.text)?), raw.content_type.clone()),
         Body::File(file) => {
-            let path = PathBuf::from(scope.text(&file.path)?);
-            let content_type = file.content_type.clone().unwrap_or_else(|| guessed(&path));
+            let path = PathBuf::from(values.text(&file.path)?);
+            let content_type = file.content_type.clone().unwrap_or_else(|| guess_content_type(&path));
             (DraftBody::File { path }, content_type)
         }
         Body::Multipart(parts) => {
             let mut drafts = Vec::with_capacity(parts.0.len());
             for (name, part) in &parts.0 {
-                if let Some(draft) = draft_part(scope, part)? {
+                if let Some(draft) = draft_part(values, part)? {
                     drafts.push((name.clone(), draft));
                 }
             }
@@ -197,35 +198,38 @@ fn draft_body(scope: &TemplateValues, body: &Body, style: ArrayStyle) -> Result<
     })
 }
 
-/// `None` where the part is one reference to an absent value.
-fn draft_part(scope: &TemplateValues, part: &FormPart) -> Result<Option<DraftPart>, Failure> {
-    let filled = |template: &str| -> Result<Option<String>, Failure> {
-        Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).as_ref().map(scalar))
+/// Returns `None` if the part is a single reference to an absent value.
+fn draft_part(values: &TemplateValues, part: &FormPart) -> Result<Option<DraftPart>, Failure> {
+    let render = |template: &str| -> Result<Option<String>, Failure> {
+        Ok(values.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).as_ref().map(scalar))
     };
     let file = match part {
-        FormPart::Text(text) => return Ok(filled(text)?.map(DraftPart::Text)),
+        FormPart::Text(text) => return Ok(render(text)?.map(DraftPart::Text)),
         FormPart::File(file) => file,
     };
-    let Some(path) = filled(&file.file)?.map(PathBuf::from) else { return Ok(None) };
-    let given = file.file_name.as_deref().map(filled).transpose()?.flatten();
-    let file_name =
-        given.unwrap_or_else(|| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()));
-    let content_type = file.content_type.clone().unwrap_or_else(|| guessed(&path));
+    let Some(path) = render(&file.file)?.map(PathBuf::from) else { return Ok(None) };
+    let declared = file.file_name.as_deref().map(render).transpose()?.flatten();
+    let file_name = declared
+        .unwrap_or_else(|| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()));
+    let content_type = file.content_type.clone().unwrap_or_else(|| guess_content_type(&path));
     Ok(Some(DraftPart::File { path, content_type, file_name }))
 }
 
-fn guessed(path: &std::path::Path) -> String {
+fn guess_content_type(path: &std::path::Path) -> String {
     mime_guess::from_path(path).first_or_octet_stream().to_string()
 }
 
-fn max_items(http: &Http, scope: &TemplateValues) -> Result<Option<u64>, Failure> {
+fn max_items(http: &Http, values: &TemplateValues) -> Result<Option<u64>, Failure> {
     let Some(template) = http.pagination.as_ref().and_then(|pagination| pagination.max_items.as_ref()) else {
         return Ok(None);
     };
-    match scope.value(template)? {
+    match values.value(template)? {
         None | Some(Value::Null) => Ok(None),
         Some(value) => scalar(&value).trim().parse().map(Some).map_err(|_| {
-            Failure::new(Code::Rejected, format!("`pagination.max_items` is {value}, which is no number of items"))
+            Failure::new(
+                Code::Rejected,
+                format!("`pagination.max_items` is {value}, which is not a valid number of items"),
+            )
         }),
     }
 }
@@ -242,11 +246,11 @@ mod tests {
         let http: Http = serde_json::from_value(definition).expect("a definition");
         let input = serde_json::from_value(input).expect("an object");
         let invocation = Invocation { id: "task-1".to_owned(), attempt: 1, input, ..Invocation::default() };
-        Draft::of(&http, &invocation, config).map(|draft| draft.shown()).map_err(|failure| failure.error.code)
+        Draft::of(&http, &invocation, config).map(|draft| draft.to_plan()).map_err(|failure| failure.error.code)
     }
 
     #[test]
-    fn the_plan_is_what_would_be_sent_with_secrets_by_their_names() {
+    fn the_plan_is_what_is_sent_with_names_in_place_of_secrets() {
         let definition = json!({
             "method": "POST", "base_url": "https://api.example.com/v1/", "path": "/things/{{ id }}",
             "query": {"q": "{{ q }}", "n": "{{ n }}", "absent": "{{ absent }}", "key": "secret:key"},
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_looks_like_a_secret_stays_a_text() {
+    fn a_value_that_looks_like_a_secret_reference_stays_text() {
         let http: Http = serde_json::from_value(json!({
             "base_url": "https://a.example", "query": {"q": "{{ q }}"}, "headers": {"x-q": "{{ q }}"}
         }))
@@ -280,11 +284,11 @@ mod tests {
         let draft = Draft::of(&http, &invocation, &Config::default()).expect("a draft");
         assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
         assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));
-        assert_eq!(draft.shown_url().as_str(), "https://a.example/?q=secret%3Agoogle");
+        assert_eq!(draft.redacted_url().as_str(), "https://a.example/?q=secret%3Agoogle");
     }
 
     #[test]
-    fn a_header_value_cannot_begin_another_header() {
+    fn a_header_value_cannot_inject_another_header() {
         let definition = json!({"base_url": "https://a.example", "headers": {"x-a": "{{ a }}"}});
         assert_eq!(plan(definition, json!({"a": "b\r\nx-c: d"})), Err(Code::Rejected));
     }

@@ -1,4 +1,4 @@
-//! Taking what comes back: JSON, a text, or a file; never more than the limit.
+//! Reads a response as JSON, text or a file, never more than the limit.
 
 use futures_util::StreamExt as _;
 use reqwest::Response;
@@ -7,56 +7,56 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
-use super::call::{HttpAnswer, HttpCall};
-use super::{AnswerFormat, Code, Failure, Http, Method, RunnerContext, RunnerOutput, api_error};
+use super::call::{HttpCall, HttpResponse};
+use super::{Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error};
 use crate::net::clients::{body_failure, bytes, header, too_large};
 use crate::net::text;
 use crate::runner::OutputData;
 use crate::task::failure::SideEffect;
 
-/// JSON and texts are held in memory, where parsed JSON takes several times its size.
-const IN_MEMORY: u64 = 16 * 1024 * 1024;
+/// The largest JSON or text body: these are held in memory, where parsed JSON takes several times its size.
+const MAX_IN_MEMORY_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What is read of an error's body; the words that matter come first.
-const ERROR_BYTES: usize = 64 * 1024;
+/// How much of an error response is read; its message is near the start.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 enum BodyKind {
     Json,
     Text,
     File,
-    /// No content type: a text if it is one.
+    /// No content type: text if it is valid UTF-8, otherwise a file.
     Unknown,
 }
 
-/// The largest answer that is taken.
+/// Returns the largest accepted response body in bytes.
 pub(super) fn limit(http: &Http, context: &RunnerContext) -> u64 {
     let configured = context.config.http.max_bytes;
     http.max_bytes.map_or(configured, |declared| declared.min(configured))
 }
 
-/// The success or the failure that `answer` is.
-pub(super) async fn taken(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<RunnerOutput, Failure> {
-    let answer = succeeded(call, answer).await?;
+/// Reads the body of `answer` as the output of the task; fails if the status is not a success.
+pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<RunnerOutput, Failure> {
+    let answer = check_status(call, answer).await?;
     let (status, url) = (answer.response.status().as_u16(), answer.url);
     let data = data(call, answer.response, &url).await.map_err(|failure| after_success(call, failure))?;
-    let shown = call.draft.shown_url();
+    let requested = call.draft.redacted_url();
     let mut success = RunnerOutput { data, meta: serde_json::Map::new() }.with_meta("http_status", status);
-    if url.path() != shown.path() || url.host() != shown.host() {
+    if url.path() != requested.path() || url.host() != requested.host() {
         success = success.with_meta("final_url", call.context.secrets.redact(url.as_str()).as_ref());
     }
-    Ok(success.with_meta("url", shown.as_str()))
+    Ok(success.with_meta("url", requested.as_str()))
 }
 
-/// The JSON that `answer` holds, and its size; for pages.
-pub(super) async fn json(call: &HttpCall<'_>, answer: HttpAnswer, limit: u64) -> Result<(Value, u64), Failure> {
-    let answer = succeeded(call, answer).await?;
+/// Reads one page: returns its JSON and its size in bytes; fails if the status is not a success.
+pub(super) async fn json(call: &HttpCall<'_>, answer: HttpResponse, limit: u64) -> Result<(Value, u64), Failure> {
+    let answer = check_status(call, answer).await?;
     let content_type = header(answer.response.headers(), CONTENT_TYPE.as_str());
-    let body = bytes(answer.response, limit.min(IN_MEMORY), &answer.url).await?;
-    Ok((parsed(&body, content_type.as_deref(), call)?, body.len() as u64))
+    let body = bytes(answer.response, limit.min(MAX_IN_MEMORY_BYTES), &answer.url).await?;
+    Ok((parse_json(&body, content_type.as_deref(), call)?, body.len() as u64))
 }
 
-/// `answer`, if its status is one of success.
-async fn succeeded(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<HttpAnswer, Failure> {
+/// Returns `answer` if its status is a success, otherwise the API's error.
+async fn check_status(call: &HttpCall<'_>, answer: HttpResponse) -> Result<HttpResponse, Failure> {
     let status = answer.response.status();
     if status.is_success() {
         return Ok(answer);
@@ -64,10 +64,10 @@ async fn succeeded(call: &HttpCall<'_>, answer: HttpAnswer) -> Result<HttpAnswer
     let headers = answer.response.headers().clone();
     let body = text::decode(&first_bytes(answer.response).await, header(&headers, CONTENT_TYPE.as_str()).as_deref());
     let auth = call.http.auth.as_ref();
-    Err(api_error::failure(call.draft.method, auth, &call.shown(), status, &headers, &body))
+    Err(api_error::failure(call.draft.method, auth, &call.summary(), status, &headers, &body))
 }
 
-/// The far side said yes: whatever is wrong with its answer, what was asked for may be done.
+/// The server reported success: even if its response cannot be read, the request may have taken effect.
 fn after_success(call: &HttpCall<'_>, mut failure: Failure) -> Failure {
     if !call.draft.method.is_safe() {
         failure.side_effect = SideEffect::Possible;
@@ -80,20 +80,20 @@ async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<Outp
     let content_type = header(response.headers(), CONTENT_TYPE.as_str());
     let is_empty = matches!(response.status().as_u16(), 204 | 205)
         || call.draft.method == Method::Head
-        || (response.content_length() == Some(0) && call.http.response != AnswerFormat::Binary);
+        || (response.content_length() == Some(0) && call.http.response != ResponseFormat::Binary);
     if is_empty {
         return Ok(OutputData::Json(Value::Null));
     }
     let kind = kind(call.http.response, content_type.as_deref());
     if let BodyKind::File = kind {
-        return spooled(call, response, url, limit, content_type).await;
+        return spool_response(call, response, url, limit, content_type).await;
     }
-    let body = bytes(response, limit.min(IN_MEMORY), url).await?;
+    let body = bytes(response, limit.min(MAX_IN_MEMORY_BYTES), url).await?;
     if body.is_empty() {
         return Ok(OutputData::Json(Value::Null));
     }
     Ok(match kind {
-        BodyKind::Json => OutputData::Json(parsed(&body, content_type.as_deref(), call)?),
+        BodyKind::Json => OutputData::Json(parse_json(&body, content_type.as_deref(), call)?),
         BodyKind::Unknown if std::str::from_utf8(&body).is_err() => {
             let chunk = futures_util::stream::iter([Ok::<_, Failure>(body)]);
             spool(call, chunk, limit, "application/octet-stream".to_owned()).await?
@@ -102,12 +102,12 @@ async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<Outp
     })
 }
 
-fn kind(expected: AnswerFormat, content_type: Option<&str>) -> BodyKind {
+fn kind(expected: ResponseFormat, content_type: Option<&str>) -> BodyKind {
     match expected {
-        AnswerFormat::Json => return BodyKind::Json,
-        AnswerFormat::Text => return BodyKind::Text,
-        AnswerFormat::Binary => return BodyKind::File,
-        AnswerFormat::Auto => {}
+        ResponseFormat::Json => return BodyKind::Json,
+        ResponseFormat::Text => return BodyKind::Text,
+        ResponseFormat::Binary => return BodyKind::File,
+        ResponseFormat::Auto => {}
     }
     let Some(content_type) = content_type else { return BodyKind::Unknown };
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -126,7 +126,7 @@ fn kind(expected: AnswerFormat, content_type: Option<&str>) -> BodyKind {
     }
 }
 
-fn parsed(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> Result<Value, Failure> {
+fn parse_json(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> Result<Value, Failure> {
     let decoded =
         text::decode(body, content_type.filter(|content_type| text::charset(content_type).is_some()).or(Some("")));
     if decoded.trim().is_empty() {
@@ -134,12 +134,12 @@ fn parsed(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> Resul
     }
     serde_json::from_str(&decoded).map_err(|error| {
         let start: String = decoded.trim_start().chars().take(200).collect();
-        Failure::new(Code::BadResponse, format!("{} answered something that is no JSON: {error}", call.shown()))
+        Failure::new(Code::BadResponse, format!("{} answered with invalid JSON: {error}", call.summary()))
             .detail("starts_with", start)
     })
 }
 
-async fn spooled(
+async fn spool_response(
     call: &HttpCall<'_>,
     response: Response,
     url: &Url,
@@ -154,7 +154,7 @@ async fn spooled(
     spool(call, chunks, limit, content_type).await
 }
 
-/// Writes `chunks` to a file of the spool, which is gone again unless all came.
+/// Writes `chunks` to a file in the spool folder; deletes the file if any chunk fails.
 async fn spool<B: AsRef<[u8]>>(
     call: &HttpCall<'_>,
     chunks: impl futures_util::Stream<Item = Result<B, Failure>>,
@@ -184,14 +184,14 @@ async fn spool<B: AsRef<[u8]>>(
     Ok(OutputData::File { path, content_type, bytes: written })
 }
 
-/// As much of an error's body as matters; a connection that breaks ends it.
+/// Reads the start of an error response; a lost connection just ends it.
 async fn first_bytes(response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let mut stream = response.bytes_stream();
     while let Some(Ok(chunk)) = stream.next().await {
         body.extend_from_slice(&chunk);
-        if body.len() >= ERROR_BYTES {
-            body.truncate(ERROR_BYTES);
+        if body.len() >= MAX_ERROR_BYTES {
+            body.truncate(MAX_ERROR_BYTES);
             break;
         }
     }

@@ -1,6 +1,6 @@
-//! Files that a request sends: only those inside the folders that the configuration names.
+//! Files that a request uploads: only files inside the configured folders.
 //!
-//! What is inside is `builtin/roots.rs`'s to say.
+//! `builtin/roots.rs` decides what is inside.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::runner::Invocation;
 use crate::runner::builtin::roots::Roots;
 
-/// Opens `path` as the file subtools would; returns its length too.
+/// Opens `path` with the same checks as the file subtools. Returns the file and its length.
 pub(super) async fn open(
     path: &Path,
     invocation: &Invocation,
@@ -18,7 +18,7 @@ pub(super) async fn open(
     let (path, invocation, config) = (path.to_string_lossy().into_owned(), invocation.clone(), config.clone());
     let opened = tokio::task::spawn_blocking(move || open_within(&path, &invocation, &config)).await;
     let (file, length) =
-        opened.map_err(|error| Failure::new(Code::Internal, format!("opening a file failed: {error}")))??;
+        opened.map_err(|error| Failure::new(Code::Internal, format!("failed to open a file: {error}")))??;
     Ok((tokio::fs::File::from_std(file), length))
 }
 
@@ -26,7 +26,7 @@ fn open_within(path: &str, invocation: &Invocation, config: &Config) -> Result<(
     let roots = Roots::open(invocation, config)?;
     let file = roots.find(path)?.file()?;
     let length =
-        file.metadata().map_err(|error| Failure::new(Code::Io, format!("`{path}` could not be read: {error}")))?.len();
+        file.metadata().map_err(|error| Failure::new(Code::Io, format!("failed to read `{path}`: {error}")))?.len();
     Ok((file, length))
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_files_inside_the_roots_are_sent() {
+    async fn only_files_inside_the_roots_can_be_uploaded() {
         let folder = tempfile::tempdir().expect("a folder");
         let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
         for (folder, name) in [(&inside, "a.txt"), (&outside, "b.txt")] {

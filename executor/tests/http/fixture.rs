@@ -1,4 +1,4 @@
-//! What a test needs to perform a definition: equipment in a folder of its own, orders, packs.
+//! What a test needs to run a definition: a runner context in a temporary folder, invocations, and packs.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) context: RunnerContext,
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -37,7 +37,7 @@ impl Bench {
         Self { context, folder }
     }
 
-    /// Stores a secret and gives the bench back.
+    /// Stores a secret and returns the fixture.
     pub(crate) fn secret(self, name: &str, value: &str) -> Self {
         self.set(name, value);
         self
@@ -68,7 +68,7 @@ impl Bench {
 
     pub(crate) fn invocation(&self, input: Value) -> Invocation {
         Invocation {
-            id: "01997f5e-order".to_owned(),
+            id: "01997f5e-task".to_owned(),
             attempt: 1,
             input: serde_json::from_value(input).expect("an object"),
             caller: Caller { folder: Some(self.folder.path().to_owned()), ..Caller::default() },
@@ -76,12 +76,12 @@ impl Bench {
         }
     }
 
-    /// What lies in the spool.
+    /// The files in the spool folder.
     pub(crate) fn spooled(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.context.spool).map(Iterator::collect::<Result<Vec<_>, _>>);
         entries.map_or_else(
             |_| Vec::new(),
-            |entries| entries.expect("it can be read").into_iter().map(|entry| entry.path()).collect(),
+            |entries| entries.expect("readable").into_iter().map(|entry| entry.path()).collect(),
         )
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn run_of(run: Value) -> Run {
     run
 }
 
-/// The JSON of a success.
+/// The JSON data of a success.
 pub(crate) fn json_of(outcome: Result<RunnerOutput, Failure>) -> Value {
     match outcome.expect("it succeeds").data {
         OutputData::Json(value) => value,
@@ -100,16 +100,15 @@ pub(crate) fn json_of(outcome: Result<RunnerOutput, Failure>) -> Value {
     }
 }
 
-/// The subtools of a shipped pack, with `$defaults` merged under each; packs that are not for the
-/// http runner have definitions of their own.
+/// The subtools of a shipped pack, with `$defaults` merged into each.
 pub(crate) fn pack(name: &str) -> Map<String, Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subtools").join(name);
-    let text = std::fs::read_to_string(path).expect("the pack is there");
+    let text = std::fs::read_to_string(path).expect("the pack exists");
     let mut pack: Map<String, Value> = serde_json::from_str(&text).expect("the pack is JSON");
     let defaults = pack.remove("$defaults").unwrap_or_else(|| json!({}));
     pack.retain(|key, _| !key.starts_with('$'));
     for subtool in pack.values_mut() {
-        // Another runner than that of the defaults takes nothing of theirs.
+        // A subtool with another runner than the defaults does not inherit their `run`.
         let mut defaults = defaults.clone();
         if let (Some(own), Some(Value::Object(shared))) = (subtool["run"].as_object(), defaults.get_mut("run")) {
             shared.retain(|kind, _| own.contains_key(kind));
@@ -131,7 +130,7 @@ fn merge(base: &mut Value, over: &Value) {
     }
 }
 
-/// `value` through the jq expression `select`.
+/// Applies the jq expression `select` to `value`.
 pub(crate) fn selected(value: &Value, select: &str) -> Value {
     use jaq_core::load::{Arena, File, Loader};
     use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
