@@ -1,8 +1,7 @@
-//! The page: where a human sees what would happen, and decides.
+//! The page: a web page where a human sees what a task would do, and decides.
 //!
-//! Served on loopback to whoever has a session; nothing on the agent's side reaches it. It reads the
-//! record of tasks and the catalog itself; whatever it wants done it says to the daemon, which owns the
-//! truth.
+//! It listens on loopback and requires a session, which starts with a link from the human's terminal. It reads the
+//! record of tasks and the catalog itself, and sends commands to the daemon, which owns the state.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -51,10 +50,11 @@ use session::PageSessions;
 pub use session::{LINK_LIFETIME, links_folder, make_link};
 pub use site::PageSite;
 
-/// What stands on every page of how sure its yes is.
-const LEVEL: &str = "A yes here is as sure as your user account: it keeps out web sites and other users, not a program that \
-                     runs as you.";
-const LEVEL_HINT: &str = "An executor of another user, or a key that is touched, would close that.";
+/// How far a decision on this page can be trusted; shown on every page.
+const LEVEL: &str = "A yes here is as safe as your user account. It keeps out web sites and other users, but not a program \
+                     that runs as you.";
+const LEVEL_HINT: &str =
+    "An executor that runs as another user, or a hardware key that you touch, would close this gap.";
 
 const TEMPLATES: [(&str, &str); 13] = [
     ("base.html", include_str!("../web/base.html")),
@@ -72,10 +72,10 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("waiting.html", include_str!("../web/waiting.html")),
 ];
 
-/// Says something to the daemon; whether it listens.
+/// Sends a message to the daemon; returns false if the daemon has stopped.
 pub type PageSender = Box<dyn Fn(PageMessage) -> bool + Send + Sync>;
 
-/// What the daemon gives the page to work with.
+/// What the page gets from the daemon.
 pub struct PageContext {
     pub site: PageSite,
     pub records: Mutex<RecordReader>,
@@ -90,20 +90,20 @@ pub struct PageContext {
 
 impl fmt::Debug for PageContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given").field("site", &self.site.host).finish_non_exhaustive()
+        f.debug_struct("PageContext").field("site", &self.site.host).finish_non_exhaustive()
     }
 }
 
-/// The page, and who is logged in to it.
+/// The page and its sessions.
 #[derive(Debug)]
 pub(crate) struct Page {
     context: PageContext,
     sessions: PageSessions,
-    /// Read when somebody first looks: most executors end without that.
-    views: OnceLock<Environment<'static>>,
+    /// Parsed at the first view, since most executors stop before anyone opens the page.
+    templates: OnceLock<Environment<'static>>,
 }
 
-/// Serves the page until `ended`; called inside the runtime. `folder` is the executor's.
+/// Serves the page until `ended` is cancelled; must be called inside the runtime. `folder` is the executor's folder.
 pub fn serve(
     context: PageContext,
     folder: &Path,
@@ -112,27 +112,27 @@ pub fn serve(
     ended: &CancellationToken,
 ) -> io::Result<()> {
     let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
-    let page = Page { context, sessions, views: OnceLock::new() };
+    let page = Page { context, sessions, templates: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
 fn environment() -> Environment<'static> {
-    let mut views = Environment::new();
-    views.set_auto_escape_callback(|_| AutoEscape::Html);
+    let mut templates = Environment::new();
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
     for (name, text) in TEMPLATES {
-        views.add_template(name, text).expect("the page's templates are tested");
+        templates.add_template(name, text).expect("the tests parse all templates");
     }
-    views
+    templates
 }
 
-/// Writes `contents` to a file of the executor's folder, whole or not at all, for its owner alone.
-fn keep(folder: &Path, name: &str, contents: &(impl Serialize + ?Sized)) -> io::Result<()> {
+/// Writes `contents` as JSON to a file in `folder`, atomically and readable only by its owner.
+fn write_private(folder: &Path, name: &str, contents: &(impl Serialize + ?Sized)) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&serde_json::to_vec(contents)?)?;
     file.persist(folder.join(name)).map(drop).map_err(|error| error.error)
 }
 
-/// What stands around every view.
+/// What the template of every view needs for its frame.
 #[derive(Debug, Serialize)]
 struct Frame<'a> {
     title: &'a str,
@@ -156,10 +156,10 @@ impl Page {
     }
 
     fn read<T>(&self, with: impl FnOnce(&RecordReader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        with(&self.context.records.lock().expect("nobody panics with it"))
+        with(&self.context.records.lock().expect("no reader panics while it holds the lock"))
     }
 
-    /// Says something to the daemon; what it says to that, `None` if it does not listen any more.
+    /// Sends a command to the daemon and waits for the result; `None` if the daemon is stopping.
     async fn send(&self, command: PageCommand, session: String) -> Option<DecisionResult> {
         let (reply, result) = oneshot::channel();
         if !(self.context.send)(PageMessage { command, session, reply }) {
@@ -168,28 +168,29 @@ impl Page {
         result.await.ok()
     }
 
-    /// Has the catalog brought up to date.
-    async fn refresh(&self) {
+    /// Has the daemon reload changed definitions.
+    async fn refresh_catalog(&self) {
         if self.send(PageCommand::RefreshCatalog, String::new()).await.is_none() {
-            tracing::debug!("the catalog stays as it is: the executor is stopping");
+            tracing::debug!("the catalog was not refreshed because the executor is stopping");
         }
     }
 
-    /// Somebody came or went.
+    /// Tells the daemon that a browser opened or closed the event stream.
     fn presence_changed(&self) {
         let (reply, _) = oneshot::channel();
         if !(self.context.send)(PageMessage { command: PageCommand::PresenceChanged, session: String::new(), reply }) {
-            tracing::debug!("the executor has ended");
+            tracing::debug!("the executor has stopped");
         }
     }
 
+    /// The frame for a visitor with a session.
     fn frame<'a>(&self, title: &'a str, nav: &'a str) -> Result<Frame<'a>, StoreError> {
         let TaskCounts { waiting, running } = self.read(RecordReader::counts)?;
-        Ok(Frame { counts: Some(FrameCounts { waiting, running }), ..self.bare(title, nav) })
+        Ok(Frame { counts: Some(FrameCounts { waiting, running }), ..self.signed_out_frame(title, nav) })
     }
 
-    /// For whoever has no session: it says nothing of what there is.
-    fn bare<'a>(&self, title: &'a str, nav: &'a str) -> Frame<'a> {
+    /// The frame for a visitor without a session; it shows nothing about tasks.
+    fn signed_out_frame<'a>(&self, title: &'a str, nav: &'a str) -> Frame<'a> {
         Frame {
             title,
             nav,
@@ -207,25 +208,25 @@ impl Page {
 
     fn show_as(&self, status: StatusCode, template: &str, view: &impl Serialize) -> Response {
         let rendered = self
-            .views
+            .templates
             .get_or_init(environment)
             .get_template(template)
             .and_then(|template| template.render(Serde(view)));
         match rendered {
             Ok(text) => views::html(status, text),
             Err(error) => {
-                tracing::error!(%error, template, "a view of the page could not be made");
+                tracing::error!(%error, template, "failed to render a view of the page");
                 gate::refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal",
-                    "this view could not be made; the log says why",
+                    "failed to show this view; the log says why",
                 )
             }
         }
     }
 
     fn login(&self) -> Response {
-        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &json!({"page": self.bare("Sign in", "")}))
+        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &json!({"page": self.signed_out_frame("Sign in", "")}))
     }
 
     fn message(&self, status: StatusCode, title: &str, text: &str) -> Response {

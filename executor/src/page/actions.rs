@@ -1,4 +1,4 @@
-//! The actions: what a human does on the page. Each says something to the daemon and waits for its word.
+//! The page's actions: each checks what a human sent, sends a command to the daemon, and waits for the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use super::card::question_of;
 use super::command::PageCommand;
-use super::gate::{COOKIE, Visitor, refuse};
+use super::gate::{COOKIE, SessionName, refuse};
 use super::views::ViewError;
 use super::visible::VisibleText;
 use super::wording::decided_words;
@@ -33,18 +33,18 @@ use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
-/// What is asked for is read whole, or refused with what is wrong.
+/// The answer to an action, or the response that refuses it.
 type ActionResult = Result<Response, Response>;
-type CurrentVisitor = Extension<Visitor>;
+type CurrentSession = Extension<SessionName>;
 type PageState = State<Arc<Page>>;
 
-/// A human's own words are not longer.
+/// The longest note of a human that is kept; the rest is cut off.
 const MAX_NOTE_CHARS: usize = 2_000;
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
-    let wrong = |reason: String| refuse(StatusCode::BAD_REQUEST, "bad-request", &reason);
-    let value = json::parse(body).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+fn parse_body<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
+    let invalid = |reason: String| refuse(StatusCode::BAD_REQUEST, "bad-request", &reason);
+    let value = json::parse(body).map_err(|error| invalid(error.to_string()))?;
+    serde_json::from_value(value).map_err(|error| invalid(error.to_string()))
 }
 
 #[derive(Deserialize)]
@@ -54,25 +54,28 @@ struct LoginBody {
 }
 
 pub(super) async fn login(State(page): PageState, body: Bytes) -> ActionResult {
-    let link: LoginBody = read(&body)?;
-    let Some(keys) = page.sessions.log_in(&link.token) else {
-        return Err(refuse(StatusCode::FORBIDDEN, "used-link", "this link was used, or is too old"));
+    let LoginBody { token } = parse_body(&body)?;
+    let Some(keys) = page.sessions.log_in(&token) else {
+        return Err(refuse(StatusCode::FORBIDDEN, "used-link", "this link was already used, or is too old"));
     };
     let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", keys.cookie);
     let mut response = Json(json!({"token": keys.token})).into_response();
-    let cookie = HeaderValue::from_str(&cookie).expect("hexadecimal digits fit a header");
+    let cookie = HeaderValue::from_str(&cookie).expect("hexadecimal digits are valid in a header");
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     Ok(response)
 }
 
-pub(super) async fn logout(State(page): PageState, Extension(visitor): CurrentVisitor) -> Response {
-    page.sessions.log_out(&visitor.0);
-    let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+pub(super) async fn logout(State(page): PageState, Extension(session): CurrentSession) -> Response {
+    page.sessions.log_out(&session.0);
+    let expired = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert(header::SET_COOKIE, HeaderValue::from_str(&gone).expect("plain ASCII"));
+    response
+        .headers_mut()
+        .insert(header::SET_COOKIE, HeaderValue::from_str(&expired).expect("ASCII is valid in a header"));
     response
 }
 
+/// A pending task, and the digest of what its card showed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecidedTask {
@@ -81,9 +84,11 @@ struct DecidedTask {
 }
 
 impl DecidedTask {
-    fn bound(&self) -> Result<(TaskId, Digest), Response> {
+    fn parse(&self) -> Result<(TaskId, Digest), Response> {
         let digest = self.digest.parse();
-        digest.map(|digest| (self.id, digest)).map_err(|_| refuse(StatusCode::BAD_REQUEST, "bad-request", "no digest"))
+        digest
+            .map(|digest| (self.id, digest))
+            .map_err(|_| refuse(StatusCode::BAD_REQUEST, "bad-request", "`digest` is not a digest"))
     }
 }
 
@@ -105,37 +110,41 @@ struct DecideBody {
     typed: Option<String>,
 }
 
-pub(super) async fn decide(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
-    let decision: DecideBody = read(&body)?;
-    let of: Vec<_> = decision.decisions.iter().map(DecidedTask::bound).collect::<Result<_, _>>()?;
-    let said = match decision.verdict {
+pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+    let decision: DecideBody = parse_body(&body)?;
+    let tasks: Vec<_> = decision.decisions.iter().map(DecidedTask::parse).collect::<Result<_, _>>()?;
+    let action = match decision.verdict {
         DecideVerdict::Deny => DecisionAction::Deny { reason: note(decision.reason) },
         DecideVerdict::Approve => {
-            for (id, _) in &of {
-                is_typed(&page, *id, decision.typed.as_deref(), of.len() > 1)?;
+            for (id, _) in &tasks {
+                check_approvable(&page, *id, decision.typed.as_deref(), tasks.len() > 1)?;
             }
             DecisionAction::Approve
         }
     };
-    say_decision(&page, visitor, of, said, None).await
+    send_decision(&page, session, tasks, action, None).await
 }
 
-/// What destroys something needs its name typed, and goes in no batch.
-fn is_typed(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool) -> Result<(), Response> {
-    let (task, _) = waiting(page, id)?;
+/// Refuses to approve a question, or a destructive task in a batch or without its name typed.
+fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool) -> Result<(), Response> {
+    let (task, _) = pending_task(page, id)?;
     let catalog = page.catalog();
     let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
     if definition.is_some_and(|definition| matches!(definition.run, crate::runner::Run::AskUser(_))) {
-        return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, "wants-answer", "it asks for an answer, not for a yes"));
+        return Err(refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "wants-answer",
+            "this is a question; answer it instead of approving it",
+        ));
     }
-    let is_danger = definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true));
-    if is_danger && (is_batch || typed != Some(task.tool.as_str())) {
-        return Err(wants_word(&task));
+    let is_destructive = definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true));
+    if is_destructive && (is_batch || typed != Some(task.tool.as_str())) {
+        return Err(name_required(&task));
     }
     Ok(())
 }
 
-fn wants_word(task: &Task) -> Response {
+fn name_required(task: &Task) -> Response {
     let message = format!("type `{}` to approve it", task.tool);
     refuse(StatusCode::UNPROCESSABLE_ENTITY, "wants-word", &message)
 }
@@ -144,19 +153,19 @@ fn note(text: Option<String>) -> Option<String> {
     text.map(|text| text.trim().chars().take(MAX_NOTE_CHARS).collect::<String>()).filter(|text| !text.is_empty())
 }
 
-async fn say_decision(
+async fn send_decision(
     page: &Page,
-    visitor: Visitor,
+    session: SessionName,
     tasks: Vec<(TaskId, Digest)>,
     action: DecisionAction,
     grant: Option<Box<Grant>>,
 ) -> ActionResult {
     if tasks.is_empty() {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "nothing is decided about"));
+        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "`decisions` is empty"));
     }
-    match page.send(PageCommand::Decide { tasks, action, grant }, visitor.0).await {
-        None => Err(gone()),
-        Some(Err(why)) => Err(not_decided(page, why)),
+    match page.send(PageCommand::Decide { tasks, action, grant }, session.0).await {
+        None => Err(stopping()),
+        Some(Err(error)) => Err(not_decided(page, error)),
         Some(Ok(decided)) => {
             let decided: Vec<_> = decided.iter().map(|(id, state)| json!({"id": id, "state": state})).collect();
             Ok(Json(json!({"decided": decided})).into_response())
@@ -164,22 +173,22 @@ async fn say_decision(
     }
 }
 
-fn gone() -> Response {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, "no-executor", "the executor is stopping: nothing was done")
+fn stopping() -> Response {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "no-executor", "the executor is stopping; nothing was done")
 }
 
-fn not_decided(page: &Page, why: DecisionError) -> Response {
-    let (code, message, id) = match why {
-        DecisionError::Stale(id) => ("stale", "it is no longer what was shown; look at it again", id),
-        DecisionError::NotPending(id) => ("already_decided", "it was decided already, or is over", id),
+fn not_decided(page: &Page, error: DecisionError) -> Response {
+    let (code, message, id) = match error {
+        DecisionError::Stale(id) => ("stale", "this is no longer what was shown; look at it again", id),
+        DecisionError::NotPending(id) => ("already_decided", "this was already decided, or has ended", id),
         DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
     };
-    // One that still waits, as something else, has no decision to tell of.
+    // A stale task is still pending and has no decision to show.
     let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == "already_decided");
     let decided = task.map(|task| match &task.confirmation {
-        Some(asked) if asked.decision.is_some() => decided_words(Some(asked), task.state),
+        Some(confirmation) if confirmation.decision.is_some() => decided_words(Some(confirmation), task.state),
         _ => super::wording::state_words(task.state),
     });
     let mut body = json!({"error": {"code": code, "message": message}, "id": id});
@@ -189,17 +198,17 @@ fn not_decided(page: &Page, why: DecisionError) -> Response {
     (StatusCode::CONFLICT, Json(body)).into_response()
 }
 
-/// A task that is not there, or cannot be read, is not acted upon.
-fn known(page: &Page, id: TaskId) -> Result<Task, Response> {
+/// Reads a task; one that does not exist or cannot be read is refused.
+fn existing_task(page: &Page, id: TaskId) -> Result<Task, Response> {
     let task = page.read(|records| records.task(id)).ok().flatten();
     task.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "not-found", "no such task"))
 }
 
-/// A task that waits, as it is in the record.
-fn waiting(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
+/// Reads a pending task with its confirmation; any other task is refused.
+fn pending_task(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
     let task = page.read(|records| records.task(id)).map_err(|error| ViewError::from(error).into_response())?;
-    let waits = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
-    let found = waits.and_then(|task| task.confirmation.clone().map(|asked| (task, asked)));
+    let pending = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
+    let found = pending.and_then(|task| task.confirmation.clone().map(|confirmation| (task, confirmation)));
     found.ok_or_else(|| not_decided(page, DecisionError::NotPending(id)))
 }
 
@@ -217,35 +226,35 @@ struct EditBody {
     typed: Option<String>,
 }
 
-/// What an edited task would be: its input, checked, and the digest of it.
-fn edited(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
-    let (task, asked) = waiting(page, edit.id)?;
-    let (_, digest) = DecidedTask { id: edit.id, digest: edit.digest.clone() }.bound()?;
-    if asked.digest != digest {
+/// Checks an edit; returns the task, the edited input, the digest that was shown, and the digest of the edited task.
+fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
+    let (task, confirmation) = pending_task(page, edit.id)?;
+    let (_, digest) = DecidedTask { id: edit.id, digest: edit.digest.clone() }.parse()?;
+    if confirmation.digest != digest {
         return Err(not_decided(page, DecisionError::Stale(edit.id)));
     }
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
     let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
     let input = edit.input.clone();
-    check(subtool, &input)?;
-    let edited = asked.digest_of(&page.context.site.instance, &task, &input);
+    check_input(subtool, &input)?;
+    let edited = confirmation.digest_of(&page.context.site.instance, &task, &input);
     Ok((task, input, digest, edited))
 }
 
-fn check(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
+fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
     let problems = subtool.schema.problems(&Value::Object(input.clone()));
-    if problems.is_empty() { Ok(()) } else { Err(unfit(&problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(invalid_input(&problems)) }
 }
 
-fn unfit(problems: &[Problem]) -> Response {
-    let error = json!({"code": "invalid-input", "message": "some fields do not fit"});
+fn invalid_input(problems: &[Problem]) -> Response {
+    let error = json!({"code": "invalid-input", "message": "some fields are not valid"});
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
 }
 
 pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
-    let of: EditBody = read(&body)?;
-    let (task, input, _, digest) = edited(&page, &of)?;
+    let edit: EditBody = parse_body(&body)?;
+    let (task, input, _, digest) = check_edit(&page, &edit)?;
     let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
     let changes: Vec<_> = names
         .map(|name| (name, task.input.get(name), input.get(name)))
@@ -260,22 +269,22 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
 
 pub(super) async fn decide_edit(
     State(page): PageState,
-    Extension(visitor): CurrentVisitor,
+    Extension(session): CurrentSession,
     body: Bytes,
 ) -> ActionResult {
-    let of: EditBody = read(&body)?;
-    let (task, input, asked, digest) = edited(&page, &of)?;
-    // What was looked at must be what is decided about.
-    if of.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
-        return Err(not_decided(&page, DecisionError::Stale(of.id)));
+    let edit: EditBody = parse_body(&body)?;
+    let (task, input, shown, digest) = check_edit(&page, &edit)?;
+    // The decision must be about the changes that the human saw.
+    if edit.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
+        return Err(not_decided(&page, DecisionError::Stale(edit.id)));
     }
-    is_typed(&page, of.id, of.typed.as_deref(), false)?;
-    let said = if input == task.input {
+    check_approvable(&page, edit.id, edit.typed.as_deref(), false)?;
+    let action = if input == task.input {
         DecisionAction::Approve
     } else {
-        DecisionAction::Edit { input, digest, reason: note(of.reason) }
+        DecisionAction::Edit { input, digest, reason: note(edit.reason) }
     };
-    say_decision(&page, visitor, vec![(of.id, asked)], said, None).await
+    send_decision(&page, session, vec![(edit.id, shown)], action, None).await
 }
 
 #[derive(Deserialize)]
@@ -284,7 +293,7 @@ struct AnswerBody {
     id: TaskId,
     digest: String,
     action: AnswerAction,
-    /// Of an answer that accepts.
+    /// The fields of the form, if the question is accepted.
     #[serde(default)]
     content: Option<Map<String, Value>>,
 }
@@ -297,26 +306,30 @@ enum AnswerAction {
     Cancel,
 }
 
-pub(super) async fn answer(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
-    let answered: AnswerBody = read(&body)?;
-    let bound = DecidedTask { id: answered.id, digest: answered.digest }.bound()?;
-    let (task, _) = waiting(&page, answered.id)?;
+pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+    let answered: AnswerBody = parse_body(&body)?;
+    let decided = DecidedTask { id: answered.id, digest: answered.digest }.parse()?;
+    let (task, _) = pending_task(&page, answered.id)?;
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
     let Some(question) = subtool.and_then(|subtool| question_of(subtool, &task)) else {
-        return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, "no-question", "it asks for a yes, not for an answer"));
+        return Err(refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "no-question",
+            "this is not a question; approve or deny it",
+        ));
     };
-    let said = match answered.action {
+    let content = match answered.action {
         AnswerAction::Decline => json!({"action": "decline"}),
         AnswerAction::Cancel => json!({"action": "cancel"}),
         AnswerAction::Accept => question
             .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.context.runner_context.secrets)
-            .map_err(|problems| unfit(&problems))?,
+            .map_err(|problems| invalid_input(&problems))?,
     };
-    say_decision(&page, visitor, vec![bound], DecisionAction::Answer(said), None).await
+    send_decision(&page, session, vec![decided], DecisionAction::Answer(content), None).await
 }
 
-/// What the names of secrets begin with that this task asked for.
+/// The prefix of the names of secrets that this task asked for.
 fn secret_prefix(task: &Task) -> String {
     let id = task.id.to_string();
     format!("ask-{}", &id[id.len() - 8..])
@@ -324,15 +337,15 @@ fn secret_prefix(task: &Task) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TaskTarget {
+struct CancelBody {
     id: TaskId,
 }
 
-pub(super) async fn cancel(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
-    let TaskTarget { id } = read(&body)?;
-    let task = known(&page, id)?;
-    match page.send(PageCommand::Cancel { task: id, uid: task.caller.uid }, visitor.0).await {
-        None => Err(gone()),
+pub(super) async fn cancel(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+    let CancelBody { id } = parse_body(&body)?;
+    let task = existing_task(&page, id)?;
+    match page.send(PageCommand::Cancel { task: id, uid: task.caller.uid }, session.0).await {
+        None => Err(stopping()),
         Some(Ok(states)) => {
             Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
         }
@@ -349,14 +362,14 @@ struct ResolveBody {
     note: Option<String>,
 }
 
-/// What had happened to a task whose end was lost.
-pub(super) async fn resolve(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
-    let ResolveBody { id, happened, note: said } = read(&body)?;
-    let task = known(&page, id)?;
-    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(said) }, visitor.0).await {
-        None => Err(gone()),
+/// Records whether a task with an unknown outcome had its effect.
+pub(super) async fn resolve(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+    let ResolveBody { id, happened, note: text } = parse_body(&body)?;
+    let task = existing_task(&page, id)?;
+    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(text) }, session.0).await {
+        None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
-        Some(Err(why)) => Err(not_decided(&page, why)),
+        Some(Err(error)) => Err(not_decided(&page, error)),
     }
 }
 
@@ -391,48 +404,48 @@ enum CoverageKind {
     Any,
 }
 
-/// The grant that somebody wants to make from a task that waits.
-fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Response> {
-    let (task, _) = waiting(page, asked.id)?;
-    let wrong = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, "bad-grant", message);
+/// Builds the grant that a human wants to make from a pending task.
+fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, Grant), Response> {
+    let (task, _) = pending_task(page, wanted.id)?;
+    let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, "bad-grant", message);
     let catalog = page.catalog();
     let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
     if !definition.is_some_and(|definition| definition.grantable) {
-        return Err(wrong("a yes to this subtool is not remembered"));
+        return Err(invalid("approvals of this subtool cannot be remembered"));
     }
     let mut fields = BTreeMap::new();
     for (name, value) in &task.input {
         let pointer = form::pointer(name);
-        // What is not widened stays exactly as it is.
-        let chosen = asked.fields.iter().find(|field| field.pointer == pointer);
-        let context = chosen.and_then(|field| field.value.as_ref());
-        let text = context.and_then(Value::as_str);
+        // A field that the human did not widen must match exactly.
+        let chosen = wanted.fields.iter().find(|field| field.pointer == pointer);
+        let limit = chosen.and_then(|field| field.value.as_ref());
+        let text = limit.and_then(Value::as_str);
         let covers = match chosen.map_or(CoverageKind::Exact, |field| field.how) {
             CoverageKind::Exact => FieldCoverage::Exactly(value.clone()),
             CoverageKind::Any => FieldCoverage::Anything,
             CoverageKind::Prefix => match text {
                 Some(path) if path.starts_with('/') => FieldCoverage::Below(path.to_owned()),
-                _ => return Err(wrong("a path begins with `/`")),
+                _ => return Err(invalid("a path must start with `/`")),
             },
-            CoverageKind::AtMost => match context.and_then(number) {
+            CoverageKind::AtMost => match limit.and_then(number) {
                 Some(most) => FieldCoverage::AtMost(most),
-                None => return Err(wrong("`at most` needs a number")),
+                None => return Err(invalid("`at most` needs a number")),
             },
         };
         fields.insert(name.clone(), covers);
     }
     let now = clock::now();
-    let (span, scope) = match asked.expires_in.as_str() {
-        // Nobody tells when a session is over: its name is what it is bound to, and a working day its end.
+    let (lifetime, scope) = match wanted.expires_in.as_str() {
+        // Callers do not report the end of a session. So the grant is bound to its name, and ends after a working day.
         "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
         text => {
-            let span =
-                text.parse::<protocol::duration::PositiveDuration>().map_err(|error| wrong(&error.to_string()))?;
-            (span.get(), (None, task.caller.folder.clone()))
+            let lifetime =
+                text.parse::<protocol::duration::PositiveDuration>().map_err(|error| invalid(&error.to_string()))?;
+            (lifetime.get(), (None, task.caller.folder.clone()))
         }
     };
-    if span > grant::MAX_LIFETIME {
-        return Err(wrong("no grant holds longer than 30 days"));
+    if lifetime > grant::MAX_LIFETIME {
+        return Err(invalid("a grant cannot last longer than 30 days"));
     }
     let grant = Grant {
         id: GrantId::new(),
@@ -442,9 +455,9 @@ fn wanted(page: &Page, asked: &GrantBody, by: &str) -> Result<(Task, Grant), Res
         fields,
         made_at: now,
         made_from: task.id,
-        made_by: by.to_owned(),
-        expires_at: now.checked_add(span).unwrap_or(now),
-        most_uses: asked.most_uses,
+        made_by: session.to_owned(),
+        expires_at: now.checked_add(lifetime).unwrap_or(now),
+        most_uses: wanted.most_uses,
         uses: 0,
         last_use: None,
         revoked_at: None,
@@ -460,49 +473,51 @@ fn number(value: &Value) -> Option<serde_json::Number> {
     }
 }
 
-pub(super) async fn grant(State(page): PageState, Extension(visitor): CurrentVisitor, body: Bytes) -> ActionResult {
-    let asked: GrantBody = read(&body)?;
-    let bound = DecidedTask { id: asked.id, digest: asked.digest.clone() }.bound()?;
-    let (task, grant) = wanted(&page, &asked, &visitor.0)?;
+pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+    let wanted: GrantBody = parse_body(&body)?;
+    let decided = DecidedTask { id: wanted.id, digest: wanted.digest.clone() }.parse()?;
+    let (task, grant) = build_grant(&page, &wanted, &session.0)?;
     let is_wide = |(name, covers): (&String, &FieldCoverage)| {
         *covers == FieldCoverage::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
     };
-    if grant.fields.iter().any(is_wide) && asked.typed.as_deref() != Some(task.tool.as_str()) {
-        return Err(wants_word(&task));
+    if grant.fields.iter().any(is_wide) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
+        return Err(name_required(&task));
     }
-    is_typed(&page, asked.id, asked.typed.as_deref(), false)?;
-    say_decision(&page, visitor, vec![bound], DecisionAction::Approve, Some(Box::new(grant))).await
+    check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
+    send_decision(&page, session, vec![decided], DecisionAction::Approve, Some(Box::new(grant))).await
 }
 
+/// Counts how many of the recent requests a grant would have let run.
 pub(super) async fn preview_grant(
     State(page): PageState,
-    Extension(visitor): CurrentVisitor,
+    Extension(session): CurrentSession,
     body: Bytes,
 ) -> ActionResult {
-    const LAST: u32 = 40;
-    let asked: GrantBody = read(&body)?;
-    let (task, grant) = wanted(&page, &asked, &visitor.0)?;
-    let lately = page.read(|records| records.recent_confirmations(task.tool.as_str(), LAST)).unwrap_or_default();
-    // The one it is made from tells nothing.
-    let others: Vec<_> = lately.iter().filter(|other| other.id != task.id).collect();
+    const MAX_COMPARED: u32 = 40;
+    let wanted: GrantBody = parse_body(&body)?;
+    let (task, grant) = build_grant(&page, &wanted, &session.0)?;
+    let recent =
+        page.read(|records| records.recent_confirmations(task.tool.as_str(), MAX_COMPARED)).unwrap_or_default();
+    // The task that the grant is made from always matches.
+    let others: Vec<_> = recent.iter().filter(|other| other.id != task.id).collect();
     let matched = others.iter().filter(|other| grant.matches(other)).count();
     Ok(Json(json!({"matched": matched, "of": others.len()})).into_response())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GrantTarget {
+struct RevokeBody {
     id: GrantId,
 }
 
 pub(super) async fn revoke_grant(
     State(page): PageState,
-    Extension(visitor): CurrentVisitor,
+    Extension(session): CurrentSession,
     body: Bytes,
 ) -> ActionResult {
-    let GrantTarget { id } = read(&body)?;
-    match page.send(PageCommand::Revoke(id), visitor.0).await {
-        None => Err(gone()),
+    let RevokeBody { id } = parse_body(&body)?;
+    match page.send(PageCommand::Revoke(id), session.0).await {
+        None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such grant")),
     }
@@ -516,17 +531,17 @@ struct TryBody {
     input: Map<String, Value>,
 }
 
-/// Runs a subtool for the human, the way that every caller runs one.
+/// Runs a subtool for the human through the mailbox, like a request of any other caller.
 pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult {
-    const PATIENCE: Duration = Duration::from_secs(20);
-    let TryBody { tool, input } = read(&body)?;
+    const TIMEOUT: Duration = Duration::from_secs(20);
+    let TryBody { tool, input } = parse_body(&body)?;
     let run = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
     let caller = Caller { session: Some("page".to_owned()), ..Caller::default() };
-    let unwritten = |error: std::io::Error| {
-        refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("the request could not be written: {error}"))
+    let not_posted = |error: std::io::Error| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("failed to write the request: {error}"))
     };
-    let request = PendingRequest::post(&page.context.mailbox, run, caller).map_err(unwritten)?;
-    match tokio::time::timeout(PATIENCE, handover::reply(&request)).await {
+    let request = PendingRequest::post(&page.context.mailbox, run, caller).map_err(not_posted)?;
+    match tokio::time::timeout(TIMEOUT, handover::reply(&request)).await {
         Ok(Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id)))) => {
             Ok(Json(json!({"id": id})).into_response())
         }
@@ -535,7 +550,7 @@ pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult 
             let body = json!({"error": error, "problems": problems});
             Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
         }
-        Ok(_) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "it was answered with something else")),
-        Err(_) => Err(gone()),
+        Ok(_) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the executor gave an unexpected answer")),
+        Err(_) => Err(stopping()),
     }
 }

@@ -1,4 +1,4 @@
-//! The card: one task that waits, with everything that a yes to it is bound to.
+//! The card: one pending task, with everything that an approval of it is bound to.
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -18,7 +18,8 @@ use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the template")]
+/// What the template `card.html` shows.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate condition in the template")]
 #[derive(Debug, Serialize)]
 pub(super) struct Card {
     id: String,
@@ -46,7 +47,7 @@ pub(super) struct Card {
     secret_note: bool,
 }
 
-/// Who asks: the user is the kernel's word, the rest the caller's own.
+/// Who asks. The user id comes from the kernel; the folder and the session are the caller's own claims.
 #[derive(Debug, Serialize)]
 pub(super) struct CardCaller {
     uid: u32,
@@ -77,7 +78,7 @@ struct CardExpiry {
     left: String,
 }
 
-/// A field of the input.
+/// A field of the input, as the page shows it.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownField {
     name: String,
@@ -85,13 +86,13 @@ pub(super) struct ShownField {
     label: String,
     description: String,
     required: bool,
-    /// What the schema fills in by itself.
+    /// Whether the value is the default in the schema.
     default: bool,
     value: VisibleText,
     replaces: Option<VisibleText>,
 }
 
-/// What of one field a grant may cover, the narrowest first.
+/// The ways in which a grant can cover one field, the narrowest first.
 #[derive(Debug, Serialize)]
 struct GrantField {
     pointer: String,
@@ -103,7 +104,7 @@ struct GrantField {
 struct GrantChoice {
     how: &'static str,
     words: String,
-    /// Whether it is so wide that a word must be typed.
+    /// Whether it is so wide that the human must type the subtool's name.
     typed: bool,
     value: Option<Value>,
 }
@@ -114,7 +115,7 @@ impl Card {
         let catalog = page.catalog();
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
         let definition = subtool.map(|subtool| &*subtool.definition);
-        let (replaced, unsure) = match &confirmation.preview {
+        let (replaced, unknown) = match &confirmation.preview {
             Some(ReplacedValues::Fields(replaced)) => (Some(replaced), None),
             Some(ReplacedValues::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
             Some(ReplacedValues::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
@@ -124,10 +125,11 @@ impl Card {
         let would_send = would_send(subtool, task, &page.context.runner_context.config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
-        let asks = question.as_ref().map(|asked| VisibleText::text(&asked.text));
-        // Of a question only its text is shown; the rest of its input is the form below it.
-        let is_long =
-            asks.as_ref().map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
+        let question_text = question.as_ref().map(|question| VisibleText::text(&question.text));
+        // A question shows only its text; the rest of its input is the form below.
+        let is_long = question_text
+            .as_ref()
+            .map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -140,7 +142,7 @@ impl Card {
             effect: task.effect,
             effect_words: effect_words(task.effect),
             touches: touches(subtool, &would_send),
-            why: unsure.map_or_else(|| confirmation.why.clone(), |unsure| format!("{}; {unsure}", confirmation.why)),
+            why: unknown.map_or_else(|| confirmation.why.clone(), |unknown| format!("{}; {unknown}", confirmation.why)),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
             long: is_long,
             fields,
@@ -151,14 +153,14 @@ impl Card {
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_fields: task.input.iter().map(|(name, value)| grant_field(name, value)).collect(),
             edit: form::fields(schema, &task.input),
-            form: question.as_ref().map_or_else(Vec::new, |asked| form::fields(&asked.schema, &nothing)),
+            form: question.as_ref().map_or_else(Vec::new, |question| form::fields(&question.schema, &nothing)),
             secret_note: question.as_ref().is_some_and(UserQuestion::asks_for_secrets),
-            question: asks,
+            question: question_text,
         })
     }
 }
 
-/// The question that `task` asks, if that is what its subtool does.
+/// The question that `task` asks, if its subtool asks the user.
 pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<UserQuestion> {
     let Run::AskUser(ask) = &subtool.definition.run else { return None };
     ask.question(&task.input).ok()
@@ -193,9 +195,9 @@ pub(super) fn fields(
         .collect()
 }
 
-/// The exact request, with secrets by their names.
+/// The exact request, with secrets replaced by their names.
 fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value {
-    let Some(subtool) = subtool else { return json!("its definition changed: it cannot be approved any more") };
+    let Some(subtool) = subtool else { return json!("the definition changed, so this can no longer be approved") };
     let run = &subtool.definition.run;
     match run.plan(&perform::invocation(task, task.input.clone()), config) {
         Ok(plan) => json!({ run.name(): plan }),
@@ -203,7 +205,7 @@ fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value 
     }
 }
 
-/// What a run reaches, in a word each.
+/// What a run accesses: an origin, a program or a model.
 pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
     let Some(subtool) = subtool else { return Vec::new() };
     let name = match &subtool.definition.run {
@@ -212,9 +214,9 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
             url.map_or_else(|| http.base_url.clone(), |url| url.origin().ascii_serialization())
         }
         Run::Process(process) => format!("program {}", process.program()),
-        Run::Builtin(_) => "a function of the executor".to_owned(),
+        Run::Builtin(_) => "the executor itself".to_owned(),
         Run::Llm(_) => format!("language model {}", plan["llm"]["model"].as_str().unwrap_or_default()),
-        Run::Agent(_) => "an agent of its own".to_owned(),
+        Run::Agent(_) => "a separate agent".to_owned(),
         Run::AskUser(_) => return Vec::new(),
     };
     vec![name]
@@ -222,11 +224,11 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
 
 fn grant_field(name: &str, value: &Value) -> GrantField {
     const MAX_CHARS: usize = 60;
-    let told = value.as_str().map_or_else(|| value.to_string(), |text| format!("“{text}”"));
-    let exactly = if told.chars().count() > MAX_CHARS || told.chars().any(char::is_control) {
+    let shown = value.as_str().map_or_else(|| value.to_string(), |text| format!("“{text}”"));
+    let exactly = if shown.chars().count() > MAX_CHARS || shown.chars().any(char::is_control) {
         "exactly this value".to_owned()
     } else {
-        format!("exactly {told}")
+        format!("exactly {shown}")
     };
     let mut choices = vec![GrantChoice { how: "exact", words: exactly, typed: false, value: None }];
     match value {

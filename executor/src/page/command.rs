@@ -1,50 +1,47 @@
-//! What the page says to the daemon, and what it hears back.
+//! Commands that the page sends to the daemon, and the changes that it hears of.
 
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
-use crate::dispatcher::{DecisionResult, DecisionAction};
+use crate::dispatcher::{DecisionAction, DecisionResult};
 use crate::task::Task;
 use crate::task::confirmation::Digest;
 use crate::task::grant::{Grant, GrantId};
 
-/// Something that a human wants done.
+/// A command of a human, with the channel for its result.
 #[derive(Debug)]
 pub struct PageMessage {
     pub command: PageCommand,
-    /// The session of the page.
+    /// The name of the page session that sent the command.
     pub session: String,
-    /// Dropped without an answer, nothing was done.
+    /// If this is dropped without a result, nothing was done.
     pub reply: oneshot::Sender<DecisionResult>,
 }
 
+/// What a human can have the daemon do.
 #[derive(Debug)]
 pub enum PageCommand {
+    /// Approves, denies, edits or answers pending tasks.
     Decide {
-        /// All of these, or none.
+        /// Either all of these tasks are decided, or none. Each has the digest of what the human saw.
         tasks: Vec<(TaskId, Digest)>,
         action: DecisionAction,
-        /// To be remembered with it.
+        /// A grant to store together with the approval.
         grant: Option<Box<Grant>>,
     },
+    /// Revokes a grant.
     Revoke(GrantId),
-    Cancel {
-        task: TaskId,
-        uid: u32,
-    },
-    /// What had happened to a task that ended as unknown; it comes as the record has it.
-    Resolve {
-        task: Box<Task>,
-        happened: bool,
-        note: Option<String>,
-    },
-    /// Definitions may have changed.
+    /// Cancels a task as its caller would; `uid` is the caller's user.
+    Cancel { task: TaskId, uid: u32 },
+    /// Says whether a task that ended as `unknown` had its effect. `task` is the task as recorded.
+    Resolve { task: Box<Task>, happened: bool, note: Option<String> },
+    /// Reloads definitions that have changed.
     RefreshCatalog,
-    /// Somebody came to look on, or went.
+    /// A browser opened or closed the event stream.
     PresenceChanged,
 }
 
-/// What happened to a task, for whoever looks on. May be missed: the record is the truth.
+/// A task has a new state. Receivers may miss changes; the record is the truth.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskChange {
     pub id: TaskId,

@@ -1,6 +1,7 @@
-//! The stream of events: what changed, for whoever has the page open.
+//! The event stream: tells open pages which tasks changed.
 //!
-//! A nudge and no more: the page looks for itself. Whoever falls behind is told to look anew.
+//! An event is only a nudge: the page loads the current state itself. A receiver that falls behind gets the list of
+//! waiting tasks instead of the changes that it missed.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,28 +19,28 @@ use tokio::sync::broadcast::error::RecvError;
 use super::wording::state_words;
 use super::{Page, TaskChange};
 
-/// A comment keeps what lies between from closing the connection.
-const STILL_THERE: Duration = Duration::from_secs(15);
-/// Changes that come together are told together.
-const GATHER: Duration = Duration::from_millis(30);
-/// How many of those that wait the page is told of.
-const MAX_ROWS: u32 = 50;
+/// The pause between comments that keep an idle connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long to collect changes after the first one, so that they are sent together.
+const BATCH_DELAY: Duration = Duration::from_millis(30);
+/// The most waiting tasks whose ids are sent.
+const MAX_WAITING: u32 = 50;
 
 pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
-    let seat = OpenStream::take(Arc::clone(&page));
-    let watching = StreamState { live: page.context.task_changes.subscribe(), page, _seat: seat, is_first: true };
-    let frames = stream::unfold(watching, |mut watching| async move {
-        let frame = watching.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(frame)), watching))
+    let open = OpenStream::new(Arc::clone(&page));
+    let state = StreamState { changes: page.context.task_changes.subscribe(), page, _open: open, is_first: true };
+    let events = stream::unfold(state, |mut state| async move {
+        let events = state.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(events)), state))
     });
-    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response()
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
-/// Somebody looks on, for as long as this lives.
+/// Counts a human as present while an event stream is open.
 struct OpenStream(Arc<Page>);
 
 impl OpenStream {
-    fn take(page: Arc<Page>) -> Self {
+    fn new(page: Arc<Page>) -> Self {
         page.context.approver.enter();
         page.presence_changed();
         Self(page)
@@ -55,55 +56,56 @@ impl Drop for OpenStream {
 
 struct StreamState {
     page: Arc<Page>,
-    live: broadcast::Receiver<TaskChange>,
-    _seat: OpenStream,
+    changes: broadcast::Receiver<TaskChange>,
+    _open: OpenStream,
     is_first: bool,
 }
 
 impl StreamState {
-    /// What there is to tell next; `None` when the executor ends.
+    /// The next events as text; `None` when the executor stops.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_first) {
             return Some(self.waiting());
         }
-        let first = match tokio::time::timeout(STILL_THERE, self.live.recv()).await {
-            Err(_) => return Some(": still there\n\n".to_owned()),
+        let first = match tokio::time::timeout(KEEP_ALIVE, self.changes.recv()).await {
+            Err(_) => return Some(": keep-alive\n\n".to_owned()),
             Ok(Err(RecvError::Closed)) => return None,
             Ok(Err(RecvError::Lagged(_))) => return Some(self.waiting()),
-            Ok(Ok(live)) => live,
+            Ok(Ok(change)) => change,
         };
-        tokio::time::sleep(GATHER).await;
-        let mut told = vec![first];
+        tokio::time::sleep(BATCH_DELAY).await;
+        let mut changes = vec![first];
         loop {
-            match self.live.try_recv() {
-                Ok(live) => told.push(live),
+            match self.changes.try_recv() {
+                Ok(change) => changes.push(change),
                 Err(broadcast::error::TryRecvError::Lagged(_)) => {}
                 Err(_) => break,
             }
         }
-        let tasks = told.iter().map(|live| {
-            let (state, is_final) = (live.state, live.state.is_final());
-            let data = json!({"id": live.id, "state": state, "state_words": state_words(state), "final": is_final});
-            frame("task", &data)
+        let tasks = changes.iter().map(|change| {
+            let (state, is_final) = (change.state, change.state.is_final());
+            let data = json!({"id": change.id, "state": state, "state_words": state_words(state), "final": is_final});
+            event("task", &data)
         });
         Some(tasks.chain([self.waiting()]).collect())
     }
 
+    /// The event with the waiting tasks and the counts.
     fn waiting(&self) -> String {
-        let found = self.page.read(|records| Ok((records.waiting_ids(MAX_ROWS)?, records.counts()?)));
+        let found = self.page.read(|records| Ok((records.waiting_ids(MAX_WAITING)?, records.counts()?)));
         match found {
             Ok((ids, counts)) => {
                 let counts = json!({"waiting": counts.waiting, "running": counts.running});
-                frame("waiting", &json!({"ids": ids, "counts": counts}))
+                event("waiting", &json!({"ids": ids, "counts": counts}))
             }
             Err(error) => {
-                tracing::warn!(%error, "those that wait could not be read");
-                ": not now\n\n".to_owned()
+                tracing::warn!(%error, "failed to read the waiting tasks");
+                ": not available\n\n".to_owned()
             }
         }
     }
 }
 
-fn frame(event: &str, data: &Value) -> String {
-    format!("event: {event}\ndata: {data}\n\n")
+fn event(name: &str, data: &Value) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
 }

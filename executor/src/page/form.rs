@@ -1,9 +1,9 @@
-//! Forms: the fields of a JSON Schema as a human fills them in.
+//! Forms: turns a JSON Schema into the fields of an HTML form.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// One field. What is not there is absent from the input, which is not the same as empty.
+/// One field of a form. `None` means absent from the input, which is not the same as empty.
 #[derive(Debug, Serialize)]
 pub(super) struct FormField {
     name: String,
@@ -13,9 +13,9 @@ pub(super) struct FormField {
     #[serde(rename = "type")]
     kind: FieldKind,
     required: bool,
-    /// As it stands in the field.
+    /// What the form field contains.
     value: Value,
-    /// The exact value that stands there until somebody changes it.
+    /// The exact value as JSON, sent back if the human does not change the field.
     json: Option<String>,
     options: Vec<FormChoice>,
     minimum: Option<Value>,
@@ -46,15 +46,15 @@ struct FormChoice {
     chosen: bool,
 }
 
-/// The fields of `schema`, filled with `input`; fields that only the input has come last.
+/// The fields of `schema`, filled with `input`. Fields that are only in the input come last.
 pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) -> Vec<FormField> {
     let nothing = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
     let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let unnamed = input.keys().filter(|name| !properties.contains_key(*name));
+    let extra = input.keys().filter(|name| !properties.contains_key(*name));
     properties
         .keys()
-        .chain(unnamed)
+        .chain(extra)
         .map(|name| {
             let property = properties.get(name).unwrap_or(&Value::Null);
             let is_required = required.iter().any(|other| other == name.as_str());
@@ -63,7 +63,7 @@ pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) ->
         .collect()
 }
 
-/// Where a field stands, as a JSON Pointer.
+/// The JSON Pointer of a field.
 pub(super) fn pointer(name: &str) -> String {
     format!("/{}", protocol::json::pointer_token(name))
 }
@@ -106,9 +106,9 @@ fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) ->
     }
 }
 
-/// How it is filled in. A value that does not look like its schema says is shown as what it is.
+/// The kind of form field for a property. A value that does not match its schema is shown as JSON.
 fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
-    const LONG: u64 = 200;
+    const LONG_TEXT: u64 = 200;
     let fits = |check: fn(&Value) -> bool| value.is_none_or(check);
     let is_text = |value: &Value| value.is_string();
     if property["enum"].is_array() {
@@ -120,10 +120,10 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
         Some("string") if property["writeOnly"] == true || property["format"] == "password" => FieldKind::Secret,
         Some("string") if fits(is_text) => {
             let has_lines = value.and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
-            let may_be_long = property["maxLength"].as_u64().is_some_and(|most| most > LONG);
-            let is_long = value.and_then(Value::as_str).is_some_and(|text| text.len() as u64 > LONG);
-            let is_many = property["contentMediaType"].is_string() || has_lines || may_be_long || is_long;
-            if is_many { FieldKind::Multiline } else { FieldKind::Text }
+            let may_be_long = property["maxLength"].as_u64().is_some_and(|max| max > LONG_TEXT);
+            let is_long = value.and_then(Value::as_str).is_some_and(|text| text.len() as u64 > LONG_TEXT);
+            let needs_lines = property["contentMediaType"].is_string() || has_lines || may_be_long || is_long;
+            if needs_lines { FieldKind::Multiline } else { FieldKind::Text }
         }
         Some("array") if property["items"]["enum"].is_array() && fits(Value::is_array) => FieldKind::Choices,
         Some("array") if property["items"]["type"] == "string" && fits(is_lines) => FieldKind::List,
@@ -131,12 +131,13 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
     }
 }
 
-/// Whether each item can stand on a line of its own.
+/// Whether each item fits on its own line of a text area.
 fn is_lines(value: &Value) -> bool {
     let is_line = |item: &Value| item.as_str().is_some_and(|text| !text.contains('\n') && text.trim() == text);
     value.as_array().is_some_and(|items| items.iter().all(is_line))
 }
 
+/// What the form field contains for a value.
 fn in_field(kind: FieldKind, value: &Value) -> Value {
     match kind {
         FieldKind::Boolean => value.clone(),
@@ -144,7 +145,7 @@ fn in_field(kind: FieldKind, value: &Value) -> Value {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n").into()
         }
-        FieldKind::Json => serde_json::to_string_pretty(value).expect("JSON can be written").into(),
+        FieldKind::Json => serde_json::to_string_pretty(value).expect("a JSON value can be serialized").into(),
         FieldKind::Secret => Value::Null,
         FieldKind::Text | FieldKind::Multiline | FieldKind::Number | FieldKind::Choice | FieldKind::Choices => {
             plain(value).into()
@@ -152,7 +153,7 @@ fn in_field(kind: FieldKind, value: &Value) -> Value {
     }
 }
 
-/// A text as itself, anything else as JSON.
+/// A text as it is, any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -163,7 +164,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_type_is_filled_in_as_what_it_is() {
+    fn each_type_gets_its_own_kind_of_field() {
         let schema = json!({"required": ["to"], "properties": {
             "to": {"type": "array", "items": {"type": "string"}},
             "subject": {"type": "string"},
@@ -171,16 +172,16 @@ mod tests {
             "count": {"type": "integer", "minimum": 1},
             "big": {"type": "integer"},
             "urgent": {"type": "boolean"},
-            "colour": {"enum": ["red", 7]},
+            "color": {"enum": ["red", 7]},
             "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
             "password": {"type": "string", "format": "password"},
             "extra": {"type": "object"},
             "odd": {"type": "integer"}
         }});
         let input = json!({"to": ["bob", "eve"], "body": "a\nb", "count": 3, "big": 9_007_199_254_740_993_i64,
-            "urgent": false, "colour": 7, "tags": ["b"], "extra": {"x": 1}, "odd": "text", "unnamed": null});
+            "urgent": false, "color": 7, "tags": ["b"], "extra": {"x": 1}, "odd": "text", "extra_field": null});
         let found = fields(schema.as_object().expect("an object"), input.as_object().expect("an object"));
-        let told: Vec<_> = found.iter().map(|field| (field.name.as_str(), field.kind, field.value.clone())).collect();
+        let kinds: Vec<_> = found.iter().map(|field| (field.name.as_str(), field.kind, field.value.clone())).collect();
         let expected = [
             ("to", FieldKind::List, json!("bob\neve")),
             ("subject", FieldKind::Text, json!(null)),
@@ -188,14 +189,14 @@ mod tests {
             ("count", FieldKind::Number, json!("3")),
             ("big", FieldKind::Number, json!("9007199254740993")),
             ("urgent", FieldKind::Boolean, json!(false)),
-            ("colour", FieldKind::Choice, json!("7")),
+            ("color", FieldKind::Choice, json!("7")),
             ("tags", FieldKind::Choices, json!("[\"b\"]")),
             ("password", FieldKind::Secret, json!(null)),
             ("extra", FieldKind::Json, json!("{\n  \"x\": 1\n}")),
             ("odd", FieldKind::Json, json!("\"text\"")),
-            ("unnamed", FieldKind::Json, json!("null")),
+            ("extra_field", FieldKind::Json, json!("null")),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(kinds, expected);
         let chosen: Vec<_> = found[7].options.iter().map(|option| (option.json.as_str(), option.chosen)).collect();
         assert_eq!(chosen, [("\"a\"", false), ("\"b\"", true)]);
         assert!(found[0].required && found[0].json.as_deref() == Some("[\"bob\",\"eve\"]") && found[1].json.is_none());

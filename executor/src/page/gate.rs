@@ -1,8 +1,8 @@
-//! The gate: every request passes it, and what it cannot vouch for goes no further.
+//! The gate: checks every request before it reaches a route.
 //!
-//! A page on loopback is reachable by any other page in the same browser and by any program of any user,
-//! so nothing counts but what only our own page can show: exactly our host, exactly our origin, a cookie,
-//! and the token that our page alone holds. Reading changes nothing.
+//! Any page in the same browser and any program of any user can send requests to a page on loopback. So a request
+//! counts only with what our own page alone can send: exactly our host, exactly our origin, the session's cookie, and
+//! for a POST the session's token. A GET changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use serde_json::json;
 
 use super::Page;
 
-/// The largest body of a request: an input, and what comes with it.
+/// The largest request body: a task's input with some room around it.
 pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
 const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
-/// A body comes over loopback from a script that has all of it.
+/// How long to wait for the whole body. Our script has it ready and sends it over loopback.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Of every answer, whatever it says.
+/// Headers on every response.
 const HEADERS: [(HeaderName, &str); 9] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -42,22 +42,23 @@ const HEADERS: [(HeaderName, &str); 9] = [
     (header::X_DNS_PREFETCH_CONTROL, "off"),
 ];
 
-/// Who asks: the name of the session.
+/// The name of the session that a request belongs to.
 #[derive(Debug, Clone)]
-pub(super) struct Visitor(pub(super) String);
+pub(super) struct SessionName(pub(super) String);
 
-pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, next: Next) -> Response {
+/// The middleware around all routes.
+pub(super) async fn check_request(State(page): State<Arc<Page>>, mut request: Request, next: Next) -> Response {
     let request = match check(&page, &mut request) {
-        Ok(()) => whole(request).await,
+        Ok(()) => with_whole_body(request).await,
         Err(refusal) => Err(refusal),
     };
     let mut response = match request {
         Ok(request) => {
-            let visitor = request.extensions().get::<Visitor>().cloned();
+            let session = request.extensions().get::<SessionName>().cloned();
             let mut response = next.run(request).await;
-            // For the server, which keeps a place for whoever has a session.
-            if let Some(visitor) = visitor {
-                response.extensions_mut().insert(visitor);
+            // The server keeps connections with a session open longer.
+            if let Some(session) = session {
+                response.extensions_mut().insert(session);
             }
             response
         }
@@ -70,80 +71,79 @@ pub(super) async fn pass(State(page): State<Arc<Page>>, mut request: Request, ne
     response
 }
 
-/// The request with all of its body, which is neither too large nor too slow.
-async fn whole(request: Request) -> Result<Request, Response> {
+/// Reads the whole body; refuses one that is too large or too slow.
+async fn with_whole_body(request: Request) -> Result<Request, Response> {
     let (head, stream) = request.into_parts();
     match tokio::time::timeout(BODY_TIMEOUT, body::to_bytes(stream, MAX_BODY_BYTES)).await {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
-        // Or it ended too early, and nobody is there to read this.
+        // Also if the connection was closed early; then nothing reads this answer.
         Ok(Err(_)) => Err(too_large()),
         Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long")),
     }
 }
 
 fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
-    is_for_us(page, request)?;
+    check_host(page, request)?;
     let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     if length.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
     let path = request.uri().path().to_owned();
-    let visitor = cookie(request.headers()).and_then(|cookie| page.sessions.of_cookie(&cookie));
+    let session = cookie(request.headers()).and_then(|cookie| page.sessions.session_of(&cookie));
     let is_login = path == "/login";
     if request.method() == Method::GET || request.method() == Method::HEAD {
-        // Streams and fragments are fetched by our own page only.
+        // Only our own script fetches streams and fragments.
         let site = single(request.headers(), &SEC_FETCH_SITE);
-        let is_inner = is_inner(&path);
-        if is_inner && site.is_some_and(|site| site != "same-origin") {
-            return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "this is for the page itself"));
+        if is_script_only(&path) && site.is_some_and(|site| site != "same-origin") {
+            return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "only the page itself may request this"));
         }
     } else if request.method() == Method::POST {
-        is_from_us(page, request.headers())?;
-        if !is_login && let Some(visitor) = &visitor {
+        check_origin(page, request.headers())?;
+        if !is_login && let Some(session) = &session {
             let token = single(request.headers(), &TOKEN).unwrap_or_default();
-            if !page.sessions.is_token(visitor, token) {
-                return Err(refuse(StatusCode::FORBIDDEN, "proof-required", "the token of this session is wanting"));
+            if !page.sessions.is_token(session, token) {
+                return Err(refuse(StatusCode::FORBIDDEN, "proof-required", "the session token is missing or wrong"));
             }
         }
     } else {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "bad-method", "only GET, HEAD and POST"));
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "bad-method", "only GET, HEAD and POST are allowed"));
     }
-    match visitor {
-        Some(visitor) => {
-            request.extensions_mut().insert(Visitor(visitor));
+    match session {
+        Some(session) => {
+            request.extensions_mut().insert(SessionName(session));
             Ok(())
         }
         None if is_login || is_public(&path) => Ok(()),
-        None if request.method() == Method::POST || is_inner(&path) => Err(refuse(
+        None if request.method() == Method::POST || is_script_only(&path) => Err(refuse(
             StatusCode::UNAUTHORIZED,
             "no-session",
-            "a fresh link opens the page: agent-magic-tool executor page",
+            "not signed in; open the page with `agent-magic-tool executor page`",
         )),
         None => Err(page.login()),
     }
 }
 
-/// What is no page of its own.
-fn is_inner(path: &str) -> bool {
+/// Whether a path answers our script rather than showing a page.
+fn is_script_only(path: &str) -> bool {
     path == "/events" || path.starts_with("/card/") || path.starts_with("/question/")
 }
 
-/// Files that are the same for everybody.
+/// Whether a path is a static file, which needs no session.
 fn is_public(path: &str) -> bool {
     matches!(path, "/page.css" | "/page.js" | "/icon.svg" | "/favicon.ico") || path.starts_with("/page/")
 }
 
-/// Exactly our name: a page elsewhere that had its name point here is refused.
-fn is_for_us(page: &Page, request: &Request) -> Result<(), Response> {
-    let misdirected = || refuse(StatusCode::MISDIRECTED_REQUEST, "wrong-host", "this is not the name of the page");
+/// Requires exactly our host name, which stops DNS rebinding.
+fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
+    let misdirected = || refuse(StatusCode::MISDIRECTED_REQUEST, "wrong-host", "this is not the host name of the page");
     if request.version() != Version::HTTP_11 || request.uri().authority().is_some() {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "HTTP/1.1 with a path is spoken here"));
+        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "only HTTP/1.1 with a path is accepted"));
     }
-    // Two lengths of one body are read differently by different readers; of the two hyper may show us only this
-    // one, and our own script never sends it.
+    // A request with two lengths can be read in two ways. Hyper may show only this header of the two, and our own script
+    // never sends it.
     let headers = request.headers();
     if headers.contains_key(header::TRANSFER_ENCODING) {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "a body has its length before it"));
+        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "a body needs a Content-Length header"));
     }
     match single(headers, &header::HOST) {
         Some(host) if host == format!("{}:{}", page.context.site.host, page.context.site.port) => Ok(()),
@@ -151,31 +151,36 @@ fn is_for_us(page: &Page, request: &Request) -> Result<(), Response> {
     }
 }
 
-fn is_from_us(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
+/// Requires that our own page sent the request, as JSON.
+fn check_origin(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
     if single(headers, &header::ORIGIN) != Some(page.context.site.origin().as_str()) {
-        return Err(refuse(StatusCode::FORBIDDEN, "wrong-origin", "only the page itself may ask for this"));
+        return Err(refuse(StatusCode::FORBIDDEN, "wrong-origin", "only the page itself may request this"));
     }
     if single(headers, &SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {
-        return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "only the page itself may ask for this"));
+        return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "only the page itself may request this"));
     }
     if single(headers, &header::CONTENT_TYPE) != Some("application/json") {
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad-content-type", "application/json is spoken here"));
+        return Err(refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "bad-content-type",
+            "the content type must be application/json",
+        ));
     }
     Ok(())
 }
 
-/// The value of a header that stands exactly once.
+/// The value of a header that occurs exactly once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
+/// The session cookie; `None` if it occurs twice, since one of the two was planted.
 fn cookie(headers: &HeaderMap) -> Option<String> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let ours: Vec<_> = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value.to_owned()).collect();
-    // Of two, one was put there by somebody else.
     match ours.as_slice() {
         [one] => Some(one.clone()),
         _ => None,
@@ -183,10 +188,10 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
 }
 
 fn too_large() -> Response {
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "no request is so large")
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "request body too large")
 }
 
-/// An error as the page's script reads it.
+/// An error response that the page's script can read.
 pub(super) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
     (status, Json(json!({"error": {"code": code, "message": message}}))).into_response()
 }

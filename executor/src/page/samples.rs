@@ -1,13 +1,13 @@
-//! The samples in `web/samples`, which the views are drawn from: the server and the templates agree with them.
+//! Tests that the server and the templates agree on names, through the sample data in `web/samples`.
 //!
-//! A template is tried with each of its samples, and nothing in it may be undefined; and what the server
-//! gives to a template has the names that its samples have, no more and no fewer.
+//! Each template renders each of its samples without an undefined name, and the server gives each template the same
+//! names as its samples, no more and no fewer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State as Given};
+use axum::extract::{Path, Query, State as Context};
 use axum::http::StatusCode;
 use http_body_util::BodyExt as _;
 use minijinja::{State as Rendering, UndefinedBehavior};
@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::config::secret::Secrets;
 use crate::net::clients::HttpClients;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Change, Transition, Store as _, contract};
+use crate::store::{Change, Store as _, Transition, contract};
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
@@ -32,14 +32,14 @@ use crate::task::{End, Outcome, Task};
 const VIEWS: [&str; 10] =
     ["card", "grants", "history", "login", "message", "subtool", "subtools", "task", "tasks", "waiting"];
 
-/// Each sample by its file's name, with the name of its template.
+/// The file name, the template name and the contents of each sample.
 fn samples() -> Vec<(String, String, Value)> {
     let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("web/samples");
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("the samples").flatten() {
+    for entry in std::fs::read_dir(folder).expect("the folder of samples").flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
         let view = file.split(['-', '.']).next().expect("a name").to_owned();
-        let text = std::fs::read(entry.path()).expect("read");
+        let text = std::fs::read(entry.path()).expect("a readable sample");
         found.push((file, view, serde_json::from_slice(&text).expect("JSON")));
     }
     let views: BTreeSet<_> = found.iter().map(|(_, view, _)| view.as_str()).collect();
@@ -48,11 +48,11 @@ fn samples() -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn no_template_asks_its_sample_for_what_is_not_there() {
-    let mut views = environment();
-    views.set_undefined_behavior(UndefinedBehavior::Strict);
+fn no_template_uses_a_name_that_its_sample_lacks() {
+    let mut templates = environment();
+    templates.set_undefined_behavior(UndefinedBehavior::Strict);
     for (file, view, sample) in samples() {
-        let template = views.get_template(&format!("{view}.html")).expect("a template");
+        let template = templates.get_template(&format!("{view}.html")).expect("a template");
         let text = template.render(Serde(&sample)).unwrap_or_else(|error| panic!("{file}: {error:#}"));
         assert!(
             text.trim_end().ends_with("</html>") || view == "card" && text.contains("</article>"),
@@ -61,92 +61,92 @@ fn no_template_asks_its_sample_for_what_is_not_there() {
     }
 }
 
-/// Which names the objects at each place have; what stands in a list stands at one place.
+/// The names of the objects at each place; all items of a list are one place.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// A card alone is a card among others.
-fn gather(view: &str, value: &Value, found: &mut Names) {
+/// Collects the names of a view. A single card counts as a card of the waiting view.
+fn collect(view: &str, value: &Value, found: &mut Names) {
     match view {
-        "card" => names(&value["card"], "waiting.cards[]", found),
-        _ => names(value, view, found),
+        "card" => collect_names(&value["card"], "waiting.cards[]", found),
+        _ => collect_names(value, view, found),
     }
 }
 
-fn names(value: &Value, place: &str, found: &mut Names) {
+fn collect_names(value: &Value, place: &str, found: &mut Names) {
     match value {
-        // Of the two kinds of spans not every text has both.
+        // A text may lack one of the two kinds of spans, so spans are not compared.
         Value::Object(span) if span.contains_key("t") || span.contains_key("n") && span.contains_key("c") => {}
         Value::Object(fields) => {
             found.entry(place.to_owned()).or_default().extend(fields.keys().cloned());
-            // An encoded text is a value like any other.
+            // Not every text holds JSON, and a decoded value has the same names as any other.
             for (name, field) in fields.iter().filter(|(name, _)| *name != "decoded") {
-                names(field, &format!("{place}.{name}"), found);
+                collect_names(field, &format!("{place}.{name}"), found);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| names(item, &format!("{place}[]"), found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, &format!("{place}[]"), found)),
         _ => {}
     }
 }
 
 #[tokio::test]
-async fn the_server_gives_what_the_samples_have() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (page, shown) = page(folder.path());
-    let mut ours = Names::new();
-    let context = || Given(Arc::clone(&page));
+async fn the_server_gives_the_names_that_the_samples_have() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (page, tasks) = page(folder.path());
+    let mut actual = Names::new();
+    let context = || Context(Arc::clone(&page));
     let of = |id: TaskId| Path(id.to_string());
-    let asked = || Query(HashMap::<String, String>::new());
-    let search = || Query(serde_json::from_value(serde_json::to_value(asked().0).expect("JSON")).expect("a search"));
+    let search = || Query(serde_json::from_value(json!({})).expect("an empty query"));
     let answers = [
         ("waiting", views::waiting(context()).await.ok()),
-        ("card", views::card(context(), of(shown.confirm)).await.ok()),
-        ("card", views::card(context(), of(shown.question)).await.ok()),
+        ("card", views::card(context(), of(tasks.confirm)).await.ok()),
+        ("card", views::card(context(), of(tasks.question)).await.ok()),
         ("tasks", views::tasks(context()).await.ok()),
         ("history", views::history(context(), search()).await.ok()),
-        ("task", views::task(context(), of(shown.failed)).await.ok()),
-        ("task", views::task(context(), of(shown.edited)).await.ok()),
+        ("task", views::task(context(), of(tasks.failed)).await.ok()),
+        ("task", views::task(context(), of(tasks.edited)).await.ok()),
         ("grants", views::grants(context()).await.ok()),
         ("subtools", views::subtools(context(), search()).await.ok()),
         ("subtool", views::subtool(context(), Path("gmail_send_message".to_owned())).await.ok()),
-        ("message", Some(views::nothing(context()).await)),
+        ("message", Some(views::not_found(context()).await)),
         ("login", Some(page.login())),
     ];
     for (view, answer) in answers {
-        let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} is not shown"));
+        let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} cannot be shown"));
         let is_expected = matches!(answer.status(), StatusCode::OK | StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED);
         assert!(is_expected, "{view}: {}", answer.status());
         let body = answer.into_body().collect().await.expect("a body").to_bytes();
         let value: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{view}: {error}"));
-        gather(view, &value, &mut ours);
+        collect(view, &value, &mut actual);
     }
-    let mut theirs = Names::new();
+    let mut expected = Names::new();
     for (_, view, sample) in samples() {
-        gather(&view, &sample, &mut theirs);
+        collect(&view, &sample, &mut expected);
     }
-    let paths: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-    let differ = paths.into_iter().filter(|place| ours.get(*place) != theirs.get(*place));
-    let told: Vec<_> =
-        differ.map(|place| format!("{place}: {:?}, its samples {:?}", ours.get(place), theirs.get(place))).collect();
-    assert_eq!(told, [] as [String; 0]);
+    let places: BTreeSet<_> = actual.keys().chain(expected.keys()).collect();
+    let differ = places.into_iter().filter(|place| actual.get(*place) != expected.get(*place));
+    let differences: Vec<_> = differ
+        .map(|place| format!("{place}: {:?}, but the samples have {:?}", actual.get(place), expected.get(place)))
+        .collect();
+    assert_eq!(differences, [] as [String; 0]);
 }
 
-/// Tasks that the page of the test shows.
-struct ShownTasks {
+/// The ids of tasks in the test's record.
+struct SampleTasks {
     confirm: TaskId,
     question: TaskId,
     failed: TaskId,
     edited: TaskId,
 }
 
-/// A page over a record of its own, whose templates say as JSON what they were given.
-fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
+/// A page with its own record, whose templates print what they were given as JSON.
+fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
     let config = Config::default();
     let catalog = Arc::new(Catalog::load(&Sources::new(&config, folder, None)));
     let mut store = SqliteStore::open(&folder.join("tasks.db")).expect("it opens");
-    let shown = fill(&mut store, &catalog);
-    let mut views = Environment::new();
-    views.set_auto_escape_callback(|_| AutoEscape::None);
-    views.add_function("given", |rendering: &Rendering<'_, '_>| {
+    let tasks = fill(&mut store, &catalog);
+    let mut templates = Environment::new();
+    templates.set_auto_escape_callback(|_| AutoEscape::None);
+    templates.add_function("given", |rendering: &Rendering<'_, '_>| {
         let names = rendering.known_variables();
         let values = names.iter().filter_map(|name| Some((name.to_string(), rendering.lookup(name)?)));
         let values: Map<_, _> =
@@ -156,10 +156,10 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         Value::Object(context).to_string()
     });
     for (name, _) in TEMPLATES {
-        views.add_template(name, "{{ given() }}").expect("a template");
+        templates.add_template(name, "{{ given() }}").expect("a template");
     }
     let context = PageContext {
-        site: PageSite::load_or_create(folder).expect("made"),
+        site: PageSite::load_or_create(folder).expect("an address"),
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
         policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
@@ -177,16 +177,16 @@ fn page(folder: &FilePath) -> (Arc<Page>, ShownTasks) {
         }),
     };
     let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
-    let page = Page { context, sessions, views: views.into() };
-    (Arc::new(page), shown)
+    let page = Page { context, sessions, templates: templates.into() };
+    (Arc::new(page), tasks)
 }
 
-/// What there is to be seen: something of everything that a view can show.
-fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
+/// Fills the record with something of everything that a view can show.
+fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
     let now = clock::now();
     let task = |tool: &str, input: Value, state: State| {
-        let subtool = catalog.get(tool).expect("it ships");
-        let Value::Object(input) = input else { unreachable!("an object") };
+        let subtool = catalog.get(tool).expect("a built-in subtool");
+        let Value::Object(input) = input else { unreachable!("the input is an object") };
         let caller =
             Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), ..Caller::default() };
         let mut task = Task {
@@ -213,9 +213,9 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     };
     let mail = json!({"to": ["bob@example.com"], "subject": "{\"encoded\": true}", "body": "b"});
     let mut confirm = task("gmail_send_message", mail.clone(), State::AwaitingConfirmation);
-    confirm.confirmation.as_mut().expect("a question").preview =
+    confirm.confirmation.as_mut().expect("a confirmation").preview =
         Some(ReplacedValues::Fields(Map::from_iter([("subject".to_owned(), json!("before"))])));
-    let form = json!({"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}});
+    let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let running = task("git_status", json!({}), State::Running);
 
@@ -225,7 +225,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
     let mut decision = Decision::new(now, Verdict::Edited, DecidedBy::Page("s".to_owned()));
     decision.asked_input = mail.as_object().cloned();
     decision.reason = Some("as it should be".to_owned());
-    edited.confirmation.as_mut().expect("a question").decision = Some(decision);
+    edited.confirmation.as_mut().expect("a confirmation").decision = Some(decision);
     let error = ErrorBody::new(Code::ProcessFailed, "no").hint("look");
     let end = |task: &Task, step: Step, outcome: Outcome| {
         let meta = Map::from_iter([("duration_ms".to_owned(), json!(7))]);
@@ -259,10 +259,10 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> ShownTasks {
         last_use: Some(now),
         revoked_at: None,
     };
-    let shown = ShownTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
+    let tasks = SampleTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
     let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
-    store.commit(&accepted).expect("committed");
-    store.commit(&ends).expect("committed");
-    store.commit(&[Change::Grant { grant: Box::new(grant), expected_uses: None }]).expect("committed");
-    shown
+    store.commit(&accepted).expect("the change is committed");
+    store.commit(&ends).expect("the change is committed");
+    store.commit(&[Change::Grant { grant: Box::new(grant), expected_uses: None }]).expect("the change is committed");
+    tasks
 }

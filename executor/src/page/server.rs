@@ -1,13 +1,13 @@
-//! The server: connections, and what one of them may cost.
+//! The page's HTTP server: its routes, and the limits on connections.
 //!
-//! Anybody on this machine can connect. Headers and bodies have their time and their size; when there are
-//! too many connections, the oldest that has shown no session goes, so that a human is always let in.
+//! Every program on this machine can connect. So the time and size of headers and bodies are limited. With too many
+//! connections, the oldest one that has shown no session is closed, so that a human can always connect.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,19 +23,20 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{self, MAX_BODY_BYTES, Visitor};
+use super::gate::{self, MAX_BODY_BYTES, SessionName};
 use super::{Page, actions, assets, events, views};
 
-/// What headers may take and be.
+/// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 16 << 10;
-/// How long one request may take altogether, but for streams.
+/// The longest time until the answer to a request begins; the body of an event stream may take longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many connections there may be at once that have shown no session, and how many in all.
+/// The most open connections that have not shown a session.
 const MAX_ANONYMOUS: usize = 64;
-const MAX_CONNECTIONS: usize = 256;
-/// After a failure to accept, for want of descriptors.
-const RESOURCE_RETRY: Duration = Duration::from_millis(100);
+/// The most open connections that have shown a session.
+const MAX_SIGNED_IN: usize = 256;
+/// The pause after `accept` fails, usually because no file descriptor is free.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 pub(super) fn routes(page: Arc<Page>) -> Router {
     Router::new()
@@ -64,13 +65,13 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/grants/preview", post(actions::preview_grant))
         .route("/grants/revoke", post(actions::revoke_grant))
         .route("/try", post(actions::try_it))
-        .fallback(views::nothing)
+        .fallback(views::not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::pass))
+        .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::check_request))
         .with_state(page)
 }
 
-/// Serves until `ended`.
+/// Serves until `ended` is cancelled.
 pub(super) fn serve(
     page: &Arc<Page>,
     listeners: Vec<TcpListener>,
@@ -78,12 +79,12 @@ pub(super) fn serve(
     ended: &CancellationToken,
 ) -> io::Result<()> {
     let routes = routes(Arc::clone(page));
-    let crowd = Arc::new(Connections::default());
+    let connections = Arc::new(Connections::default());
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (routes, crowd, ended) = (routes.clone(), Arc::clone(&crowd), ended.clone());
-        let connections = tracker.clone();
+        let (routes, connections, ended) = (routes.clone(), Arc::clone(&connections), ended.clone());
+        let connection_tasks = tracker.clone();
         tracker.spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -92,12 +93,12 @@ pub(super) fn serve(
                 };
                 match accepted {
                     Ok((stream, _)) => {
-                        let (routes, guest) = (routes.clone(), crowd.let_in(&ended));
-                        connections.spawn(connection(stream, routes, Arc::clone(&crowd), guest));
+                        let (routes, connection) = (routes.clone(), connections.add(&ended));
+                        connection_tasks.spawn(serve_connection(stream, routes, Arc::clone(&connections), connection));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection to the page could not be taken");
-                        tokio::time::sleep(RESOURCE_RETRY).await;
+                        tracing::warn!(%error, "failed to accept a connection to the page");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 }
             }
@@ -106,21 +107,21 @@ pub(super) fn serve(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Connections>, guest: Connection) {
+async fn serve_connection(stream: TcpStream, routes: Router, connections: Arc<Connections>, connection: Connection) {
     let service = service_fn({
-        let (crowd, guest) = (Arc::clone(&crowd), guest.clone());
+        let (connections, connection) = (Arc::clone(&connections), connection.clone());
         move |request: Request<Incoming>| {
-            let (routes, crowd, guest) = (routes.clone(), Arc::clone(&crowd), guest.clone());
+            let (routes, connections, connection) = (routes.clone(), Arc::clone(&connections), connection.clone());
             async move {
                 let answer = TowerToHyperService::new(routes).call(request.map(Body::new));
-                // The body of a stream goes on; the answer itself comes at once.
+                // The timeout covers the head of the answer; the body of an event stream follows later.
                 let response = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(never)) => match never {},
                     Err(_) => gate::refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long"),
                 };
-                if response.extensions().get::<Visitor>().is_some() {
-                    crowd.know(&guest);
+                if response.extensions().get::<SessionName>().is_some() {
+                    connections.mark_signed_in(&connection);
                 }
                 Ok::<_, Infallible>(response)
             }
@@ -132,64 +133,70 @@ async fn connection(stream: TcpStream, routes: Router, crowd: Arc<Connections>, 
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        () = guest.leave.cancelled() => {}
+        () = connection.close.cancelled() => {}
         outcome = serving => if let Err(error) = outcome {
             tracing::debug!(%error, "a connection to the page ended");
         },
     }
-    crowd.let_out(&guest);
+    connections.remove(&connection);
 }
 
-/// Who is connected.
+/// The open connections.
 #[derive(Debug, Default)]
 struct Connections {
-    guests: Mutex<ConnectionTable>,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
 struct ConnectionTable {
-    next: u64,
+    next_id: u64,
     /// The oldest first.
-    strangers: VecDeque<Connection>,
-    known: VecDeque<Connection>,
+    anonymous: VecDeque<Connection>,
+    /// The oldest first.
+    signed_in: VecDeque<Connection>,
 }
 
 #[derive(Debug, Clone)]
 struct Connection {
-    number: u64,
-    leave: CancellationToken,
+    id: u64,
+    close: CancellationToken,
 }
 
 impl Connections {
-    fn let_in(&self, ended: &CancellationToken) -> Connection {
-        let mut guests = self.guests.lock().expect("nobody panics with it");
-        guests.next += 1;
-        let guest = Connection { number: guests.next, leave: ended.child_token() };
-        guests.strangers.push_back(guest.clone());
-        if guests.strangers.len() > MAX_ANONYMOUS
-            && let Some(oldest) = guests.strangers.pop_front()
+    /// Adds a connection, and closes the oldest anonymous one if there are too many.
+    fn add(&self, ended: &CancellationToken) -> Connection {
+        let mut table = self.lock();
+        table.next_id += 1;
+        let connection = Connection { id: table.next_id, close: ended.child_token() };
+        table.anonymous.push_back(connection.clone());
+        if table.anonymous.len() > MAX_ANONYMOUS
+            && let Some(oldest) = table.anonymous.pop_front()
         {
-            oldest.leave.cancel();
+            oldest.close.cancel();
         }
-        guest
+        connection
     }
 
-    /// It has shown a session.
-    fn know(&self, guest: &Connection) {
-        let mut guests = self.guests.lock().expect("nobody panics with it");
-        let Some(place) = guests.strangers.iter().position(|stranger| stranger.number == guest.number) else { return };
-        guests.strangers.remove(place);
-        guests.known.push_back(guest.clone());
-        if guests.known.len() > MAX_CONNECTIONS
-            && let Some(oldest) = guests.known.pop_front()
+    /// Records that a connection has shown a session.
+    fn mark_signed_in(&self, connection: &Connection) {
+        let mut table = self.lock();
+        let Some(index) = table.anonymous.iter().position(|other| other.id == connection.id) else { return };
+        table.anonymous.remove(index);
+        table.signed_in.push_back(connection.clone());
+        if table.signed_in.len() > MAX_SIGNED_IN
+            && let Some(oldest) = table.signed_in.pop_front()
         {
-            oldest.leave.cancel();
+            oldest.close.cancel();
         }
     }
 
-    fn let_out(&self, guest: &Connection) {
-        let mut guests = self.guests.lock().expect("nobody panics with it");
-        guests.strangers.retain(|other| other.number != guest.number);
-        guests.known.retain(|other| other.number != guest.number);
+    fn remove(&self, connection: &Connection) {
+        let mut table = self.lock();
+        table.anonymous.retain(|other| other.id != connection.id);
+        table.signed_in.retain(|other| other.id != connection.id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
+        self.table.lock().expect("no code panics while it holds the lock")
     }
 }

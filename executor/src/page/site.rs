@@ -1,8 +1,7 @@
-//! The site: under which name and port this executor's page is found, the same from start to start.
+//! The page's address: its host name and port, which stay the same when the executor restarts.
 //!
-//! The name is random: what another page on this machine stores under `localhost` is not seen here, nor
-//! the other way round. It also tells one record of tasks from another, so that a yes given to one is
-//! none to the other.
+//! The host name is random, so the page shares no browser storage with other pages on `localhost`. The id behind it
+//! also identifies the record of tasks, so that an approval for one record is not valid for another.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -10,24 +9,25 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::keep;
+use super::write_private;
 use crate::task::confirmation::nonce;
 
-/// Its file in the executor's folder.
-const NAME: &str = "page.json";
+/// The file in the executor's folder.
+const FILE_NAME: &str = "page.json";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageSite {
+    /// The random id of this executor's record; part of every digest.
     pub instance: String,
     /// Like `amt-0123456789ab.localhost`.
     pub host: String,
-    /// 0 until it was once listened at.
+    /// 0 until the page has listened for the first time.
     pub port: u16,
 }
 
 impl PageSite {
-    /// The site of the executor whose folder this is; made when there is none, or none that is whole.
+    /// Loads the address from the executor's folder; makes a new one if the file is missing or invalid.
     pub fn load_or_create(folder: &Path) -> io::Result<Self> {
         match fs::read(path(folder)) {
             Ok(bytes) => {
@@ -44,17 +44,17 @@ impl PageSite {
         Ok(site)
     }
 
-    /// What a browser calls it.
+    /// The page's origin, as a browser sends it.
     pub fn origin(&self) -> String {
         format!("http://{}:{}", self.host, self.port)
     }
 
-    /// Listens on both loopback addresses at one port: the port of before if it is free, else another,
-    /// which is kept. Were one of the two left to others, they would be the same origin to a browser.
+    /// Listens on both loopback addresses at one port: the last port if it is free, else another, which is saved. If
+    /// another program had one of the two addresses, a browser would treat it as the same origin.
     pub fn listen(&mut self, folder: &Path) -> io::Result<Vec<TcpListener>> {
-        const TRIES: u32 = 20;
+        const MAX_ATTEMPTS: u32 = 20;
         let mut outcome = listen_at(self.port);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if outcome.is_ok() {
                 break;
             }
@@ -70,25 +70,25 @@ impl PageSite {
     }
 
     fn save(&self, folder: &Path) -> io::Result<()> {
-        keep(folder, NAME, self)
+        write_private(folder, FILE_NAME, self)
     }
 }
 
 fn listen_at(port: u16) -> io::Result<Vec<TcpListener>> {
-    let four = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    let port = four.local_addr()?.port();
+    let ipv4 = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    let port = ipv4.local_addr()?.port();
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))) {
-        Ok(six) => Ok(vec![four, six]),
-        // A machine without IPv6: nobody else can have it either.
+        Ok(ipv6) => Ok(vec![ipv4, ipv6]),
+        // Without IPv6 on this machine, no other program can take that address.
         Err(error) if matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported) => {
-            Ok(vec![four])
+            Ok(vec![ipv4])
         }
         Err(error) => Err(error),
     }
 }
 
 fn path(folder: &Path) -> PathBuf {
-    folder.join(NAME)
+    folder.join(FILE_NAME)
 }
 
 #[cfg(test)]
@@ -96,39 +96,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_same_from_start_to_start_on_both_stacks() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut site = PageSite::load_or_create(folder.path()).expect("made");
+    fn the_address_stays_the_same_and_covers_ipv4_and_ipv6() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut site = PageSite::load_or_create(folder.path()).expect("the address is created");
         let listeners = site.listen(folder.path()).expect("a free port");
         for listener in &listeners {
             assert_eq!(listener.local_addr().expect("bound").port(), site.port);
         }
         for taken in ["127.0.0.1", "::1"].iter().zip(&listeners).map(|(address, _)| address) {
-            assert!(TcpListener::bind((*taken, site.port)).is_err(), "{taken} is held");
+            assert!(TcpListener::bind((*taken, site.port)).is_err(), "{taken} is taken");
         }
         drop(listeners);
-        let mut again = PageSite::load_or_create(folder.path()).expect("read");
+        let mut again = PageSite::load_or_create(folder.path()).expect("the address is loaded");
         assert_eq!(again, site);
-        let _kept = again.listen(folder.path()).expect("the same port");
+        let _listeners = again.listen(folder.path()).expect("the same port");
         assert_eq!(again, site);
     }
 
     #[test]
-    fn a_port_that_another_holds_on_either_stack_is_not_shared() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut site = PageSite::load_or_create(folder.path()).expect("made");
+    fn a_port_that_another_program_holds_is_not_shared() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut site = PageSite::load_or_create(folder.path()).expect("the address is created");
         let squatter = TcpListener::bind("[::1]:0").or_else(|_| TcpListener::bind("127.0.0.1:0")).expect("a port");
         site.port = squatter.local_addr().expect("bound").port();
         let taken = site.port;
-        let _kept = site.listen(folder.path()).expect("another port");
+        let _listeners = site.listen(folder.path()).expect("another port");
         assert_ne!(site.port, taken);
-        assert_eq!(PageSite::load_or_create(folder.path()).expect("read").port, site.port, "it is kept");
+        assert_eq!(
+            PageSite::load_or_create(folder.path()).expect("the address is loaded").port,
+            site.port,
+            "the new port is saved"
+        );
     }
 
     #[test]
-    fn a_broken_file_is_made_anew() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::write(path(folder.path()), "{").expect("written");
-        assert!(PageSite::load_or_create(folder.path()).expect("made").host.ends_with(".localhost"));
+    fn an_invalid_file_is_replaced() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(path(folder.path()), "{").expect("the file is written");
+        assert!(PageSite::load_or_create(folder.path()).expect("the address is created").host.ends_with(".localhost"));
     }
 }

@@ -1,4 +1,4 @@
-//! The views: what each address of the page shows.
+//! The page's views: what each path shows.
 
 use std::sync::Arc;
 
@@ -27,20 +27,21 @@ use crate::store::sqlite::records::{HistoryFilter, RecordReader};
 use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
 
-/// How many cards are shown at once; the others wait behind them.
+/// The most cards on the waiting view; the script loads more as they are decided.
 const MAX_CARDS: u32 = 50;
+/// The most rows of a list.
 const MAX_ROWS: u32 = 50;
-/// How many runs of one subtool stand with it.
-const LAST_RUNS: u32 = 10;
-/// How much of an input stands in a row.
-const SUMMARY: usize = 160;
+/// The most runs shown on the page of a subtool.
+const MAX_RUNS: u32 = 10;
+/// The most characters of an input in a row.
+const MAX_SUMMARY_CHARS: usize = 160;
 
-/// What the record says of it, in the words of the task's own page.
-const SETTLED: &str = "resolved";
-/// Why a view cannot be shown.
+/// The label of a resolution on the page of a task.
+const RESOLVED: &str = "resolved";
+/// Why a view cannot be shown: the record cannot be read, or there is nothing to show.
 pub(super) enum ViewError {
     Record(StoreError),
-    Nothing(&'static str),
+    NotFound(&'static str),
 }
 
 impl From<StoreError> for ViewError {
@@ -53,14 +54,14 @@ impl IntoResponse for ViewError {
     fn into_response(self) -> Response {
         match self {
             Self::Record(error) => {
-                tracing::error!(error = protocol::error::chain(&error), "the page could not read the record");
+                tracing::error!(error = protocol::error::chain(&error), "failed to read the record for the page");
                 refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal",
-                    "the record of tasks cannot be read now; the log says why",
+                    "failed to read the record of tasks; the log says why",
                 )
             }
-            Self::Nothing(what) => refuse(StatusCode::NOT_FOUND, "not-found", what),
+            Self::NotFound(what) => refuse(StatusCode::NOT_FOUND, "not-found", what),
         }
     }
 }
@@ -81,19 +82,19 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
 pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let card = task.and_then(|task| Card::of(&task, &page, clock::now()));
-    let card = card.ok_or(ViewError::Nothing("it does not wait any more"))?;
+    let card = card.ok_or(ViewError::NotFound("this task is no longer waiting"))?;
     Ok(page.show("card.html", &json!({"card": card})))
 }
 
-/// A question as a program of the human's reads it.
+/// A question as JSON, for `TerminalSession`.
 pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let catalog = page.catalog();
-    let asked = task.as_ref().and_then(|task| {
+    let found = task.as_ref().and_then(|task| {
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
         Some((task, task.confirmation.as_ref()?, question_of(subtool, task)?))
     });
-    let (task, confirmation, question) = asked.ok_or(ViewError::Nothing("no question waits there"))?;
+    let (task, confirmation, question) = found.ok_or(ViewError::NotFound("no question is waiting here"))?;
     Ok(Json(json!({
         "id": task.id, "tool": task.tool, "digest": confirmation.digest.to_string(), "question": question.text,
         "schema": question.schema, "wants_secrets": question.asks_for_secrets(),
@@ -114,9 +115,9 @@ struct OpenRow {
 }
 
 pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
-    const MAX_SUBTOOLS: u32 = 200;
+    const MAX_TASKS: u32 = 200;
     let now = clock::now();
-    let tasks = page.read(|records| records.open_tasks(MAX_SUBTOOLS))?;
+    let tasks = page.read(|records| records.open_tasks(MAX_TASKS))?;
     let mut rows = Vec::with_capacity(tasks.len());
     for task in tasks {
         let DisplayTime { at, ago } = DisplayTime::of(task.created_at, now);
@@ -165,7 +166,7 @@ impl EndedRow {
             Outcome::Error(error) => Some(error.code.to_string()),
             Outcome::Data(_) | Outcome::File { .. } => None,
         });
-        // `denied` says no more than the state does.
+        // The code `denied` adds nothing to the state.
         let code = code.filter(|code| code != task.state.as_str());
         let input = Value::Object(task.input.clone()).to_string();
 
@@ -177,32 +178,32 @@ impl EndedRow {
             moment: DisplayTime::of(end.map_or(task.created_at, |end| end.at), now),
             decided: decided_words(task.confirmation.as_deref(), task.state),
             code,
-            summary: line(&excerpt::chars(&input, SUMMARY)),
+            summary: line(&excerpt::chars(&input, MAX_SUMMARY_CHARS)),
         }
     }
 }
 
-pub(super) async fn history(State(page): State<Arc<Page>>, Query(asked): Query<HistoryQuery>) -> ViewResult {
+pub(super) async fn history(State(page): State<Arc<Page>>, Query(query): Query<HistoryQuery>) -> ViewResult {
     let now = clock::now();
     let wanted = HistoryFilter {
-        text: &asked.q,
-        state: asked.state.parse().ok(),
-        before: asked.before.parse().ok(),
+        text: &query.q,
+        state: query.state.parse().ok(),
+        before: query.before.parse().ok(),
         tool: None,
     };
     let tasks = page.read(|records| records.ended(&wanted, MAX_ROWS + 1))?;
     let (rows, more) = tasks.split_at(tasks.len().min(MAX_ROWS as usize));
     let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
         let query = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("q", &asked.q)
-            .append_pair("state", &asked.state)
+            .append_pair("q", &query.q)
+            .append_pair("state", &query.state)
             .append_pair("before", &last.id.to_string())
             .finish();
         format!("/history?{query}")
     });
     let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, now)).collect();
     let states: Vec<_> = TaskState::ALL.into_iter().filter(|state| state.is_final()).map(TaskState::as_str).collect();
-    let view = json!({"page": page.frame("History", "history")?, "query": asked.q, "state": asked.state, "states": states,
+    let view = json!({"page": page.frame("History", "history")?, "query": query.q, "state": query.state, "states": states,
         "rows": rows, "older": older});
     Ok(page.show("history.html", &view))
 }
@@ -217,14 +218,18 @@ struct StoryStep {
 
 pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let Some(task) = task_of(&page, &id)? else {
-        return Ok(page.message(StatusCode::NOT_FOUND, "No such task", "It is not in the record, or no longer."));
+        return Ok(page.message(
+            StatusCode::NOT_FOUND,
+            "No such task",
+            "It is not in the record. It may have been removed.",
+        ));
     };
     let now = clock::now();
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
-    let same = subtool.filter(|subtool| subtool.hash == task.definition_hash);
+    let unchanged = subtool.filter(|subtool| subtool.hash == task.definition_hash);
     let confirmation = task.confirmation.as_deref();
-    let decision = confirmation.and_then(|asked| asked.decision.as_ref());
+    let decision = confirmation.and_then(|confirmation| confirmation.decision.as_ref());
     let asked_input = decision.and_then(|decision| decision.asked_input.as_ref());
     let (result, error) = match task.end.as_ref().map(|end| &end.outcome) {
         Some(Outcome::Data(data)) => (Some(VisibleText::of(data)), None),
@@ -237,17 +242,17 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
         }
         None => (None, None),
     };
-    let told = decision.map(|decision| {
+    let decision_view = decision.map(|decision| {
         let DisplayTime { at, ago } = DisplayTime::of(decision.at, now);
         json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by), "at": at, "ago": ago,
-            "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|asked| asked.digest)})
+            "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|confirmation| confirmation.digest)})
     });
     let mut meta: Vec<_> =
         task.end.iter().flat_map(|end| &end.meta).map(|(name, value)| (name.as_str(), plain(value))).collect();
     if let Some(resolution) = &task.resolution {
         let what = if resolution.happened { "it happened" } else { "it did not happen" };
         let note = resolution.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
-        meta.push((SETTLED, format!("{what}{note}")));
+        meta.push((RESOLVED, format!("{what}{note}")));
     }
     let description = subtool.map(|subtool| subtool.definition.description.as_str());
     let view = json!({
@@ -255,18 +260,18 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
         "task": {
             "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
             "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
-            "touches": touches(same, &Value::Null), "why": confirmation.map(|asked| asked.why.as_str()),
-            "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(same, &task.input, None),
-            "input_asked": asked_input.map(|input| fields(same, input, None)),
+            "touches": touches(unchanged, &Value::Null), "why": confirmation.map(|confirmation| confirmation.why.as_str()),
+            "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &task.input, None),
+            "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
-        "story": story(&page, &task, now)?, "confirmation": told, "result": result, "error": error, "meta": meta,
+        "story": story(&page, &task, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
         "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
     });
     Ok(page.show("task.html", &view))
 }
 
 fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, ViewError> {
-    let decision = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref());
+    let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
     let by = decision.map(|decision| by_words(&decision.by));
     let asked_by = format!("{} (uid {})", user(task.caller.uid), task.caller.uid);
     let mut steps = vec![StoryStep {
@@ -305,22 +310,22 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
     let (state, ends) = match grant.status(now) {
         GrantStatus::Revoked => ("revoked", format!("revoked {}", grant.revoked_at.map_or_else(String::new, ago))),
         GrantStatus::Expired => ("expired", ago(grant.expires_at)),
-        GrantStatus::UsedUp => ("expired", "when its last use was taken".to_owned()),
+        GrantStatus::UsedUp => ("expired", "when it was used up".to_owned()),
         GrantStatus::Live if !is_same => ("void", "when its definition changed".to_owned()),
         GrantStatus::Live => ("live", format!("in {}", span(grant.expires_at.duration_since(now).as_secs()))),
     };
     let fields: Vec<_> =
         grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
     let scope = &grant.scope;
-    let mut whose = scope.session.as_ref().map_or_else(
+    let mut scope_words = scope.session.as_ref().map_or_else(
         || format!("every session of {}", user(scope.uid)),
         |session| format!("session {session} of {}", user(scope.uid)),
     );
     if let Some(folder) = &scope.folder {
-        whose = format!("{whose} in {}", folder.display());
+        scope_words = format!("{scope_words} in {}", folder.display());
     }
     json!({"id": grant.id, "tool": grant.tool, "made": ago(grant.made_at), "expires": ends, "uses": grant.uses,
-        "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": whose, "fields": fields, "state": state})
+        "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": scope_words, "fields": fields, "state": state})
 }
 
 pub(super) fn covers_words(covers: &FieldCoverage) -> String {
@@ -337,8 +342,8 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<HistoryQuery>) -> ViewResult {
-    page.refresh().await;
+pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<HistoryQuery>) -> ViewResult {
+    page.refresh_catalog().await;
     let catalog = page.catalog();
     let runs = page.read(RecordReader::runs)?;
     let row = |subtool: &Subtool| {
@@ -347,7 +352,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
             "effect_words": effect_words(subtool.definition.effect_class()), "policy": policy, "policy_why": why,
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
-    let rows: Vec<_> = if asked.q.trim().is_empty() {
+    let rows: Vec<_> = if query.q.trim().is_empty() {
         catalog.subtools().take(4 * MAX_ROWS as usize).map(row).collect()
     } else {
         let entry = |subtool: &Subtool| {
@@ -355,26 +360,30 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(asked): Query<
             ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
         };
         let entries: Vec<_> = catalog.subtools().map(entry).collect();
-        let hits = search(&asked.q, &entries);
+        let hits = search(&query.q, &entries);
         hits.iter().take(MAX_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
     };
-    let view = json!({"page": page.frame("Subtools", "subtools")?, "query": asked.q, "rows": rows});
+    let view = json!({"page": page.frame("Subtools", "subtools")?, "query": query.q, "rows": rows});
     Ok(page.show("subtools.html", &view))
 }
 
 pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> ViewResult {
-    page.refresh().await;
+    page.refresh_catalog().await;
     let catalog = page.catalog();
     let Some(subtool) = catalog.get(&name) else {
-        return Ok(page.message(StatusCode::NOT_FOUND, "No such subtool", "It is not in the catalog, or no longer."));
+        return Ok(page.message(
+            StatusCode::NOT_FOUND,
+            "No such subtool",
+            "It is not in the catalog. It may have been removed.",
+        ));
     };
     let now = clock::now();
     let wanted = HistoryFilter { tool: Some(&name), ..HistoryFilter::default() };
-    let runs = page.read(|records| records.ended(&wanted, LAST_RUNS))?;
+    let runs = page.read(|records| records.ended(&wanted, MAX_RUNS))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
     let definition = &subtool.definition;
     let (policy, why) = policy_words(&page, subtool);
-    let schema = serde_json::to_string_pretty(&definition.input).expect("JSON can be written");
+    let schema = serde_json::to_string_pretty(&definition.input).expect("a JSON value can be serialized");
     let view = json!({
         "page": page.frame(&name, "subtools")?,
         "subtool": {
@@ -387,13 +396,13 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
     Ok(page.show("subtool.html", &view))
 }
 
-/// What happens when it is asked for with nothing in particular.
+/// What the policy says about a call without input by an unknown caller, and why.
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
     let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
     let ruling = page.context.policy.decide(case);
     let words = match ruling.decision {
-        PolicyDecision::Run => "runs by itself",
+        PolicyDecision::Run => "runs without asking",
         PolicyDecision::Ask => "asks you",
         PolicyDecision::Refuse | PolicyDecision::NeedsAssurance => "refused",
     };
@@ -405,8 +414,8 @@ fn task_of(page: &Page, id: &str) -> Result<Option<Task>, ViewError> {
     Ok(page.read(|records| records.task(id))?)
 }
 
-pub(super) async fn nothing(State(page): State<Arc<Page>>) -> Response {
-    page.message(StatusCode::NOT_FOUND, "Nothing here", "This address leads nowhere.")
+pub(super) async fn not_found(State(page): State<Arc<Page>>) -> Response {
+    page.message(StatusCode::NOT_FOUND, "Not found", "There is no page at this address.")
 }
 
 pub(super) fn html(status: StatusCode, text: String) -> Response {

@@ -1,7 +1,7 @@
-//! Showing: a text from outside, made so that a human sees all of it.
+//! Visible text: untrusted text, prepared so that a human sees all of it.
 //!
-//! Nothing is left out and nothing is changed: what a browser would hide, reorder or mistake for
-//! something else stands there as a named chip, and the text can be read back from what is shown.
+//! Nothing is left out or changed. Characters that a browser would hide, reorder or confuse become chips with their
+//! names, and the original text can be restored from what is shown.
 
 use std::sync::LazyLock;
 
@@ -11,22 +11,22 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
-/// Control, format, separator, private and unassigned characters, and what is shown as nothing.
+/// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
 static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
-        .expect("a class of characters")
+        .expect("a valid character class")
 });
 
-/// More blanks than this in a row are counted for the reader.
-const MAX_BLANKS: usize = 2;
-/// What a text that is JSON itself must at least be to be shown as such.
-const MIN_ENCODED: usize = 2;
+/// A longer run of spaces becomes a chip with their number.
+const MAX_SPACES: usize = 2;
+/// The shortest text that is tried as JSON, in bytes: `{}`.
+const MIN_JSON_BYTES: usize = 2;
 
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TextSpan {
     Text(String),
-    /// So many of one character that cannot be seen, or not well.
+    /// `count` times a character that is not visible, or hard to see.
     Chip {
         character: char,
         count: usize,
@@ -56,14 +56,14 @@ impl Serialize for TextSpan {
 
 pub(super) type VisibleLine = Vec<TextSpan>;
 
-/// A value as a human sees it.
+/// A value as a human must see it.
 #[derive(Debug, Serialize)]
 pub(super) struct VisibleText {
     lines: Vec<VisibleLine>,
     bytes: usize,
     kind: &'static str,
     notes: Vec<String>,
-    /// What a text says that is JSON itself.
+    /// The decoded JSON, if the value is a text that holds a JSON object or array.
     decoded: Option<Box<Self>>,
 }
 
@@ -78,10 +78,10 @@ impl VisibleText {
         };
         let text = match value {
             Value::String(text) => text.clone(),
-            other => serde_json::to_string_pretty(other).expect("JSON can be written"),
+            other => serde_json::to_string_pretty(other).expect("a JSON value can be serialized"),
         };
         let encoded = match value {
-            Value::String(text) if text.len() >= MIN_ENCODED => serde_json::from_str::<Value>(text).ok(),
+            Value::String(text) if text.len() >= MIN_JSON_BYTES => serde_json::from_str::<Value>(text).ok(),
             _ => None,
         };
         let decoded = encoded.filter(|value| value.is_object() || value.is_array());
@@ -98,7 +98,7 @@ impl VisibleText {
         Self::of(&Value::String(text.to_owned()))
     }
 
-    /// Whether it must be scrolled to be read.
+    /// Whether the value is too long to be seen without scrolling.
     pub(super) fn is_long(&self) -> bool {
         const MAX_LINES: usize = 12;
         const MAX_BYTES: usize = 1_500;
@@ -106,25 +106,25 @@ impl VisibleText {
     }
 }
 
-/// `text` by lines.
+/// Splits `text` into lines.
 pub(super) fn lines(text: &str) -> Vec<VisibleLine> {
     text.split('\n').map(line).collect()
 }
 
-/// A line of JSON as we wrote it: the blanks before it are ours, and no part of any value.
+/// A line of pretty-printed JSON. The indentation is ours and part of no value, so it is never shown as a chip.
 fn indented(text: &str) -> VisibleLine {
     let rest = text.trim_start_matches(' ');
     let mut spans = line(rest);
-    let blanks = &text[..text.len() - rest.len()];
+    let indent = &text[..text.len() - rest.len()];
     match spans.first_mut() {
-        Some(TextSpan::Text(first)) => first.insert_str(0, blanks),
-        _ if blanks.is_empty() => {}
-        _ => spans.insert(0, TextSpan::Text(blanks.to_owned())),
+        Some(TextSpan::Text(first)) => first.insert_str(0, indent),
+        _ if indent.is_empty() => {}
+        _ => spans.insert(0, TextSpan::Text(indent.to_owned())),
     }
     spans
 }
 
-/// `text` on one line, its line ends shown as chips.
+/// `text` on one line; line breaks become chips.
 pub(super) fn line(text: &str) -> VisibleLine {
     let mut spans = Vec::new();
     let mut rest = text;
@@ -150,23 +150,23 @@ fn push_chips(spans: &mut VisibleLine, hidden: &str) {
     }
 }
 
-/// A text without anything hidden but blanks: those that cannot be counted at a glance become a chip.
+/// Adds text whose only special characters are spaces. Long runs and spaces at the edges become chips.
 fn push_text(spans: &mut VisibleLine, text: &str) {
     let mut rest = text;
     while !rest.is_empty() {
-        let blanks = rest.len() - rest.trim_start_matches(' ').len();
-        let is_edge = spans.is_empty() || blanks == rest.len();
-        if blanks > MAX_BLANKS || blanks > 0 && is_edge {
-            spans.push(TextSpan::Chip { character: ' ', count: blanks });
-            rest = &rest[blanks..];
+        let spaces = rest.len() - rest.trim_start_matches(' ').len();
+        let is_edge = spans.is_empty() || spaces == rest.len();
+        if spaces > MAX_SPACES || spaces > 0 && is_edge {
+            spans.push(TextSpan::Chip { character: ' ', count: spaces });
+            rest = &rest[spaces..];
             continue;
         }
-        // Up to the next run of blanks that is a chip.
+        // Take the text up to the next run of spaces that becomes a chip.
         let mut end = rest.len();
-        let mut from = blanks;
+        let mut from = spaces;
         while let Some(start) = rest[from..].find(' ').map(|at| from + at) {
             let run = rest[start..].len() - rest[start..].trim_start_matches(' ').len();
-            if run > MAX_BLANKS || start + run == rest.len() {
+            if run > MAX_SPACES || start + run == rest.len() {
                 end = start;
                 break;
             }
@@ -180,7 +180,7 @@ fn push_text(spans: &mut VisibleLine, text: &str) {
     }
 }
 
-/// What a reader should know of a text that looks like something else.
+/// Warnings about text that may look like something else: mixed scripts and punycode host names.
 fn notes(text: &str) -> Vec<String> {
     let mut notes = Vec::new();
     let words = text.split(|character: char| character.is_whitespace() || "/@:,;<>()\"'".contains(character));
@@ -197,9 +197,9 @@ fn notes(text: &str) -> Vec<String> {
 
 fn push_note(notes: &mut Vec<String>, what: &str, word: &str) {
     const MAX_NOTES: usize = 5;
-    const LONGEST: usize = 60;
+    const MAX_WORD_CHARS: usize = 60;
     if notes.len() < MAX_NOTES {
-        let word: String = word.chars().take(LONGEST).filter(|character| !character.is_control()).collect();
+        let word: String = word.chars().take(MAX_WORD_CHARS).filter(|character| !character.is_control()).collect();
         let note = format!("{what}: {word}");
         if !notes.contains(&note) {
             notes.push(note);
@@ -247,10 +247,10 @@ fn name_of(character: char) -> &'static str {
         '\u{feff}' => "zero width no-break space",
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => "variation selector",
         '\u{e0000}'..='\u{e007f}' => "tag character",
-        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => "private character",
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => "private-use character",
         _ if character.is_control() => "control character",
-        _ if character.is_whitespace() => "blank of another width",
-        _ => "character that is not shown",
+        _ if character.is_whitespace() => "space of another width",
+        _ => "invisible character",
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// The text that was shown.
+    /// Restores the original text.
     fn read_back(lines: &[VisibleLine]) -> String {
         let line = |line: &VisibleLine| -> String {
             line.iter()
@@ -282,17 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn every_character_that_hides_is_a_chip_with_its_number() {
-        let hides =
-            Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Default_Ignorable_Code_Point}]$").expect("it");
+    fn every_hidden_character_becomes_a_chip_with_its_code_point() {
+        let hidden = Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Default_Ignorable_Code_Point}]$")
+            .expect("a valid character class");
         for character in '\0'..=char::MAX {
             let text = format!("a{character}b");
             let shown = lines(&text);
             assert_eq!(read_back(&shown), text);
-            let is_seen = texts(&shown).any(|text| text.contains(character));
-            let may_be_seen = !hides.is_match(&character.to_string()) || character == ' ';
-            assert!(may_be_seen || !is_seen, "{:04X} is not hidden", u32::from(character));
-            if !is_seen && character != '\n' {
+            let is_text = texts(&shown).any(|text| text.contains(character));
+            let may_be_text = !hidden.is_match(&character.to_string()) || character == ' ';
+            assert!(may_be_text || !is_text, "{:04X} is shown as text", u32::from(character));
+            if !is_text && character != '\n' {
                 let json = serde_json::to_string(&shown).expect("JSON");
                 assert!(json.contains(&format!("U+{:04X}", u32::from(character))), "{json}");
             }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_that_cannot_be_counted_are_counted() {
+    fn runs_of_spaces_become_chips_with_their_number() {
         let shown = |text: &str| serde_json::to_value(line(text)).expect("JSON");
         assert_eq!(shown("a b  c"), json!([{"t": "a b  c"}]));
         assert_eq!(shown("a    b"), json!([{"t": "a"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "b"}]));
@@ -310,19 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn the_blanks_that_we_wrote_ourselves_are_no_chips() {
+    fn indentation_of_json_does_not_become_chips() {
         let value = json!({"to": [" a", "b    c", "\u{202e}"]});
         let shown = VisibleText::of(&value);
         assert_eq!(read_back(&shown.lines), serde_json::to_string_pretty(&value).expect("JSON"));
         let lines = serde_json::to_value(&shown.lines).expect("JSON");
         assert_eq!(lines[1], json!([{"t": "  \"to\": ["}]));
-        assert_eq!(lines[2], json!([{"t": "    \" a\","}]), "a blank behind a quote is seen");
+        assert_eq!(lines[2], json!([{"t": "    \" a\","}]), "a space after a quote is visible");
         assert_eq!(lines[3], json!([{"t": "    \"b"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "c\","}]));
         assert_eq!(lines[4][1], json!({"c": "U+202E", "n": "right-to-left override"}));
     }
 
     #[test]
-    fn what_looks_like_something_else_is_noted() {
+    fn misleading_text_gets_a_note() {
         let notes_of = |text: &str| VisibleText::text(text).notes;
         assert_eq!(notes_of("to paypal.com, 年度报告, Привет"), [] as [&str; 0]);
         assert_eq!(notes_of("to pаypal.com"), ["mixes letters of several scripts: pаypal.com"]);
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_as_they_are_sent() {
+    fn numbers_keep_every_digit() {
         let shown = VisibleText::of(&json!(9_007_199_254_740_993_i64));
         assert_eq!((shown.kind, read_back(&shown.lines).as_str()), ("number", "9007199254740993"));
     }
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back_to_the_text(text in r"(\PC|\p{C}|[ \t\n]| {3,5}){0,40}") {
+        fn the_original_text_can_be_restored(text in r"(\PC|\p{C}|[ \t\n]| {3,5}){0,40}") {
             prop_assert_eq!(read_back(&lines(&text)), text.clone());
             let one_line = [line(&text)];
             prop_assert_eq!(read_back(&one_line), text);

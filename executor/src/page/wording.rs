@@ -1,4 +1,4 @@
-//! Words: how the page names states, times and people.
+//! Wording: how the page names states, times and people.
 
 use jiff::Timestamp;
 use protocol::task::{State, Step};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::task::confirmation::{Confirmation, DecidedBy, Verdict};
 use crate::task::effect::EffectClass;
 
-/// A moment, and how long ago it was.
+/// A point in time, and how long ago it was.
 #[derive(Debug, Serialize)]
 pub(super) struct DisplayTime {
     pub(super) at: String,
@@ -20,7 +20,7 @@ impl DisplayTime {
     }
 }
 
-/// So many seconds, as people say it.
+/// A number of seconds, in the largest unit that fits.
 pub(super) fn span(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
@@ -53,24 +53,24 @@ pub(super) fn state_words(state: State) -> &'static str {
 pub(super) fn effect_words(effect: EffectClass) -> &'static str {
     match effect {
         EffectClass::Read => "only reads",
-        EffectClass::Idempotent => "changes something; twice is the same as once",
-        EffectClass::Verifiable => "changes something, and can tell whether it did",
+        EffectClass::Idempotent => "changes something; running it twice is the same as once",
+        EffectClass::Verifiable => "changes something; whether it did can be checked",
         EffectClass::Once => "changes something, and must not happen twice",
     }
 }
 
-/// Whose yes it was, in a few words.
+/// Who decided and how, in a few words.
 pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -> &'static str {
-    let Some(confirmation) = confirmation else { return "no yes needed" };
+    let Some(confirmation) = confirmation else { return "no approval needed" };
     let Some(decision) = &confirmation.decision else {
         return match state {
-            State::Expired => "nobody answered",
+            State::Expired => "no one answered",
             State::AwaitingConfirmation => "not decided yet",
             _ => "not decided",
         };
     };
     match (decision.verdict, &decision.by) {
-        (Verdict::Approved, DecidedBy::Grant(_)) => "by a grant of yours",
+        (Verdict::Approved, DecidedBy::Grant(_)) => "by one of your grants",
         (Verdict::Approved, DecidedBy::Page(_)) if decision.answer.is_some() => "answered by you",
         (Verdict::Approved, DecidedBy::Page(_)) => "approved by you",
         (Verdict::Edited, _) => "edited and approved by you",
@@ -78,6 +78,7 @@ pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -
     }
 }
 
+/// Who decided, with the session or the grant.
 pub(super) fn by_words(by: &DecidedBy) -> String {
     match by {
         DecidedBy::Page(session) => format!("you (session {session})"),
@@ -85,27 +86,27 @@ pub(super) fn by_words(by: &DecidedBy) -> String {
     }
 }
 
-/// One step of a task's story.
+/// One step in the timeline of a task.
 pub(super) fn step_words(step: Step, attempt: u32, was_asked: bool) -> String {
     match step {
         Step::Ask => "Waits for your yes".to_owned(),
-        Step::Enqueue if was_asked => "Let through".to_owned(),
+        Step::Enqueue if was_asked => "Approved".to_owned(),
         Step::Enqueue => "Queued".to_owned(),
         Step::Start => format!("Started, attempt {attempt}"),
-        Step::Verify => format!("Looked up whether it happened, attempt {attempt}"),
-        Step::Retry => "Is tried again".to_owned(),
+        Step::Verify => format!("Checked whether it happened, attempt {attempt}"),
+        Step::Retry => "Retry scheduled".to_owned(),
         Step::Succeed => "Succeeded".to_owned(),
         Step::Fail => "Failed".to_owned(),
         Step::Deny => "Denied".to_owned(),
         Step::Expire => "Expired".to_owned(),
         Step::Cancel => "Cancelled".to_owned(),
         Step::TimeOut => "Timed out".to_owned(),
-        Step::Lose => "Its end was lost".to_owned(),
-        Step::Resolve => "Somebody said what had happened".to_owned(),
+        Step::Lose => "Outcome lost".to_owned(),
+        Step::Resolve => "Resolved by hand".to_owned(),
     }
 }
 
-/// The name of a user of this machine.
+/// The name of a Unix user; `user UID` if it has none.
 pub(super) fn user(uid: u32) -> String {
     let found = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
     found.map_or_else(|| format!("user {uid}"), |user| user.name)
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_one_unit() {
+    fn a_duration_is_shown_in_one_unit() {
         for (seconds, expected) in
             [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (7_200, "2 h"), (200_000, "2 d")]
         {
