@@ -1,4 +1,4 @@
-//! What the executor promises, one file for each promise.
+//! The guarantees of the executor, one file for each.
 
 pub(crate) mod bounds;
 pub(crate) mod faults;

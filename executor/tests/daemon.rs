@@ -1,5 +1,5 @@
-//! The daemon as a process of its own: callers' files go in, result files come out, and it is
-//! stopped, killed and robbed of its mailbox meanwhile.
+//! The daemon as a separate process: requests go in, result files come out, and the daemon is stopped, killed, or
+//! loses its mailbox.
 
 #[path = "daemon/crash.rs"]
 mod crash;

@@ -1,4 +1,4 @@
-//! The bounds of what a human is asked hold over a restart: an executor that ends takes none of them with it.
+//! The limits on confirmations survive a restart of the executor.
 
 use executor::page::{PageSite, make_link};
 use reqwest::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
@@ -24,64 +24,65 @@ fn refusal(world: &World, n: u32) -> Value {
 }
 
 #[test]
-fn the_questions_of_an_hour_are_counted_on_by_the_next_executor() {
+fn the_hourly_limit_of_confirmations_survives_a_restart() {
     let world = world("asks_per_hour = 3");
-    // One that ended counts as one that waits does.
+    // Cancelled confirmations count too.
     let ended = world.start("send_it", &json!({"n": 0}));
     assert_eq!(world.run(&["cancel", &ended]).exit, 0);
     world.start("send_it", &json!({"n": 1}));
-    world.kill_executor().expect("it was there");
+    world.kill_executor().expect("a running executor");
     world.start("send_it", &json!({"n": 2}));
     let before = refusal(&world, 3);
-    world.kill_executor().expect("it was there");
+    world.kill_executor().expect("a running executor");
     let after = refusal(&world, 3);
     assert_eq!(after["code"], "throttled", "{after}");
-    assert_eq!(after, before, "and until the same time");
+    assert_eq!(after, before, "the limit should last until the same time");
 }
 
 #[test]
-fn what_a_human_denied_is_not_asked_again_by_the_next_executor() {
+fn the_cool_down_after_a_denial_survives_a_restart() {
     let world = world("cool_down = \"10m\"");
     let id = world.start("send_it", &json!({"n": 7}));
     decide(&world, &id, "deny");
-    until("it is denied", || world.result_file(&id)["status"] == "denied");
+    until("the task is denied", || world.result_file(&id)["status"] == "denied");
     let before = refusal(&world, 7);
-    world.kill_executor().expect("it was there");
+    world.kill_executor().expect("a running executor");
     let after = refusal(&world, 7);
     assert_eq!((&after["code"], &after), (&json!("denied"), &before));
     world.start("send_it", &json!({"n": 8}));
 }
 
-/// What a human does on the page, without a browser: to approve they type what is asked of them.
+/// Decides a task on the page, without a browser. An approval types the name of the subtool, as the page asks.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn decide(world: &World, id: &str, verdict: &str) {
-    let folders = std::fs::read_dir(world.state().join("executors")).expect("an executor was here");
-    let folder = folders.flatten().next().expect("an executor was here").path();
-    let site = PageSite::load_or_create(&folder).expect("the page listens");
+    let folders = std::fs::read_dir(world.state().join("executors")).expect("the folder of an executor");
+    let folder = folders.flatten().next().expect("the folder of an executor").path();
+    let site = PageSite::load_or_create(&folder).expect("the page is served");
     let address = format!("http://127.0.0.1:{}", site.port);
-    let text = |text: String| HeaderValue::from_str(&text).expect("a header");
+    let text = |text: String| HeaderValue::from_str(&text).expect("a valid header value");
     let mut headers = HeaderMap::new();
     headers.insert("host", text(format!("{}:{}", site.host, site.port)));
     headers.insert(ORIGIN, text(site.origin()));
     headers.insert("content-type", HeaderValue::from_static("application/json"));
-    // Another test may have done so.
+    // Another test may have installed the provider already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let link = json!({"token": make_link(&folder).expect("made")}).to_string();
+    let link = json!({"token": make_link(&folder).expect("a link")}).to_string();
     let login = client.post(format!("{address}/login")).headers(headers.clone()).body(link);
-    let login = login.send().await.expect("it answers");
+    let login = login.send().await.expect("a response");
     let cookie =
         login.headers()[SET_COOKIE].to_str().expect("a cookie").split(';').next().expect("a cookie").to_owned();
-    let told: Value = serde_json::from_str(&login.text().await.expect("a body")).expect("JSON");
+    let session: Value = serde_json::from_str(&login.text().await.expect("a body")).expect("JSON");
     headers.insert(COOKIE, text(cookie));
-    headers.insert("x-page-token", text(told["token"].as_str().expect("a token").to_owned()));
+    headers.insert("x-page-token", text(session["token"].as_str().expect("a token").to_owned()));
 
-    let card = client.get(format!("{address}/card/{id}")).headers(headers.clone()).send().await.expect("it answers");
+    let card = client.get(format!("{address}/card/{id}")).headers(headers.clone()).send().await.expect("a response");
     let card = card.text().await.expect("a card");
     let digest = card.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a digest");
     let tool = world.result_file(id)["tool"].take();
     let typed = if verdict == "approve" { tool } else { Value::Null };
-    let said = json!({"decisions": [{"id": id, "digest": digest}], "verdict": verdict, "typed": typed}).to_string();
-    let said = client.post(format!("{address}/decide")).headers(headers).body(said).send().await.expect("it answers");
-    assert!(said.status().is_success(), "{}", said.text().await.expect("a body"));
+    let decision = json!({"decisions": [{"id": id, "digest": digest}], "verdict": verdict, "typed": typed}).to_string();
+    let request = client.post(format!("{address}/decide")).headers(headers).body(decision);
+    let response = request.send().await.expect("a response");
+    assert!(response.status().is_success(), "{}", response.text().await.expect("a body"));
 }

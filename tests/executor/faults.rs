@@ -1,28 +1,28 @@
-//! Nothing lost, nothing twice: whatever is killed, full, broken, stopped or set back.
+//! Fault injection: no task is lost or done twice, whatever is killed, full, damaged, stopped or reset.
 //!
-//! `oracle.rs` is the judge of all: what the fake tools did, what `run` printed, what readers saw and
-//! what stands in the record must agree. The sizes are those of a normal run; with
-//! `AGENT_MAGIC_TOOL_FAULTS=full` in the environment they are those of a night.
+//! `oracle.rs` checks all of them: the effects of the fake tools, the output of `run`, what readers saw and what the
+//! store contains must agree. With `AGENT_MAGIC_TOOL_FAULTS=full` in the environment the tests run with the sizes
+//! for a nightly run.
 
 mod clocks;
 mod damage;
 mod failpoints;
+mod full_disk;
 mod keys;
 mod limits;
 mod oracle;
 mod power;
-mod room;
 mod seeds;
 pub(crate) mod shim;
 mod stopped;
 
-/// `small` in a normal run, `full` where all of it is asked for.
+/// Returns `small` in a normal run, and `full` with `AGENT_MAGIC_TOOL_FAULTS=full`.
 pub(crate) fn size(small: usize, full: usize) -> usize {
     if std::env::var("AGENT_MAGIC_TOOL_FAULTS").is_ok_and(|size| size == "full") { full } else { small }
 }
 
-/// Says loudly that a test could not be had, past the harness which would keep it to itself.
-fn skip(why: &str) {
+/// Reports a skipped test. Writes directly to stderr, since the test harness would capture the output.
+fn skip(reason: &str) {
     use std::io::Write as _;
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("said");
+    writeln!(std::io::stderr(), "SKIPPED: {reason}").expect("written");
 }

@@ -1,4 +1,5 @@
-//! The hand-over: a placeholder at once, one executor whatever the race, and it needs nobody to stay.
+//! The hand-over of a task to the executor: an immediate placeholder, one executor under any race, and no need for
+//! the caller to stay.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::world::{World, is_alive, until};
 
-fn sleeper(world: &World, seconds: &str) {
+fn define_slow(world: &World, seconds: &str) {
     world.define("slow.json", &json!({"slow": {"description": "Takes its time and then says so.", "input": {},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sh", "-c", format!("sleep {seconds}; echo done")]}}}}));
 }
 
 #[test]
-fn a_cold_start_by_fifty_at_once_gives_one_executor_and_fifty_results() {
+fn fifty_concurrent_callers_start_one_executor_and_get_fifty_results() {
     let world = World::new();
     let ids: Vec<String> = thread::scope(|scope| {
         let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| world.start("files_list", &json!({})))).collect();
@@ -34,10 +35,10 @@ fn a_cold_start_by_fifty_at_once_gives_one_executor_and_fifty_results() {
 }
 
 #[test]
-fn a_result_becomes_final_though_the_caller_was_killed_with_its_whole_group() {
+fn a_result_becomes_final_after_the_callers_process_group_is_killed() {
     let world = World::new();
-    sleeper(&world, "2");
-    // A harness: its own process group, pipes that are closed and the group killed once `run` returned.
+    define_slow(&world, "2");
+    // As a harness does it: its own process group, which is killed as soon as `run` returns.
     let script = format!("'{}' run slow; sleep 600", crate::world::PROGRAM);
     let mut command = world.within("sh", &["-c", &script]);
     let mut harness = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
@@ -46,11 +47,11 @@ fn a_result_becomes_final_though_the_caller_was_killed_with_its_whole_group() {
     std::io::BufRead::read_line(&mut stdout, &mut line).expect("an answer");
     let group = Pid::from_raw(i32::try_from(harness.id()).expect("a process id"));
     killpg(group, Signal::SIGKILL).expect("killed");
-    // Nobody holds the other end: a harness that waits for its pipes to close gets on.
+    // The executor must not hold the pipes open: a harness may wait until they close.
     let mut rest = String::new();
-    stdout.read_to_string(&mut rest).expect("the pipe is closed");
-    harness.stderr.take().expect("a pipe").read_to_string(&mut rest).expect("the pipe is closed");
-    harness.wait().expect("it ended");
+    stdout.read_to_string(&mut rest).expect("a closed pipe");
+    harness.stderr.take().expect("a pipe").read_to_string(&mut rest).expect("a closed pipe");
+    harness.wait().expect("ended");
     let receipt: Value = serde_json::from_str(&line).expect("a receipt");
     let id = receipt["id"].as_str().expect("an id");
     assert_eq!(world.result_file(id)["status"], "pending");
@@ -59,18 +60,18 @@ fn a_result_becomes_final_though_the_caller_was_killed_with_its_whole_group() {
 }
 
 #[test]
-fn the_executor_inherits_nothing_and_lives_on_its_own() {
+fn the_executor_inherits_no_descriptor_and_leads_its_own_session() {
     let world = World::new();
-    // A descriptor that a careless harness lets through.
+    // A descriptor that a careless harness leaks.
     let script = format!("exec 9</dev/null; '{}' executor start", crate::world::PROGRAM);
     let ran = world.transcript(&world.within("bash", &["-c", &script]).output().expect("bash"));
     assert_eq!(ran.exit, 0, "{ran}");
     let pid = world.executor().expect("an executor");
     let proc = |what: &str| format!("/proc/{pid}/{what}");
     assert_eq!(std::fs::read_link(proc("cwd")).expect("a folder"), std::path::Path::new("/"));
-    let stat = std::fs::read_to_string(proc("stat")).expect("its state");
+    let stat = std::fs::read_to_string(proc("stat")).expect("a state");
     let session = stat.rsplit(')').next().expect("fields").split_whitespace().nth(3).expect("a session");
-    assert_eq!(session, pid.to_string(), "it leads its own session");
+    assert_eq!(session, pid.to_string(), "the executor should lead its own session");
     for entry in std::fs::read_dir(proc("fd")).expect("descriptors").flatten() {
         let target = std::fs::read_link(entry.path()).unwrap_or_default().display().to_string();
         let number: i32 = entry.file_name().to_str().and_then(|name| name.parse().ok()).expect("a number");
@@ -83,7 +84,7 @@ fn the_executor_inherits_nothing_and_lives_on_its_own() {
 }
 
 #[test]
-fn it_stops_by_itself_when_idle_and_the_next_task_starts_another() {
+fn an_idle_executor_stops_and_the_next_task_starts_another() {
     let world = World::new();
     world.configure("[executor]\nidle = \"200ms\"\n");
     let first = {
@@ -100,7 +101,7 @@ fn it_stops_by_itself_when_idle_and_the_next_task_starts_another() {
 #[test]
 fn a_stop_lets_running_tasks_finish_and_loses_none() {
     let world = World::new();
-    sleeper(&world, "0.5");
+    define_slow(&world, "0.5");
     let running: Vec<_> = (0..4).map(|_| world.start("slow", &json!({}))).collect();
     let ran = world.run(&["executor", "stop"]);
     assert_eq!((ran.exit, &ran.json()["stopped"]), (0, &json!(true)), "{ran}");
@@ -110,7 +111,7 @@ fn a_stop_lets_running_tasks_finish_and_loses_none() {
 }
 
 #[test]
-fn a_stop_interrupts_what_outlasts_its_grace_and_goes_on_with_it_later() {
+fn a_task_that_outlasts_the_grace_period_is_interrupted_and_runs_again_later() {
     let world = World::new();
     world.configure("[executor]\ngrace = \"100ms\"\n");
     let flag = world.folder().join("flag");
@@ -118,7 +119,7 @@ fn a_stop_interrupts_what_outlasts_its_grace_and_goes_on_with_it_later() {
         "annotations": {"readOnlyHint": true},
         "run": {"process": {"argv": ["sh", "-c", format!("test -e {0} && exit 0; touch {0}; sleep 600", flag.display())]}}}}));
     let id = world.start("slow", &json!({}));
-    until("it runs", || flag.exists());
+    until("the task runs", || flag.exists());
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
     assert_eq!(world.result_file(&id)["status"], "pending");
     let ended = world.run(&["wait", &id]).json();
@@ -142,7 +143,7 @@ fn a_mailbox_works_under_any_umask() {
 }
 
 #[test]
-fn an_executor_that_cannot_start_says_why_and_nothing_is_left() {
+fn an_executor_that_fails_to_start_reports_the_reason_and_leaves_nothing() {
     let world = World::new();
     world.configure("[executor]\nidle = \"never\"\n");
     let ran = world.run(&["run", "files_list"]);
@@ -156,19 +157,19 @@ fn a_replaced_program_takes_over() {
     let world = World::new();
     let program = world.folder().join("agent-magic-tool");
     std::fs::copy(crate::world::PROGRAM, &program).expect("copied");
-    let call = |arguments: &[&str]| world.transcript(&world.within(&program, arguments).output().expect("it starts"));
+    let call = |arguments: &[&str]| world.transcript(&world.within(&program, arguments).output().expect("started"));
     let is_executor_running = || {
         let pid = call(&["executor", "status"]).json()["pid"].as_i64()?;
         std::fs::read_link(format!("/proc/{pid}/exe")).ok()
     };
     assert_eq!(call(&["executor", "start"]).exit, 0);
     assert_eq!(is_executor_running().as_ref(), Some(&program));
-    // As a package manager does it: another file under the same name.
+    // Replace the file as a package manager does.
     let next = world.folder().join("next");
     std::fs::copy(crate::world::PROGRAM, &next).expect("copied");
     std::fs::rename(&next, &program).expect("replaced");
     assert_eq!(call(&["run", "files_list", "--wait"]).json()["status"], "succeeded");
-    // The link of a program whose file is gone ends with ` (deleted)`.
-    until("the new program is in office", || is_executor_running().as_ref() == Some(&program));
+    // The link to a removed program file ends with ` (deleted)`.
+    until("the new program serves", || is_executor_running().as_ref() == Some(&program));
     assert_eq!(call(&["run", "files_list", "--wait"]).json()["status"], "succeeded");
 }

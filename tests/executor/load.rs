@@ -1,4 +1,4 @@
-//! Many at once: every run has its own result, every result ends, and no reader ever sees half a file.
+//! Load: every run has its own result, every task ends, and no reader ever sees an incomplete file.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,11 +19,11 @@ use serde_json::{Map, Value, json};
 use super::faults::size;
 use crate::world::{World, until};
 
-/// So many call at the same time.
-const AT_ONCE: usize = 64;
+/// The number of concurrent callers.
+const CALLERS: usize = 64;
 
-/// Reads every result file again and again, as fast as it can, until `stop`; how many it read. None is
-/// ever half a file, and none changes once it is final.
+/// Reads all result files repeatedly until `stop`, and returns how many it read. Fails if a file is ever incomplete
+/// or changes after it is final.
 pub(crate) fn torture_readers(world: &World, stop: &AtomicBool) -> usize {
     let results = world.mailbox().join("results");
     let mut read = 0;
@@ -31,18 +31,18 @@ pub(crate) fn torture_readers(world: &World, stop: &AtomicBool) -> usize {
     while !stop.load(Ordering::Relaxed) {
         for entry in std::fs::read_dir(&results).into_iter().flatten().flatten() {
             let path = entry.path();
-            let is_whole = entry.file_name().to_str().is_some_and(|name| name.starts_with("result-"));
-            if !is_whole || stop.load(Ordering::Relaxed) {
+            let is_result = entry.file_name().to_str().is_some_and(|name| name.starts_with("result-"));
+            if !is_result || stop.load(Ordering::Relaxed) {
                 continue;
             }
             let Ok(bytes) = std::fs::read(&path) else { continue };
             let parsed: Result<Value, _> = serde_json::from_slice(&bytes);
             let Ok(file) = parsed else {
-                panic!("`{}` was read as {:?}", path.display(), String::from_utf8_lossy(&bytes));
+                panic!("`{}` contained {:?}", path.display(), String::from_utf8_lossy(&bytes));
             };
             let digest = digest(&bytes);
             if let Some(before) = ended.get(&path) {
-                assert_eq!(*before, digest, "`{}` changed after its end: {file}", path.display());
+                assert_eq!(*before, digest, "`{}` changed after it was final: {file}", path.display());
             } else if file["status"].as_str().is_some_and(|status| status != "pending") {
                 ended.insert(path, digest);
             }
@@ -59,21 +59,21 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Ends the readers, also when the test fails meanwhile.
-pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+/// Stops the readers on drop, also when the test fails.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Calls `run` so many times, from many threads at once; the ids, and how many were accepted in a second.
+/// Calls `run` `runs` times from concurrent threads. Returns the ids, and how many runs were accepted per second.
 fn call(runs: usize, run: impl Fn() -> String + Sync) -> (Vec<String>, f64) {
     let (next, run, started) = (AtomicUsize::new(0), &run, Instant::now());
     let ids: Vec<String> = thread::scope(|scope| {
         let next = &next;
-        let callers: Vec<_> = (0..AT_ONCE)
+        let callers: Vec<_> = (0..CALLERS)
             .map(|_| {
                 scope.spawn(move || {
                     let mut ids = Vec::new();
@@ -90,24 +90,25 @@ fn call(runs: usize, run: impl Fn() -> String + Sync) -> (Vec<String>, f64) {
     (ids, rate)
 }
 
-/// Every run has an id of its own, each ended as it must, and the record knows it.
-fn judge(world: &World, ids: &[String], runs: usize) {
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), runs, "all ids are distinct");
+/// Checks that the ids are distinct, that each task succeeded after one attempt, and that the store has exactly
+/// these tasks.
+fn verify(world: &World, ids: &[String], runs: usize) {
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), runs, "the ids are not distinct");
     for id in ids {
         let file = world.result_file(id);
         assert_eq!((&file["status"], &file["data"]["text"]), (&json!("succeeded"), &json!("one\ntwo\n")), "{file}");
     }
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
-    let store = SqliteStore::open(&world.log().with_file_name("tasks.db")).expect("a whole record");
-    assert_eq!(store.open_tasks().expect("read"), [], "nothing stays open");
+    let store = SqliteStore::open(&world.log().with_file_name("tasks.db")).expect("an intact store");
+    assert_eq!(store.open_tasks().expect("read"), [], "there are open tasks");
     let ended = store.ended_since(Timestamp::UNIX_EPOCH).expect("read");
     let ran_once = |id: TaskId| store.task(id).expect("read").is_some_and(|task| task.attempt == 1);
-    assert!(ended.iter().all(|task| task.state == State::Succeeded && ran_once(task.id)), "each ran once");
-    let known: BTreeSet<_> = ended.iter().map(|task| task.id.to_string()).collect();
-    assert_eq!(known, ids.iter().cloned().collect(), "the record knows those that were told, and no other");
+    assert!(ended.iter().all(|task| task.state == State::Succeeded && ran_once(task.id)), "a task failed or ran twice");
+    let recorded: BTreeSet<_> = ended.iter().map(|task| task.id.to_string()).collect();
+    assert_eq!(recorded, ids.iter().cloned().collect(), "the store should have exactly the accepted tasks");
 }
 
-/// A world with a note to read, and its executor in office.
+/// A world with a note to read and a running executor.
 fn world() -> World {
     let world = World::new();
     std::fs::write(world.folder().join("note.txt"), "one\ntwo\n").expect("written");
@@ -115,34 +116,35 @@ fn world() -> World {
     world
 }
 
-/// Says how fast it was, past the test harness, which would keep it to itself.
-fn say(runs: usize, who: &str, rate: f64) {
+/// Reports the speed. Writes directly to stderr, since the test harness would capture the output.
+fn report(runs: usize, callers: &str, rate: f64) {
     let stderr = &mut std::io::stderr();
-    writeln!(stderr, "{runs} {who}, {AT_ONCE} at a time: {rate:.0} accepted in a second (debug build)").expect("said");
+    writeln!(stderr, "{runs} {callers}, {CALLERS} at a time: {rate:.0} accepted per second (debug build)")
+        .expect("written");
 }
 
 #[test]
-fn a_thousand_runs_sixty_four_at_a_time_give_a_thousand_results() {
+fn a_thousand_runs_by_concurrent_processes_give_a_thousand_results() {
     let runs = size(1000, 10_000);
     let world = world();
     let stop = AtomicBool::new(false);
     let (ids, read) = thread::scope(|scope| {
         let reader = scope.spawn(|| torture_readers(&world, &stop));
-        let ending = Ending(&stop);
+        let stop_reader = StopOnDrop(&stop);
         let (ids, rate) = call(runs, || world.start("files_read", &json!({"path": "note.txt"})));
-        say(runs, "processes", rate);
+        report(runs, "processes", rate);
         for id in &ids {
             until("the task has ended", || world.result_file(id)["status"] != "pending");
         }
-        drop(ending);
-        (ids, reader.join().expect("a reader that saw only whole files, and no change of a final one"))
+        drop(stop_reader);
+        (ids, reader.join().expect("a reader without failures"))
     });
     assert!(read > runs, "only {read} files were read meanwhile");
-    judge(&world, &ids, runs);
+    verify(&world, &ids, runs);
 }
 
 #[test]
-fn requests_that_threads_write_themselves_are_all_answered_and_done() {
+fn requests_written_directly_by_concurrent_threads_all_succeed() {
     let runs = size(2000, 10_000);
     let world = world();
     let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
@@ -162,15 +164,15 @@ fn requests_that_threads_write_themselves_are_all_answered_and_done() {
         }
         id.to_string()
     });
-    say(runs, "requests of threads", rate);
+    report(runs, "requests of threads", rate);
     for id in &ids {
         until("the task has ended", || world.result_file(id)["status"] != "pending");
     }
-    judge(&world, &ids, runs);
+    verify(&world, &ids, runs);
 }
 
 #[test]
-fn a_caller_with_many_tasks_does_not_keep_another_waiting() {
+fn a_caller_with_many_tasks_does_not_delay_another() {
     let world = World::new();
     world.configure("[executor]\nconcurrency = 1\n");
     world.define(
@@ -180,7 +182,7 @@ fn a_caller_with_many_tasks_does_not_keep_another_waiting() {
     );
     let greedy: Vec<_> = (0..30).map(|_| world.start("nap", &json!({}))).collect();
     let mut modest = world.command(&["run", "nap", "--wait"]);
-    let ran = world.transcript(&modest.env("AGENT_MAGIC_TOOL_SESSION", "modest").output().expect("it runs"));
+    let ran = world.transcript(&modest.env("AGENT_MAGIC_TOOL_SESSION", "modest").output().expect("ran"));
     assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "{ran}");
     let open = greedy.iter().filter(|id| world.result_file(id)["status"] == "pending").count();
     assert!(open > 10, "only {open} of the other caller's tasks were still open");

@@ -1,5 +1,4 @@
-//! A human is told that something waits: on their desktop and by a command of theirs, seldom, and never
-//! what is in it.
+//! Notices: the desktop and a command are told that tasks are waiting; rarely, and never what the tasks contain.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,32 +10,35 @@ use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
-/// Stands in every input, and nowhere else.
+/// A text that is in every input, and must not be anywhere else.
 const CANARY: &str = "canary-7e1f";
+/// What the log says if a notice cannot be sent.
+const COMMAND_FAILED: &str = "the `on_confirmation` command failed";
+const DESKTOP_FAILED: &str = "failed to send a desktop notification";
 
-/// A world with two subtools that need a yes, and a program that records what it was told.
+/// A world with two subtools that need a confirmation, and an `on_confirmation` program that records its notices.
 fn world(more: &str) -> World {
     let world = World::new();
     let ask = |description: &str| json!({"description": description, "input": {"type": "object"}, "confirm": "always", "run": {"process": {"argv": ["true"]}}});
     world.define("ask.json", &json!({"send_it": ask("Sends it."), "pay_it": ask("Pays it.")}));
-    let told = record(&world, "tell", "cat");
+    let program = recorder(&world, "tell", "cat");
     world.configure(&format!(
         "[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}",
-        told.display()
+        program.display()
     ));
     world
 }
 
-/// A program that appends what `take` prints, as one line, to the file of its name with `.told`; and its
-/// arguments and its environment to others.
-fn record(world: &World, name: &str, take: &str) -> PathBuf {
+/// A program that appends the output of `read`, as one line, to `NAME.notices`, and its arguments and environment to
+/// `NAME.arguments` and `NAME.environment`.
+fn recorder(world: &World, name: &str, read: &str) -> PathBuf {
     let folder = world.home().join("bin");
     fs::create_dir_all(&folder).expect("made");
     let program = folder.join(name);
-    let beside = program.display();
+    let path = program.display();
     let script = format!(
-        "#!/bin/sh\nprintf '%s\\n' \"$*\" >> '{beside}.arguments'\nenv >> '{beside}.environment'\n\
-         line=$({take})\nprintf '%s\\n' \"$line\" >> '{beside}.told'\n"
+        "#!/bin/sh\nprintf '%s\\n' \"$*\" >> '{path}.arguments'\nenv >> '{path}.environment'\n\
+         line=$({read})\nprintf '%s\\n' \"$line\" >> '{path}.notices'\n"
     );
     fs::write(&program, script).expect("written");
     fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("set");
@@ -53,11 +55,11 @@ fn ask(world: &World, tool: &str, number: u32) -> String {
 }
 
 #[test]
-fn a_command_is_told_what_waits_and_where_and_nothing_of_what_is_in_it() {
+fn a_command_gets_the_count_the_subtools_and_the_page_but_no_inputs() {
     let world = world("");
     ask(&world, "send_it", 1);
-    until("it is told", || !lines(&world, "tell.told").is_empty());
-    let event: Value = serde_json::from_str(&lines(&world, "tell.told")[0]).expect("JSON");
+    until("the command gets a notice", || !lines(&world, "tell.notices").is_empty());
+    let event: Value = serde_json::from_str(&lines(&world, "tell.notices")[0]).expect("JSON");
     let origin = world.run(&["executor", "status"]).json()["page"]["origin"].clone();
     assert!(
         origin.as_str().is_some_and(|origin| origin.starts_with("http://amt-") && !origin.contains('#')),
@@ -67,14 +69,14 @@ fn a_command_is_told_what_waits_and_where_and_nothing_of_what_is_in_it() {
     assert_eq!(event, expected);
     assert_eq!(lines(&world, "tell.arguments"), ["an argument"]);
     let log = fs::read_to_string(world.log()).expect("a log");
-    assert!(!log.contains("was not told"), "{log}");
+    assert!(!log.contains(COMMAND_FAILED), "{log}");
 }
 
 /// T28, T40.
 #[test]
-fn a_flood_of_questions_makes_few_notices() {
+fn many_confirmations_cause_few_notices() {
     let world = world("");
-    let notify = record(&world, "notify-send", "printf desktop");
+    let notify = recorder(&world, "notify-send", "printf desktop");
     let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
     let mut start = world.command(&["executor", "start"]);
     start
@@ -82,21 +84,24 @@ fn a_flood_of_questions_makes_few_notices() {
         .env("DISPLAY", ":99")
         .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/x")
         .env("SOME_TOKEN", CANARY);
-    assert_eq!(start.status().expect("it runs").code(), Some(0));
+    assert_eq!(start.status().expect("ran").code(), Some(0));
     for number in 0..50 {
         ask(&world, if number % 2 == 0 { "send_it" } else { "pay_it" }, number);
     }
     let waiting = || world.run(&["executor", "status"]).json()["page"]["waiting"].clone();
     assert_eq!(waiting(), 50);
-    until("both are told", || !lines(&world, "tell.told").is_empty() && !lines(&world, "notify-send.told").is_empty());
-    // Half a minute lies between two; the fifty came in less than two of these, even here.
-    for name in ["tell.told", "notify-send.told"] {
-        let told = lines(&world, name);
-        assert!(told.len() <= 3, "{told:?}");
+    until("both get a notice", || {
+        ["tell.notices", "notify-send.notices"].iter().all(|name| !lines(&world, name).is_empty())
+    });
+    // At least 30 seconds are between two notices, and the 50 tasks take less than a minute even on a slow machine.
+    for name in ["tell.notices", "notify-send.notices"] {
+        let notices = lines(&world, name);
+        assert!(notices.len() <= 3, "{notices:?}");
     }
     let shown = lines(&world, "notify-send.arguments");
     assert_eq!(shown[0], "--app-name=agent-magic-tool -- A task waits for your yes send_it");
-    for name in ["tell.told", "tell.arguments", "tell.environment", "notify-send.arguments", "notify-send.environment"]
+    for name in
+        ["tell.notices", "tell.arguments", "tell.environment", "notify-send.arguments", "notify-send.environment"]
     {
         let all = lines(&world, name).join("\n");
         assert!(!all.is_empty() && !all.contains(CANARY), "{name}: {all}");
@@ -105,35 +110,36 @@ fn a_flood_of_questions_makes_few_notices() {
     assert!(environment.contains("DISPLAY=:99") && environment.contains("DBUS_SESSION_BUS_ADDRESS=unix:path=/x"));
 }
 
-/// A desktop that shows notifications: a session bus, and what answers on it as a desktop would.
+/// A desktop that shows notifications: a session bus with a notification server.
 struct Desktop {
     bus: Child,
     address: String,
-    screen: Child,
+    server: Child,
     shown: PathBuf,
 }
 
 impl Desktop {
-    /// `None`, and said loudly, where the real programs are not there.
-    fn of(world: &World) -> Option<Self> {
-        let is_there = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    /// Starts the desktop. If the real programs are not installed, reports a skipped test and returns `None`.
+    fn start(world: &World) -> Option<Self> {
+        let is_installed =
+            |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
         let python = std::env::var("AGENT_MAGIC_TOOL_TEST_DBUS").ok();
-        let Some(python) = python.filter(|_| is_there("dbus-daemon") && is_there("notify-send")) else {
-            // Past the harness, which would keep it to itself.
-            writeln!(std::io::stderr(), "SKIPPED: a real desktop's notifications: tests/run installs what they need")
-                .expect("said");
+        let Some(python) = python.filter(|_| is_installed("dbus-daemon") && is_installed("notify-send")) else {
+            // Directly to stderr, since the test harness would capture the output.
+            writeln!(std::io::stderr(), "SKIPPED: desktop notifications: tests/run installs what they need")
+                .expect("written");
             return None;
         };
         let address = format!("--address=unix:path={}", world.home().join("bus").display());
         let bus = ["--session", "--nofork", "--nosyslog", "--print-address=1", &address];
-        let (bus, address) = begin(&mut world.within("dbus-daemon", &bus));
+        let (bus, address) = start_and_read_line(&mut world.within("dbus-daemon", &bus));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/executor/notices/desktop.py");
         let shown = world.home().join("shown");
         let mut desktop = world.within(python, &[]);
         desktop.arg(script).arg(&shown).env("DBUS_SESSION_BUS_ADDRESS", &address);
-        let (screen, ready) = begin(&mut desktop);
+        let (server, ready) = start_and_read_line(&mut desktop);
         assert_eq!(ready, "ready");
-        Some(Self { bus, address, screen, shown })
+        Some(Self { bus, address, server, shown })
     }
 
     fn shown(&self) -> Vec<Value> {
@@ -144,103 +150,102 @@ impl Desktop {
 
 impl Drop for Desktop {
     fn drop(&mut self) {
-        for child in [&mut self.screen, &mut self.bus] {
-            child.kill().expect("it is ours");
-            child.wait().expect("it ended");
+        for child in [&mut self.server, &mut self.bus] {
+            child.kill().expect("killed");
+            child.wait().expect("ended");
         }
     }
 }
 
-/// Starts a program that says a line once it is ready.
-fn begin(command: &mut Command) -> (Child, String) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut said).expect("it says it");
-    (child, said.trim_end().to_owned())
+/// Starts a program and waits for the line that it prints when it is ready.
+fn start_and_read_line(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("readable");
+    (child, line.trim_end().to_owned())
 }
 
-/// T40, by the real `notify-send` and on a real bus: a desktop reads markup in what it is told, and there is
-/// none.
+/// T40, with the real `notify-send` and a real bus: desktops interpret markup in notifications, so there must be none.
 #[test]
-fn a_desktop_is_told_how_many_wait_and_for_which_subtools_and_nothing_else() {
+fn a_desktop_notification_contains_only_the_count_and_the_subtools() {
     let world = world("");
-    let Some(desktop) = Desktop::of(&world) else { return };
+    let Some(desktop) = Desktop::start(&world) else { return };
     let names = ["--help", "-u", "--urgency", "a", "pay_it", "send_it"];
     let hostile =
         ["<b>pay_it</b>", "<img src='file:///x'>", "a&amp;b", "a\nSystem: all is well", "\u{202e}ti_yap", "pay it", ""];
     for (number, name) in names[..4].iter().chain(&hostile).enumerate() {
-        let told = format!("Tells <b>{CANARY}</b>.");
+        let description = format!("Tells <b>{CANARY}</b>.");
         world.define(
             &format!("more-{number}.json"),
-            &json!({*name: {"description": told, "input": {"type": "object"}, "confirm": "always", "run": {"process": {"argv": ["true"]}}}}),
+            &json!({*name: {"description": description, "input": {"type": "object"}, "confirm": "always", "run": {"process": {"argv": ["true"]}}}}),
         );
     }
     for name in hostile {
         let refused = world.run(&["run", "--reason=x", "--", name]);
-        assert!([2, 3].contains(&refused.exit), "{name:?} is the name of nothing: {refused}");
+        assert!([2, 3].contains(&refused.exit), "{name:?} is not a valid name: {refused}");
     }
     for (number, name) in names.iter().enumerate() {
         let input = json!({"number": number, "text": format!("<b>{CANARY}</b>")}).to_string();
         let reason = format!("--reason=<i>{CANARY}</i>");
         let mut ask = world.command(&["run", "--input", &input, &reason, "--", name]);
         ask.env("AGENT_MAGIC_TOOL_SESSION", format!("<u>{CANARY}</u>"));
-        let asked = world.transcript(&ask.output().expect("it runs"));
+        let asked = world.transcript(&ask.output().expect("ran"));
         assert_eq!(asked.exit, 0, "{asked}");
     }
-    // All of them wait by the time that an executor comes which has a desktop.
+    // All of them are waiting when an executor with a desktop starts.
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
     let mut start = world.command(&["executor", "start"]);
     start.env("DISPLAY", ":99").env("DBUS_SESSION_BUS_ADDRESS", &desktop.address);
-    assert_eq!(start.status().expect("it runs").code(), Some(0));
-    until("it is shown", || !desktop.shown().is_empty());
+    assert_eq!(start.status().expect("ran").code(), Some(0));
+    until("the notification is shown", || !desktop.shown().is_empty());
     let expected = json!({"app": "agent-magic-tool", "replaces": 0, "icon": "", "title": "6 tasks wait for your yes",
         "body": "--help, --urgency, -u, a, pay_it and 1 more", "actions": [], "hints": ["sender-pid", "urgency"]});
     assert_eq!(desktop.shown(), [expected]);
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
     let log = fs::read_to_string(world.log()).expect("a log");
-    assert!(!log.contains("was not told"), "{log}");
+    assert!(!log.contains(COMMAND_FAILED) && !log.contains(DESKTOP_FAILED), "{log}");
 }
 
 #[test]
-fn without_a_display_or_where_it_is_not_wanted_no_desktop_is_told() {
+fn without_a_display_or_with_notify_off_there_is_no_desktop_notification() {
     for (more, display) in [("", None), ("notify = false\n", Some(":99"))] {
         let world = world(more);
-        let notify = record(&world, "notify-send", "printf desktop");
+        let notify = recorder(&world, "notify-send", "printf desktop");
         let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
         let mut start = world.command(&["executor", "start"]);
         start.env("PATH", path).envs(display.map(|display| ("DISPLAY", display)));
-        assert_eq!(start.status().expect("it runs").code(), Some(0));
+        assert_eq!(start.status().expect("ran").code(), Some(0));
         ask(&world, "send_it", 1);
-        // Both are told together, so that one that was not told by now is not.
-        until("the command is told", || !lines(&world, "tell.told").is_empty());
+        // The command and the desktop get a notice at the same time.
+        until("the command gets a notice", || !lines(&world, "tell.notices").is_empty());
         assert_eq!(world.run(&["executor", "stop"]).exit, 0);
         assert!(!world.home().join("bin/notify-send.arguments").exists(), "{more}");
     }
 }
 
 #[test]
-fn a_command_that_hangs_or_is_missing_holds_nothing_up() {
+fn a_hanging_or_missing_command_delays_nothing() {
     let world = World::new();
     world.define("ask.json", &json!({"send_it": {"description": "Sends it.", "input": {"type": "object"}, "confirm": "always",
         "run": {"process": {"argv": ["true"]}}}, "say": {"description": "Says it.", "input": {"type": "object"}, "confirm": "never",
         "run": {"process": {"argv": ["echo", "said"]}}}}));
-    let marks = world.home().join("began");
+    let started = world.home().join("started");
     world.configure(&format!(
         "[confirm]\non_confirmation = [\"sh\", \"-c\", \"trap '' TERM; touch '{}'; cat > /dev/null; exec sleep 600\"]\n",
-        marks.display()
+        started.display()
     ));
     let id = ask(&world, "send_it", 1);
-    until("it hangs", || marks.exists());
+    until("the command hangs", || started.exists());
     assert_eq!(world.result_of("say", &json!({}))["data"], "said");
-    assert_eq!(world.run(&["executor", "stop"]).exit, 0, "the end does not wait for it either");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0, "the executor should not wait for the command");
 
     world.configure("[confirm]\non_confirmation = [\"/nowhere/tell\"]\n");
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
-    // What waits since before is told anew by each executor.
-    until("it was tried", || fs::read_to_string(world.log()).is_ok_and(|log| log.contains("was not told")));
+    // Each executor sends a notice for the tasks that are already waiting.
+    until("the command was tried", || fs::read_to_string(world.log()).is_ok_and(|log| log.contains(COMMAND_FAILED)));
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent().expect("it lies in a folder")
+    path.parent().expect("a path in a folder")
 }

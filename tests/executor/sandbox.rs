@@ -1,5 +1,5 @@
-//! From inside a sandbox like those of coding agents: no sockets, no network, everything read-only
-//! but the mailbox.
+//! Calls from inside a sandbox like those of coding agents: no sockets, no network, and everything read-only except
+//! the mailbox.
 
 use std::fs;
 use std::process::Command;
@@ -8,11 +8,11 @@ use serde_json::json;
 
 use crate::world::{PROGRAM, Transcript, World};
 
-/// Forbids `socket` and `socketpair` on x86-64 with EPERM; everything else is allowed. Classic BPF,
-/// as `seccomp(2)` takes it: code, jump if true, jump if false, operand.
+/// Forbids `socket` and `socketpair` on x86-64 with EPERM, and allows everything else. Classic BPF for `seccomp(2)`:
+/// code, jump if true, jump if false, operand.
 const NO_SOCKETS: [(u16, u8, u8, u32); 7] = [
     (0x20, 0, 0, 4),           // load the architecture
-    (0x15, 0, 4, 0xC000_003E), // another than x86-64: allow
+    (0x15, 0, 4, 0xC000_003E), // not x86-64: allow
     (0x20, 0, 0, 0),           // load the system call's number
     (0x15, 1, 0, 41),          // socket: refuse
     (0x15, 0, 1, 53),          // socketpair: refuse
@@ -20,7 +20,7 @@ const NO_SOCKETS: [(u16, u8, u8, u32); 7] = [
     (0x06, 0, 0, 0x7FFF_0000), // allow
 ];
 
-/// The program with `arguments` inside the sandbox; `None` where there is none to be had.
+/// Runs the program with `arguments` inside the sandbox; `None` if there is no sandbox on this machine.
 fn inside(world: &World, arguments: &[&str]) -> Option<Transcript> {
     let filter = world.folder().join("no-sockets.bpf");
     let bytes = NO_SOCKETS.iter().flat_map(|(code, yes, no, operand)| {
@@ -39,7 +39,7 @@ fn inside(world: &World, arguments: &[&str]) -> Option<Transcript> {
         .then(|| world.transcript(&command.output().expect("bash")))
 }
 
-#[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 fn is_available(command: &mut Command) -> bool {
     let tried = command.output().expect("bash");
     if !tried.status.success() {
@@ -49,11 +49,11 @@ fn is_available(command: &mut Command) -> bool {
 }
 
 #[test]
-fn doctor_says_what_a_client_must_allow() {
+fn doctor_names_the_setting_for_each_client() {
     let world = World::new();
     let mailbox = world.mailbox().display().to_string();
     fs::create_dir_all(&mailbox).expect("made");
-    // Makes the mailbox whole before it is out of reach.
+    // Creates the mailbox before it becomes read-only.
     world.run(&["doctor"]);
     let words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--"];
     if !is_available(&mut world.within("bwrap", &[&words[..], &["true"]].concat())) {
@@ -63,7 +63,7 @@ fn doctor_says_what_a_client_must_allow() {
         let mut command = world.within("bwrap", &[&words[..], &[PROGRAM, "doctor"]].concat());
         let ran = world.transcript(&command.env(variable, "1").output().expect("bwrap"));
         let checks = ran.json()["checks"].as_array().expect("checks").clone();
-        let check = checks.into_iter().find(|check| check["name"] == "client").expect("it is looked at");
+        let check = checks.into_iter().find(|check| check["name"] == "client").expect("the check of the client");
         assert_eq!(check["ok"], false, "{ran}");
         check["hint"].as_str().expect("a hint").replace(&mailbox, "MAILBOX")
     };
@@ -77,7 +77,7 @@ fn doctor_says_what_a_client_must_allow() {
 }
 
 #[test]
-fn everything_that_an_agent_needs_works_against_an_executor_outside() {
+fn all_commands_for_agents_work_with_an_executor_outside_the_sandbox() {
     let world = World::new();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     let Some(listed) = inside(&world, &["list", "tools", "--query=list files of a folder", "--format=names"]) else {
@@ -96,11 +96,14 @@ fn everything_that_an_agent_needs_works_against_an_executor_outside() {
 }
 
 #[test]
-fn none_is_started_inside_and_it_says_what_a_human_should_do() {
+fn no_executor_is_started_inside_and_the_hint_is_for_the_human() {
     let world = World::new();
     let Some(ran) = inside(&world, &["run", "files_list"]) else { return };
     assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{ran}");
     assert!(ran.error()["hint"].as_str().is_some_and(|hint| hint.contains("agent-magic-tool executor start")), "{ran}");
-    assert!(fs::read_dir(world.mailbox().join("inbox")).expect("a folder").next().is_none(), "nothing is left");
+    assert!(
+        fs::read_dir(world.mailbox().join("inbox")).expect("a folder").next().is_none(),
+        "a request was left in the inbox"
+    );
     assert!(world.executor().is_none());
 }

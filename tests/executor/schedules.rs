@@ -1,4 +1,4 @@
-//! A task that is asked for ahead of its time starts then, and not before, whatever comes between.
+//! A scheduled task starts at its time and not earlier, even if the executor is restarted.
 
 use insta::assert_snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
-/// A world with a subtool that says when it ran.
+/// A world with a subtool that returns the time at which it ran.
 fn world(executor: &str) -> World {
     let world = World::new();
     world.configure(&format!("[executor]\n{executor}\n"));
@@ -28,7 +28,7 @@ fn time(text: &Value) -> Timestamp {
     text.as_str().expect("a time").parse().expect("a time")
 }
 
-/// When the subtool ran, by its own clock.
+/// The time at which the subtool ran.
 fn ran_at(result: &Value) -> Timestamp {
     assert_eq!(result["status"], "succeeded", "{result}");
     let nanoseconds = result["data"].as_str().expect("a number").trim().parse().expect("a number");
@@ -36,13 +36,13 @@ fn ran_at(result: &Value) -> Timestamp {
 }
 
 #[test]
-fn it_says_when_it_will_start_and_starts_then() {
+fn a_scheduled_task_shows_its_start_time_and_starts_then() {
     let world = world("");
     let (id, at) = schedule(&world, "700ms");
     let pending = world.result_file(&id);
     assert_eq!((&pending["state"], time(&pending["run_at"])), (&json!("queued"), at));
-    let told = pending["message"].as_str().expect("words");
-    assert_eq!(told, format!("The tool execution is scheduled: it does not start before {at}."));
+    let message = pending["message"].as_str().expect("a message");
+    assert_eq!(message, format!("The tool execution is scheduled: it does not start before {at}."));
     assert_eq!(time(&world.run(&["tasks"]).json()[0]["run_at"]), at);
     let ended = world.run(&["wait", &id]).json();
     assert!(ran_at(&ended) >= at, "{ended}");
@@ -50,32 +50,32 @@ fn it_says_when_it_will_start_and_starts_then() {
 }
 
 #[test]
-fn an_executor_stays_for_it_and_one_that_was_killed_leaves_it_to_the_next() {
+fn an_executor_waits_for_a_scheduled_task_and_the_next_one_takes_it_over_after_a_kill() {
     let world = world("idle = \"100ms\"");
     let (id, at) = schedule(&world, "2s");
-    let executor = world.executor().expect("it was started");
-    // Nobody asks for anything meanwhile: only an executor that stayed can end it.
-    until("it has ended", || world.result_file(&id)["status"] != "pending");
+    let executor = world.executor().expect("a running executor");
+    // There are no other requests, so only an executor that waits can run the task.
+    until("the task has ended", || world.result_file(&id)["status"] != "pending");
     assert!(ran_at(&world.result_file(&id)) >= at);
-    until("then it is idle", || !crate::world::is_alive(executor));
+    until("the idle executor has ended", || !crate::world::is_alive(executor));
 
     let (id, at) = schedule(&world, "2s");
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     let again = world.result_file(&id);
-    assert_eq!((&again["state"], time(&again["run_at"])), (&json!("queued"), at), "it still has its time");
+    assert_eq!((&again["state"], time(&again["run_at"])), (&json!("queued"), at), "the task should keep its time");
     assert!(ran_at(&world.run(&["wait", &id]).json()) >= at);
-    let runs = std::fs::read_to_string(world.folder().join("ran")).expect("it ran");
-    assert_eq!(runs.lines().count(), 2, "each ran once");
+    let runs = std::fs::read_to_string(world.folder().join("ran")).expect("a log of the runs");
+    assert_eq!(runs.lines().count(), 2, "each task should run once");
 }
 
 #[test]
-fn what_is_scheduled_far_ahead_outlives_its_executor_and_can_be_cancelled() {
+fn a_task_scheduled_far_ahead_survives_a_kill_and_can_be_cancelled() {
     let world = world("");
     let (id, at) = schedule(&world, "8000h");
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
-    // Five minutes are the longest that a task waits for another attempt; this is no such pause.
+    // The limit of five minutes for the pause before another attempt does not apply to a schedule.
     assert_eq!(time(&world.result_file(&id)["run_at"]), at);
     let cancelled = world.run(&["cancel", &id]);
     assert_eq!(cancelled.json()["state"], "cancelled", "{cancelled}");
@@ -85,10 +85,10 @@ fn what_is_scheduled_far_ahead_outlives_its_executor_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_time_is_the_callers_own_and_one_in_the_past_is_now() {
+fn a_time_is_in_the_callers_time_zone_and_a_past_time_means_now() {
     let world = world("");
     let mut command = world.command(&["run", "now", "--at", "2020-01-01T09:00", "--wait"]);
-    let ended = world.transcript(&command.env("TZ", "Asia/Tokyo").output().expect("it runs"));
+    let ended = world.transcript(&command.env("TZ", "Asia/Tokyo").output().expect("ran"));
     assert_eq!((ended.exit, &ended.json()["_meta"]["run_at"]), (0, &json!("2020-01-01T00:00:00Z")), "{ended}");
     let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
     let planned = world.run(&["run", "now", "--dry-run", "--at", &tomorrow.to_string()]).json();
@@ -97,7 +97,7 @@ fn a_time_is_the_callers_own_and_one_in_the_past_is_now() {
 }
 
 #[test]
-fn what_is_no_time_or_too_far_away_is_refused() {
+fn an_invalid_or_too_distant_time_is_refused() {
     let world = world("");
     assert_snapshot!(world.run(&["run", "now", "--at", "soon"]), @r#"
     exit: 2

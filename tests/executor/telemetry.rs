@@ -1,7 +1,7 @@
-//! Watching it work: traces and metrics for a collector, numbers for Prometheus, lines for the journal.
+//! Telemetry: traces and metrics for a collector, metrics for Prometheus, log lines for the journal.
 //!
-//! The collector is a server of the test; what it got is read by the official libraries where they are
-//! installed. A secret and an input stand in none of it.
+//! The collector is a server in the test. If the official libraries are installed, they parse what it received.
+//! Telemetry never contains a secret or an input.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,49 +16,51 @@ use serde_json::{Value, json};
 use crate::world::{World, until};
 
 const CANARY: &str = "otel-canary-5b1d77-never-to-be-seen";
-const PRIVATE: &str = "a private input that no watcher sees";
+const PRIVATE: &str = "a private input that telemetry must not contain";
 
 /// A collector of OTLP over HTTP.
 struct Collector {
     address: String,
-    got: Arc<Mutex<Vec<Got>>>,
+    requests: Arc<Mutex<Vec<OtlpRequest>>>,
 }
 
 #[derive(Debug, Clone)]
-struct Got {
+struct OtlpRequest {
     path: String,
     head: String,
     body: String,
 }
 
 impl Collector {
-    /// Answers with these statuses first, then with 200.
+    /// Answers with the statuses `first`, then with 200.
     fn start(first: &'static [u16]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let got = Arc::new(Mutex::new(Vec::new()));
-        let (shared, mut first) = (Arc::clone(&got), first.iter().copied());
-        // It lives as long as the test program.
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (shared, mut first) = (Arc::clone(&requests), first.iter().copied());
+        // The thread ends with the test program.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Some(request) = read_request(&stream) else { continue };
                 let status = first.next().unwrap_or(200);
                 if status == 200 {
-                    shared.lock().expect("nobody panicked").push(request);
+                    shared.lock().expect("no thread panicked").push(request);
                 }
                 answer(stream, status);
             }
         });
-        Self { address, got }
+        Self { address, requests }
     }
 
-    fn got(&self, path: &str) -> Vec<Got> {
-        self.got.lock().expect("nobody panicked").iter().filter(|got| got.path == path).cloned().collect()
+    /// The accepted requests for a path.
+    fn requests(&self, path: &str) -> Vec<OtlpRequest> {
+        let requests = self.requests.lock().expect("no thread panicked");
+        requests.iter().filter(|request| request.path == path).cloned().collect()
     }
 
     fn spans(&self) -> Vec<Value> {
-        let bodies = self.got("/v1/traces").into_iter();
-        let bodies = bodies.map(|got| serde_json::from_str::<Value>(&got.body).expect("JSON"));
+        let bodies = self.requests("/v1/traces").into_iter();
+        let bodies = bodies.map(|request| serde_json::from_str::<Value>(&request.body).expect("JSON"));
         bodies.flat_map(|body| items(&body["resourceSpans"][0]["scopeSpans"][0]["spans"])).collect()
     }
 }
@@ -67,7 +69,7 @@ fn items(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-fn read_request(stream: &TcpStream) -> Option<Got> {
+fn read_request(stream: &TcpStream) -> Option<OtlpRequest> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -79,19 +81,19 @@ fn read_request(stream: &TcpStream) -> Option<Got> {
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     let path = head.split(' ').nth(1)?.to_owned();
-    Some(Got { path, head, body: String::from_utf8(body).expect("JSON is UTF-8") })
+    Some(OtlpRequest { path, head, body: String::from_utf8(body).expect("JSON is UTF-8") })
 }
 
 fn answer(mut stream: TcpStream, status: u16) {
     let answer = format!(
         "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
     );
-    // Who has gone does not want it.
+    // The sender may have closed the connection.
     stream.write_all(answer.as_bytes()).ok();
 }
 
-/// A world that tells `collector` and serves metrics at any free port.
-fn watched(collector: &Collector) -> World {
+/// A world that exports to `collector` and serves metrics at any free port.
+fn world(collector: &Collector) -> World {
     let world = World::new();
     world.configure(&format!(
         "[telemetry]\notlp = \"http://{}\"\nevery = \"50ms\"\nprometheus = \"127.0.0.1:0\"\n\
@@ -100,19 +102,19 @@ fn watched(collector: &Collector) -> World {
     ));
     world.run_with(&["secret", "set", "otel"], CANARY);
     world.define(
-        "watched.json",
+        "telemetry.json",
         &json!({
             "echo": {"description": "Says it back.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
                 "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["echo", "{{ text }}"]}}},
             "fail": {"description": "Fails, twice.", "input": {}, "annotations": {"readOnlyHint": true},
                 "retries": {"times": 1, "backoff": "10ms"}, "run": {"process": {"argv": ["false"]}}},
-            "refused": {"description": "Needs a yes.", "input": {}, "confirm": "always", "run": {"process": {"argv": ["true"]}}}
+            "refused": {"description": "Needs a confirmation.", "input": {}, "confirm": "always", "run": {"process": {"argv": ["true"]}}}
         }),
     );
     world
 }
 
-/// Where its executor serves metrics: it says so in its log.
+/// The address at which the executor serves metrics, from its log.
 fn address_of_metrics(world: &World) -> String {
     let mut address = None;
     until("metrics are served", || {
@@ -124,7 +126,7 @@ fn address_of_metrics(world: &World) -> String {
         });
         address.is_some()
     });
-    address.expect("just found")
+    address.expect("found above")
 }
 
 /// The status and the body of one request.
@@ -143,44 +145,44 @@ fn scrape(address: &str) -> String {
     text
 }
 
-/// The number of a sample, in a text that is read line by line and strictly.
+/// Returns the value of a sample. Fails if a line of the text is not valid.
 fn sample(text: &str, wanted: &str) -> f64 {
     let mut found = None;
     for line in text.lines().filter(|line| !line.starts_with("# HELP ") && !line.starts_with("# TYPE ")) {
-        let (name, number) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line}"));
+        let (name, number) = line.rsplit_once(' ').unwrap_or_else(|| panic!("not a sample: {line}"));
         let number: f64 = number.parse().unwrap_or_else(|error| panic!("{error}: {line}"));
         if name == wanted {
-            assert!(found.replace(number).is_none(), "`{name}` stands there twice");
+            assert!(found.replace(number).is_none(), "`{name}` occurs twice");
         }
     }
     found.unwrap_or_else(|| panic!("no sample `{wanted}` in:\n{text}"))
 }
 
-/// What the official libraries make of `text`; `None` where they are not installed.
-fn officially(kind: &str, text: &str) -> Option<Value> {
+/// Parses `text` with the official libraries; `None` if they are not installed.
+fn parse_officially(kind: &str, text: &str) -> Option<Value> {
     let Ok(python) = std::env::var("AGENT_MAGIC_TOOL_TEST_TELEMETRY") else {
-        // Past the test harness, which would keep it to itself.
-        writeln!(std::io::stderr(), "SKIPPED: OpenTelemetry's and Prometheus' own readers: tests/run installs them")
-            .expect("said");
+        // Directly to stderr, since the test harness would capture the output.
+        writeln!(std::io::stderr(), "SKIPPED: the parsers of OpenTelemetry and Prometheus: tests/run installs them")
+            .expect("written");
         return None;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/executor/telemetry/read.py");
     let mut command = Command::new(python);
     let mut child = command.arg(script).arg(kind).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python");
     child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "the official library refuses this as {kind}:\n{text}");
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.status.success(), "the official library does not accept this as {kind}:\n{text}");
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
 #[test]
-fn a_task_is_a_trace_of_its_own_id_with_a_span_for_each_attempt() {
+fn a_task_is_a_trace_with_its_id_and_a_span_for_each_attempt() {
     let collector = Collector::start(&[]);
-    let world = watched(&collector);
+    let world = world(&collector);
     let mut command = world.command(&["run", "fail", "--wait"]);
-    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "night shift").output().expect("it runs"));
+    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "night shift").output().expect("ran"));
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
-    until("its three spans have come", || {
+    until("the three spans are exported", || {
         collector.spans().iter().filter(|span| span["traceId"] == id.as_str()).count() == 3
     });
     let spans = collector.spans();
@@ -203,18 +205,21 @@ fn a_task_is_a_trace_of_its_own_id_with_a_span_for_each_attempt() {
     ] {
         assert!(attributes.contains(&(json!(key), value.clone())), "{key} is not {value}: {attributes:?}");
     }
-    let got = &collector.got("/v1/traces")[0];
-    assert!(got.head.to_lowercase().contains(&format!("authorization: {CANARY}")), "the secret is its header");
-    if let Some(read) = officially("traces", &got.body) {
-        assert_eq!(read[0]["trace"], id.as_str(), "{read}");
-        assert!(items(&read).iter().all(|span| span["nanoseconds"].as_i64() >= Some(0)), "{read}");
+    let request = &collector.requests("/v1/traces")[0];
+    assert!(
+        request.head.to_lowercase().contains(&format!("authorization: {CANARY}")),
+        "the secret should be in the header"
+    );
+    if let Some(parsed) = parse_officially("traces", &request.body) {
+        assert_eq!(parsed[0]["trace"], id.as_str(), "{parsed}");
+        assert!(items(&parsed).iter().all(|span| span["nanoseconds"].as_i64() >= Some(0)), "{parsed}");
     }
 }
 
 #[test]
-fn metrics_tell_what_was_accepted_refused_ended_and_how_long_it_took() {
+fn metrics_count_accepted_refused_and_ended_tasks_and_measure_durations() {
     let collector = Collector::start(&[]);
-    let world = watched(&collector);
+    let world = world(&collector);
     for _ in 0..3 {
         world.result_of("echo", &json!({"text": "x"}));
     }
@@ -239,29 +244,29 @@ fn metrics_tell_what_was_accepted_refused_ended_and_how_long_it_took() {
     assert!(sample(&text, "agent_magic_tool_commit_duration_seconds_count") >= 4.0, "{text}");
     assert!(sample(&text, "agent_magic_tool_answer_duration_seconds_count") >= 6.0, "{text}");
     assert!(sample(&text, "agent_magic_tool_record_size_bytes") > 4096.0, "{text}");
-    if let Some(read) = officially("prometheus", &text) {
-        assert_eq!(read["agent_magic_tool_tasks_accepted"]["type"], "counter", "{read}");
-        assert_eq!(read["agent_magic_tool_answer_duration_seconds"]["type"], "histogram", "{read}");
+    if let Some(parsed) = parse_officially("prometheus", &text) {
+        assert_eq!(parsed["agent_magic_tool_tasks_accepted"]["type"], "counter", "{parsed}");
+        assert_eq!(parsed["agent_magic_tool_answer_duration_seconds"]["type"], "histogram", "{parsed}");
     }
     until("the collector has the same numbers", || {
-        collector.got("/v1/metrics").last().is_some_and(|got| {
-            let body: Value = serde_json::from_str(&got.body).expect("JSON");
+        collector.requests("/v1/metrics").last().is_some_and(|request| {
+            let body: Value = serde_json::from_str(&request.body).expect("JSON");
             let metrics = items(&body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]);
             let accepted = metrics.iter().find(|metric| metric["name"] == "agent_magic_tool.tasks.accepted");
             accepted.is_some_and(|metric| metric["sum"]["dataPoints"][0]["asInt"] == "4")
         })
     });
-    let last = collector.got("/v1/metrics").pop().expect("one came");
-    if let Some(read) = officially("metrics", &last.body) {
-        assert_eq!(read["agent_magic_tool.attempt.duration"], json!({"kind": "histogram", "points": 1}), "{read}");
-        assert_eq!(read["agent_magic_tool.tasks.ended"]["kind"], "sum", "{read}");
+    let last = collector.requests("/v1/metrics").pop().expect("a request");
+    if let Some(parsed) = parse_officially("metrics", &last.body) {
+        assert_eq!(parsed["agent_magic_tool.attempt.duration"], json!({"kind": "histogram", "points": 1}), "{parsed}");
+        assert_eq!(parsed["agent_magic_tool.tasks.ended"]["kind"], "sum", "{parsed}");
     }
 }
 
 #[test]
-fn only_the_metrics_can_be_read_there_and_only_under_a_name_of_this_machine() {
+fn the_endpoint_serves_only_metrics_and_only_under_a_loopback_name() {
     let collector = Collector::start(&[]);
-    let world = watched(&collector);
+    let world = world(&collector);
     world.run(&["executor", "start"]);
     let address = address_of_metrics(&world);
     for (request, expected) in [
@@ -274,7 +279,7 @@ fn only_the_metrics_can_be_read_there_and_only_under_a_name_of_this_machine() {
         (format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nx: {}", "y".repeat(1 << 20)), 431),
     ] {
         let shown: String = request.chars().take(60).collect();
-        // One that was sent too much may hang up before all of it was sent.
+        // After too many bytes the server may close the connection before all of them are sent.
         let status = thread::spawn({
             let address = address.clone();
             move || ask(&address, &request).0
@@ -282,21 +287,21 @@ fn only_the_metrics_can_be_read_there_and_only_under_a_name_of_this_machine() {
         let status = status.join().unwrap_or(431);
         assert_eq!(status, expected, "{shown}");
     }
-    // Those who connect and say nothing keep nobody else out: they are many, and are hung up on.
+    // Many silent connections do not block others, since the server closes them.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).expect("connected")).collect();
     scrape(&address);
     drop(silent);
 }
 
 #[test]
-fn what_a_collector_does_not_take_now_comes_later_and_holds_nothing_up() {
+fn an_unavailable_collector_gets_the_spans_later_and_delays_no_task() {
     let collector = Collector::start(&[503, 429]);
-    let world = watched(&collector);
+    let world = world(&collector);
     let ids: Vec<_> = (0..3).map(|_| world.start("echo", &json!({"text": PRIVATE}))).collect();
     for id in &ids {
         assert_eq!(world.run(&["wait", id]).json()["status"], "succeeded");
     }
-    until("all came in the end", || {
+    until("all spans are exported", || {
         let spans = collector.spans();
         ids.iter()
             .all(|id| spans.iter().any(|span| span["traceId"] == id.as_str() && span.get("parentSpanId").is_none()))
@@ -306,44 +311,44 @@ fn what_a_collector_does_not_take_now_comes_later_and_holds_nothing_up() {
 }
 
 #[test]
-fn an_executor_sends_the_last_when_it_ends_and_the_next_one_goes_on_with_the_trace() {
+fn an_ending_executor_exports_its_last_spans_and_the_next_one_continues_a_trace() {
     let collector = Collector::start(&[]);
-    let world = watched(&collector);
+    let world = world(&collector);
     world.define(
         "slow.json",
         &json!({"slow": {"description": "Waits for a file.", "input": {}, "annotations": {"readOnlyHint": true},
             "run": {"process": {"folder": ".", "argv": ["sh", "-c", "until [ -e go ]; do sleep 0.05; done"]}}}}),
     );
     let id = world.start("slow", &json!({}));
-    until("it runs", || world.result_file(&id)["state"] == "running");
+    until("the task runs", || world.result_file(&id)["state"] == "running");
     world.kill_executor();
     std::fs::write(world.folder().join("go"), "").expect("written");
     assert_eq!(world.run(&["wait", &id]).json()["status"], "succeeded");
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
-    until("the executor has gone", || world.executor().is_none());
+    until("the executor has ended", || world.executor().is_none());
     let spans = collector.spans();
-    let root = spans.iter().find(|span| span["name"] == "execute_tool slow").expect("it was sent before the end");
+    let root = spans.iter().find(|span| span["name"] == "execute_tool slow").expect("the span of the task");
     assert_eq!(root["traceId"], id.as_str());
-    let own: Vec<_> = spans.iter().filter(|span| span["parentSpanId"] == root["spanId"]).collect();
-    assert_eq!(own.len(), 2, "the attempt that was lost and the one that was not: {spans:?}");
+    let attempts: Vec<_> = spans.iter().filter(|span| span["parentSpanId"] == root["spanId"]).collect();
+    assert_eq!(attempts.len(), 2, "expected the lost and the successful attempt: {spans:?}");
 }
 
 #[test]
-fn no_secret_and_no_input_stands_in_logs_traces_or_metrics() {
+fn logs_traces_and_metrics_contain_no_secret_and_no_input() {
     let collector = Collector::start(&[]);
-    let world = watched(&collector);
-    // First something that makes the executor open the secret, so that it knows what to take out.
+    let world = world(&collector);
+    // After the first export the executor has read the secret, so that it can redact it.
     world.result_of("echo", &json!({"text": "x"}));
-    until("the collector was told once", || !collector.got("/v1/metrics").is_empty());
+    until("there was an export", || !collector.requests("/v1/metrics").is_empty());
     let mut command = world.command(&["run", "echo", &format!("text={PRIVATE} {CANARY}"), "--wait"]);
-    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", format!("s-{CANARY}")).output().expect("it runs"));
+    let ran = world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", format!("s-{CANARY}")).output().expect("ran"));
     let id: TaskId = ran.json()["id"].as_str().expect("an id").parse().expect("an id");
-    until("its span has come", || collector.spans().iter().any(|span| span["traceId"] == id.to_string()));
+    until("the span is exported", || collector.spans().iter().any(|span| span["traceId"] == id.to_string()));
     let metrics = scrape(&address_of_metrics(&world));
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
-    let got = collector.got.lock().expect("nobody panicked").clone();
-    assert!(got.len() >= 4, "{got:?}");
-    for body in got.iter().map(|got| &got.body).chain([&metrics]) {
+    let requests = collector.requests.lock().expect("no thread panicked").clone();
+    assert!(requests.len() >= 4, "{requests:?}");
+    for body in requests.iter().map(|request| &request.body).chain([&metrics]) {
         assert!(!body.contains(CANARY) && !body.contains(PRIVATE), "{body}");
     }
     let log = std::fs::read_to_string(world.log()).expect("a log");
@@ -351,12 +356,12 @@ fn no_secret_and_no_input_stands_in_logs_traces_or_metrics() {
 }
 
 #[test]
-fn nothing_is_told_unless_a_human_configured_it() {
+fn telemetry_is_off_by_default() {
     let world = World::new();
-    // The page listens for its human; nothing else does.
+    // Without the page, nothing should listen.
     world.configure("[page]\nenabled = false\n");
     world.run(&["executor", "start"]);
-    let pid = world.executor().expect("it runs");
+    let pid = world.executor().expect("a running executor");
     let sockets = || {
         let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
         let targets: Vec<_> = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
@@ -368,22 +373,22 @@ fn nothing_is_told_unless_a_human_configured_it() {
             .map(|table| std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default());
         tables.join("\n").lines().filter(|line| inodes.iter().any(|inode| line.contains(&format!(" {inode} ")))).count()
     };
-    assert_eq!(sockets(), 0, "it listens nowhere and is connected to nobody");
+    assert_eq!(sockets(), 0, "the executor has network sockets");
 }
 
 #[test]
-fn the_log_is_json_on_request_and_has_priorities_for_the_journal() {
+fn the_log_format_is_json_plain_or_with_priorities_for_the_journal() {
     for (format, expected) in [("json", "{\"timestamp\":"), ("journald", "<6>executor started pid="), ("plain", "20")] {
         let world = World::new();
         world.configure(&format!("[executor]\nlog_format = \"{format}\"\n"));
         let log = world.home().join("log");
         let file = std::fs::File::create(&log).expect("a file");
-        let mut child = world.command(&["executor", "run"]).stderr(file).spawn().expect("it starts");
+        let mut child = world.command(&["executor", "run"]).stderr(file).spawn().expect("started");
         let started = || std::fs::read_to_string(&log).unwrap_or_default();
-        until("it says that it started", || started().contains("executor started") && started().ends_with('\n'));
+        until("the log names the start", || started().contains("executor started") && started().ends_with('\n'));
         child.kill().expect("killed");
-        child.wait().expect("it ended");
+        child.wait().expect("ended");
         assert!(started().starts_with(expected), "{format}: {}", started());
-        assert!(!started().contains('\u{1b}'), "a file gets no colours: {}", started());
+        assert!(!started().contains('\u{1b}'), "a log file should have no colors: {}", started());
     }
 }

@@ -1,4 +1,4 @@
-//! Killed at a bad moment: what was accepted ends all the same, and nothing happens twice.
+//! The executor is killed: accepted tasks still end, and nothing happens twice.
 
 use std::fs;
 
@@ -9,25 +9,25 @@ use serde_json::json;
 
 use crate::world::{World, run};
 
-/// As if an executor had taken the request and been killed before it answered.
-fn put_into_taken(world: &World, id: TaskId) {
+/// Moves the request as if an executor had taken it and been killed before answering.
+fn move_to_taken(world: &World, id: TaskId) {
     let name = format!("{id}.json");
     let root = world.mailbox.root();
     fs::rename(root.join("inbox").join(&name), root.join("taken").join(name)).expect("moved");
 }
 
 #[test]
-fn a_request_that_was_taken_and_not_answered_is_answered_at_the_next_start() {
+fn a_request_that_was_taken_but_not_answered_is_answered_by_the_next_executor() {
     let world = World::new("");
     let id = world.post_run("say", json!({"text": "hello"}));
-    put_into_taken(&world, id);
+    move_to_taken(&world, id);
     let _executor = world.serve();
     assert_eq!(world.wait(id)["data"], "hello");
     assert_eq!(world.files(), [format!("results/result-{id}.json")]);
 }
 
 #[test]
-fn after_a_kill_a_read_runs_again_and_what_may_have_happened_does_not() {
+fn after_a_kill_only_a_read_only_task_runs_again() {
     let world = World::new("concurrency = 2");
     let mut executor = world.serve();
     let once = world.arrive("gate", "once");
@@ -48,30 +48,31 @@ fn after_a_kill_a_read_runs_again_and_what_may_have_happened_does_not() {
 }
 
 #[test]
-fn an_end_that_was_recorded_and_not_published_is_published_at_the_next_start() {
+fn a_recorded_result_that_was_not_published_is_published_by_the_next_executor() {
     let world = World::new("inline_bytes = 10");
     let executor = world.serve();
     let gate = world.arrive("gate", "gate");
-    let placeholder = fs::read(world.mailbox.result_file(gate)).expect("it is there");
+    let placeholder = fs::read(world.mailbox.result_file(gate)).expect("a placeholder");
     world.open("gate");
     let ended = world.wait(gate);
-    let said = world.post_run("say", json!({"text": "more than ten bytes"}));
-    let large = world.wait(said);
+    let large = world.post_run("say", json!({"text": "more than ten bytes"}));
+    let large_result = world.wait(large);
     executor.stop();
 
     fs::write(world.mailbox.result_file(gate), &placeholder).expect("written");
-    fs::remove_file(world.mailbox.result_file(said)).expect("removed");
-    fs::remove_file(world.mailbox.data_file(said, "txt")).expect("removed");
+    fs::remove_file(world.mailbox.result_file(large)).expect("removed");
+    fs::remove_file(world.mailbox.data_file(large, "txt")).expect("removed");
     let executor = world.serve();
-    assert_eq!((world.wait(gate), world.wait(said)), (ended.clone(), large.clone()));
-    assert!(world.mailbox.data_file(said, "txt").exists());
+    assert_eq!((world.wait(gate), world.wait(large)), (ended.clone(), large_result.clone()));
+    assert!(world.mailbox.data_file(large, "txt").exists());
     executor.stop();
 
     fs::write(world.mailbox.result_file(gate), "").expect("written");
     fs::remove_dir_all(world.mailbox.root()).expect("removed");
-    protocol::mailbox::Mailbox::open(world.mailbox.root()).expect("made anew");
+    protocol::mailbox::Mailbox::open(world.mailbox.root()).expect("a new mailbox");
     let _executor = world.serve();
-    assert_eq!((world.wait(gate), world.wait(said)), (ended, large), "a new mailbox gets the results of the old one");
+    let results = (world.wait(gate), world.wait(large));
+    assert_eq!(results, (ended, large_result), "a new mailbox should get the results of the old one");
     assert_eq!(world.arrivals("gate"), 1);
 }
 
@@ -80,14 +81,14 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
     let world = World::new("");
     let executor = world.serve();
     world.open("gate");
-    let ask = || Operation::run(run("gate", json!({"path": world.gate("gate")})));
-    let id = world.post(ask());
+    let operation = || Operation::run(run("gate", json!({"path": world.gate("gate")})));
+    let id = world.post(operation());
     let ended = world.wait(id);
     executor.stop();
     let caller = Caller { folder: Some(world.home()), ..Caller::default() };
-    let request = Request::new(ask(), caller);
+    let request = Request::new(operation(), caller);
     world.mailbox.post(id, &request).expect("posted");
-    put_into_taken(&world, id);
+    move_to_taken(&world, id);
     fs::remove_file(world.mailbox.result_file(id)).expect("removed");
     let _executor = world.serve();
     assert_eq!(world.wait(id), ended);
@@ -95,7 +96,7 @@ fn a_request_that_was_accepted_before_the_crash_is_not_performed_again() {
 }
 
 #[test]
-fn killed_at_any_moment_it_loses_nothing_and_repeats_nothing() {
+fn an_executor_killed_at_any_moment_loses_nothing_and_repeats_nothing() {
     let world = World::new("");
     let mut ids = Vec::new();
     for round in 0..8 {
@@ -106,9 +107,9 @@ fn killed_at_any_moment_it_loses_nothing_and_repeats_nothing() {
             let tool = if number % 2 == 0 { "gate" } else { "read_gate" };
             ids.push((world.post_run(tool, json!({"path": world.gate(&name)})), name, tool));
         }
-        // Each round is killed a little later in its work.
-        let (seen, _, _) = ids[ids.len() - 12 + round];
-        world.reply(seen);
+        // Kill each executor a little later than the one before.
+        let (answered, _, _) = ids[ids.len() - 12 + round];
+        world.reply(answered);
         executor.kill();
     }
     let _last = world.serve();
@@ -119,7 +120,7 @@ fn killed_at_any_moment_it_loses_nothing_and_repeats_nothing() {
             assert!(["succeeded", "unknown"].contains(&status.as_str()), "{result}");
             assert!(world.arrivals(&name) <= 1, "{name} happened {} times", world.arrivals(&name));
         } else {
-            // Whatever was there at three ends of an executor may have been the cause.
+            // A task that was running when three executors were killed is suspected to be the cause.
             let suspected = status == "unknown" && result["_meta"]["attempts"] == 3;
             assert!(status == "succeeded" || suspected, "{result}");
         }

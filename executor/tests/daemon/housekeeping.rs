@@ -1,10 +1,10 @@
-//! What is too old goes.
+//! Retention: old tasks and files are removed.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use executor::store::sqlite::SqliteStore;
-use executor::store::{Change, Transition, Store as _};
+use executor::store::{Change, Store as _, Transition};
 use executor::task::effect::EffectClass;
 use executor::task::{End, Outcome, Task};
 use jiff::SignedDuration;
@@ -16,7 +16,7 @@ use serde_json::{Map, json};
 use crate::world::{World, eventually};
 
 #[test]
-fn what_ended_long_ago_is_forgotten_with_all_its_files() {
+fn an_expired_task_is_removed_with_all_its_files() {
     let world = World::new("inline_bytes = 10");
     let executor = world.serve();
     let id = world.post_run("say", json!({"text": "more than ten bytes"}));
@@ -25,18 +25,28 @@ fn what_ended_long_ago_is_forgotten_with_all_its_files() {
     executor.stop();
     world.configure("keep = \"1ms\"");
     let _executor = world.serve();
-    eventually("its files are removed", || world.files().is_empty().then_some(()));
+    eventually("the files are removed", || world.files().is_empty().then_some(()));
 }
 
-/// Records a task that ended so long ago, with so many bytes of data.
+/// Records a task that ended `ago`, with `bytes` of data.
 fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
     let at = clock::now() - ago;
     let end = End { at, outcome: Outcome::Data("x".repeat(bytes).into()), meta: Map::new() };
     let (tool, caller) = ("say".parse().expect("a name"), Caller { uid: 1, ..Caller::default() });
     let task = Task::accepted(TaskId::new(), tool, String::new(), EffectClass::Read, Map::new(), caller, at);
     let step = |step, (from, attempt), (to, attempt_after), end| {
-        let moved =
-            Transition { id: task.id, step, from, attempt, to, attempt_after, not_before: None, at, confirmation: None, end };
+        let moved = Transition {
+            id: task.id,
+            step,
+            from,
+            attempt,
+            to,
+            attempt_after,
+            not_before: None,
+            at,
+            confirmation: None,
+            end,
+        };
         Change::Transition(Box::new(moved))
     };
     let (queued, running) = ((State::Queued, 0), (State::Running, 1));
@@ -51,13 +61,13 @@ fn ended(store: &mut SqliteStore, ago: SignedDuration, bytes: usize) -> TaskId {
 }
 
 #[test]
-fn when_all_of_it_takes_too_much_the_oldest_go_but_none_that_just_ended() {
+fn beyond_the_size_limit_the_oldest_tasks_are_removed_except_recently_ended_ones() {
     let world = World::new("keep_bytes = 50000");
     let mut store = SqliteStore::open(&world.paths.store()).expect("a record");
-    // Each takes its bytes twice: in the record and in its result file.
+    // The bytes of each task count twice: in the store and in its result file.
     let ids = [3, 2, 1].map(|hours| ended(&mut store, SignedDuration::from_hours(hours), 10_000));
     drop(store);
-    let remain = |ids: &[TaskId]| {
+    let assert_left = |ids: &[TaskId]| {
         let left: Vec<_> = ids.iter().map(|id| format!("results/result-{id}.json")).collect();
         eventually("the others are removed", || (world.files() == left).then_some(()));
         let store = SqliteStore::open(&world.paths.store()).expect("a record");
@@ -65,17 +75,17 @@ fn when_all_of_it_takes_too_much_the_oldest_go_but_none_that_just_ended() {
         assert_eq!(recorded, ids);
     };
     let executor = world.serve();
-    remain(&ids[1..]);
+    assert_left(&ids[1..]);
     executor.stop();
     let mut store = SqliteStore::open(&world.paths.store()).expect("a record");
     let young = ended(&mut store, SignedDuration::from_mins(1), 60_000);
     drop(store);
     let _executor = world.serve();
-    remain(&[young]);
+    assert_left(&[young]);
 }
 
 #[test]
-fn what_nobody_collects_is_swept_and_foreign_files_stay() {
+fn uncollected_files_are_removed_and_foreign_files_stay() {
     let world = World::new("");
     let root = world.mailbox.root();
     let old = |name: String| {

@@ -1,4 +1,4 @@
-//! What a caller asks for, and what comes back.
+//! Requests of callers, and their answers and results.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ fn a_request_becomes_a_placeholder_and_then_a_result() {
     let world = World::new("");
     let executor = world.serve();
     let id = world.arrive("gate", "gate");
-    let placeholder = world.result(id).expect("it is there before the effect starts");
+    let placeholder = world.result(id).expect("the placeholder exists before the effect starts");
     assert_eq!(
         (&placeholder["status"], &placeholder["state"], &placeholder["tool"]),
         (&json!("pending"), &json!("running"), &json!("gate"))
@@ -30,7 +30,7 @@ fn a_request_becomes_a_placeholder_and_then_a_result() {
     world.open("gate");
     let result = world.wait(id);
     assert_eq!((&result["status"], &result["data"]), (&json!("succeeded"), &json!("passed")));
-    assert_eq!(world.files(), [format!("results/result-{id}.json")], "nothing else is left");
+    assert_eq!(world.files(), [format!("results/result-{id}.json")], "only the result file should be left");
 
     fs::write(world.home().join("note.txt"), "年度报告\n").expect("written");
     let read = world.wait(world.post_run("read", json!({"path": "note.txt"})));
@@ -39,11 +39,11 @@ fn a_request_becomes_a_placeholder_and_then_a_result() {
 }
 
 #[test]
-fn what_is_refused_or_only_planned_leaves_nothing() {
+fn a_refused_or_planned_request_leaves_no_files() {
     let world = World::new("");
     let _executor = world.serve();
     let dry = RunRequest { dry_run: true, ..run("gate", json!({"path": world.gate("dry")})) };
-    let Answer::Plan(plan) = world.answer(world.post(Operation::run(dry))) else { panic!("a plan") };
+    let Answer::Plan(plan) = world.answer(world.post(Operation::run(dry))) else { panic!("not a plan") };
     assert_eq!(plan["dry_run"], true);
     assert_eq!(world.arrivals("dry"), 0);
     for (tool, input, code) in
@@ -80,19 +80,19 @@ fn a_running_task_can_be_cancelled() {
 }
 
 #[test]
-fn large_data_lies_beside_its_result_for_its_owner_alone() {
+fn large_data_is_in_a_file_that_only_its_owner_can_read() {
     let world = World::new("inline_bytes = 10");
     let _executor = world.serve();
     let id = world.post_run("say", json!({"text": "more than ten bytes"}));
     let result = world.wait(id);
     let path = world.mailbox.data_file(id, "txt");
     assert_eq!((&result["_meta"]["data_file"], result.get("data")), (&json!(path), None));
-    assert_eq!(fs::read_to_string(&path).expect("it was there first"), "more than ten bytes");
-    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(&path).expect("written before the result"), "more than ten bytes");
+    assert_eq!(fs::metadata(&path).expect("a data file").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn an_edited_definition_takes_effect_at_the_next_request_and_a_bad_file_hides_no_other() {
+fn an_edited_definition_takes_effect_at_the_next_request_and_a_bad_file_affects_no_other() {
     let world = World::new("");
     let _executor = world.serve();
     let running = world.arrive("gate", "gate");
@@ -110,7 +110,7 @@ fn an_edited_definition_takes_effect_at_the_next_request_and_a_bad_file_hides_no
     assert_eq!(world.wait(world.post_run("edited", json!({})))["data"], "three");
     assert_eq!(refusal(&world.answer(world.post_run("gate", json!({"path": "x"})))), Code::UnknownSubtool);
     world.open("gate");
-    assert_eq!(world.wait(running)["status"], "succeeded", "what was accepted goes on as it was");
+    assert_eq!(world.wait(running)["status"], "succeeded", "an accepted task should keep its definition");
 }
 
 #[test]
@@ -131,11 +131,13 @@ fn hundreds_of_requests_at_once_are_all_answered() {
             _ => assert_eq!(refusal(&world.answer(*id)), Code::UnknownSubtool),
         }
     }
-    eventually("the mailbox is tidy", || world.files().iter().all(|file| file.starts_with("results/")).then_some(()));
+    eventually("the mailbox contains only results", || {
+        world.files().iter().all(|file| file.starts_with("results/")).then_some(())
+    });
 }
 
 #[test]
-fn what_takes_too_long_is_ended_and_repeated_only_if_that_is_harmless() {
+fn a_timed_out_task_is_retried_only_if_it_is_read_only() {
     let world = World::new("");
     let stuck = |annotations: &serde_json::Value| {
         json!({"description": "d", "input": {"type": "object"}, "annotations": annotations, "confirm": "never",
@@ -157,7 +159,7 @@ fn what_takes_too_long_is_ended_and_repeated_only_if_that_is_harmless() {
 }
 
 #[test]
-fn no_caller_waits_behind_the_many_tasks_of_another() {
+fn a_caller_does_not_wait_for_the_many_tasks_of_another() {
     let world = World::new("concurrency = 1");
     let _executor = world.serve();
     let first = world.arrive("gate", "gate");
@@ -171,11 +173,11 @@ fn no_caller_waits_behind_the_many_tasks_of_another() {
     world.wait(first);
     let finished_at = |id| world.wait(id)["finished_at"].as_str().expect("a time").to_owned();
     let before = many.iter().filter(|id| finished_at(**id) < finished_at(other)).count();
-    assert!(before <= 1, "{before} tasks of the other caller came first");
+    assert!(before <= 1, "{before} tasks of the first caller ended before the task of the other");
 }
 
 #[test]
-fn a_rate_limit_outlasts_the_executor() {
+fn a_rate_limit_survives_a_restart() {
     let world = World::new("");
     world.define(
         "limited",
@@ -189,6 +191,6 @@ fn a_rate_limit_outlasts_the_executor() {
         executor.stop();
     }
     let _executor = world.serve();
-    let Answer::Refused(error) = world.answer(call()) else { panic!("refused") };
+    let Answer::Refused(error) = world.answer(call()) else { panic!("not refused") };
     assert_eq!((error.code, error.message.as_str()), (Code::RateLimited, "`limited` allows a session 2 calls per 24h"));
 }

@@ -1,4 +1,4 @@
-//! The ways an executor ends, and what becomes of what runs.
+//! How an executor ends, and what happens to its running tasks.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde_json::json;
 use crate::world::World;
 
 #[test]
-fn without_work_it_ends_by_itself_and_takes_no_cpu_until_then() {
+fn an_idle_executor_ends_by_itself_and_uses_hardly_any_cpu() {
     let world = World::new("idle = \"3s\"");
     let mut executor = world.serve();
     world.wait(world.post_run("say", json!({"text": "x"})));
     let end = executor.end();
     assert_eq!(end.ended, "Idle");
-    assert!(end.cpu < Duration::from_secs(1), "it took {:?}", end.cpu);
+    assert!(end.cpu < Duration::from_secs(1), "it used {:?} of CPU time", end.cpu);
 }
 
 #[test]
-fn a_second_one_is_not_needed() {
+fn a_second_executor_ends_immediately() {
     let world = World::new("");
     let first = world.serve();
     assert_eq!(world.start().end().ended, "NotNeeded");
@@ -26,7 +26,7 @@ fn a_second_one_is_not_needed() {
 }
 
 #[test]
-fn asked_to_stop_it_lets_finish_what_runs_and_starts_nothing_more() {
+fn a_stopping_executor_finishes_running_tasks_and_starts_no_others() {
     let world = World::new("concurrency = 1\ngrace = \"1h\"");
     let mut executor = world.serve();
     let running = world.arrive("gate", "running");
@@ -36,10 +36,10 @@ fn asked_to_stop_it_lets_finish_what_runs_and_starts_nothing_more() {
     let late = world.post_run("say", json!({"text": "late"}));
     world.open("running");
     assert_eq!(executor.end().ended, "Asked");
-    assert_eq!(world.result(running).expect("it is there")["status"], "succeeded");
-    assert_eq!(world.result(queued).expect("it is there")["state"], "queued");
+    assert_eq!(world.result(running).expect("a result file")["status"], "succeeded");
+    assert_eq!(world.result(queued).expect("a result file")["state"], "queued");
     assert_eq!(world.arrivals("queued"), 0);
-    assert!(world.files().contains(&format!("inbox/{late}.json")), "the next one takes it");
+    assert!(world.files().contains(&format!("inbox/{late}.json")), "the request should stay for the next executor");
 
     world.open("queued");
     let _next = world.serve();
@@ -48,16 +48,16 @@ fn asked_to_stop_it_lets_finish_what_runs_and_starts_nothing_more() {
 }
 
 #[test]
-fn after_the_grace_what_runs_is_interrupted_and_only_what_is_harmless_runs_again() {
+fn after_the_grace_period_running_tasks_are_interrupted_and_only_read_only_ones_run_again() {
     let world = World::new("grace = \"100ms\"");
     let mut executor = world.serve();
     let once = world.arrive("gate", "once");
     let read = world.arrive("read_gate", "read");
     executor.signal(Signal::SIGTERM);
     assert_eq!(executor.end().ended, "Asked");
-    let lost = world.result(once).expect("it is there");
+    let lost = world.result(once).expect("a result file");
     assert_eq!((&lost["status"], &lost["error"]["code"]), (&json!("unknown"), &json!("unknown-outcome")));
-    assert_eq!(world.result(read).expect("it is there")["state"], "queued");
+    assert_eq!(world.result(read).expect("a result file")["state"], "queued");
 
     for name in ["once", "read"] {
         world.open(name);
@@ -68,12 +68,12 @@ fn after_the_grace_what_runs_is_interrupted_and_only_what_is_harmless_runs_again
 }
 
 #[test]
-fn asked_twice_it_does_without_the_grace() {
+fn a_second_stop_signal_skips_the_grace_period() {
     let world = World::new("grace = \"1h\"");
     let mut executor = world.serve();
     let once = world.arrive("gate", "once");
     executor.ask_to_stop();
     executor.signal(Signal::SIGINT);
     assert_eq!(executor.end().ended, "Asked");
-    assert_eq!(world.result(once).expect("it is there")["status"], "unknown");
+    assert_eq!(world.result(once).expect("a result file")["status"], "unknown");
 }

@@ -1,4 +1,4 @@
-//! A clock that is set while a task waits for its next attempt.
+//! The clock is set while a task waits for its next attempt or for its scheduled time.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::shim;
 use crate::world::until;
 
 #[test]
-fn a_clock_set_a_day_back_or_forward_holds_nothing_up() {
+fn setting_the_clock_a_day_back_or_forward_delays_no_retry() {
     const DAY: i64 = 86_400;
     let Some(library) = shim::library() else { return };
     for (jump, restart) in [(-DAY, false), (DAY, false), (-DAY, true)] {
@@ -30,31 +30,31 @@ fn a_clock_set_a_day_back_or_forward_holds_nothing_up() {
         let ran = oracle.world.run(&["run", "again"]);
         assert_eq!(ran.exit, 0, "{ran}");
         let id = ran.json()["id"].as_str().expect("an id").to_owned();
-        until("it waits for its next attempt", || {
+        until("the task waits for its next attempt", || {
             oracle.world.folder().join("again.log").exists() && oracle.world.result_file(&id)["state"] == "queued"
         });
         fs::write(&clock, jump.to_string()).expect("written");
-        let began = Instant::now();
+        let start = Instant::now();
         if restart {
             executor.kill().expect("killed");
-            executor.wait().expect("it ended");
-            // Which waits five minutes at most, and not a day; what a human sees is that it is open.
+            executor.wait().expect("ended");
+            // After a restart the task waits five minutes at most, not a day.
             fs::write(&clock, (jump + 600).to_string()).expect("written");
             executor = oracle.executor(&environment);
-            assert_eq!(oracle.world.run(&["executor", "status"]).exit, 0, "it has read the record");
+            assert_eq!(oracle.world.run(&["executor", "status"]).exit, 0, "the executor should have read the store");
             fs::write(&clock, (jump + 1200).to_string()).expect("written");
         }
         let ended = oracle.world.run(&["wait", &id, "--timeout=45s"]);
         assert_eq!((ended.exit, &ended.json()["status"]), (0, &json!("succeeded")), "{jump} {restart}: {ended}");
-        assert!(began.elapsed() < Duration::from_secs(40));
-        assert!(executor.try_wait().expect("asked").is_none(), "it is not idle for long");
+        assert!(start.elapsed() < Duration::from_secs(40));
+        assert!(executor.try_wait().expect("a child process").is_none(), "the executor should still run");
         executor.kill().expect("killed");
-        executor.wait().expect("it ended");
+        executor.wait().expect("ended");
     }
 }
 
 #[test]
-fn a_schedule_means_what_the_clock_shows_and_is_kept_whatever_it_is_set_to() {
+fn a_schedule_follows_the_clock_when_the_clock_is_set() {
     const DAY: i64 = 86_400;
     let Some(library) = shim::library() else { return };
     let oracle = Oracle::new();
@@ -64,23 +64,23 @@ fn a_schedule_means_what_the_clock_shows_and_is_kept_whatever_it_is_set_to() {
     let environment = [("LD_PRELOAD", library), ("SHIM_CLOCK", clock.to_str().expect("a path"))];
     let schedule = |name: &str, span: &str| {
         let mut command = oracle.world.command(&["run", "once", &format!("name={name}"), "--in", span]);
-        let ran = oracle.world.transcript(&command.envs(environment).output().expect("it runs"));
+        let ran = oracle.world.transcript(&command.envs(environment).output().expect("ran"));
         assert_eq!(ran.exit, 0, "{ran}");
-        oracle.forgive(name);
+        oracle.mark_uncertain(name);
         ran.json()["id"].as_str().expect("an id").to_owned()
     };
     let mut executor = oracle.executor(&environment);
     let tomorrow = schedule("tomorrow", "2h");
-    // A day back: what is asked for now is reckoned by the clock as it is now.
+    // Set the clock a day back: a new schedule follows the current clock.
     fs::write(&clock, (-DAY).to_string()).expect("written");
     let soon = schedule("soon", "500ms");
     let ended = oracle.world.run(&["wait", &soon, "--timeout=60s"]);
     assert_eq!(ended.json()["status"], "succeeded", "{ended}");
     assert_eq!(oracle.world.result_file(&tomorrow)["state"], "queued");
-    // Set right again, the time has not come; and the next executor knows it too.
+    // Set the clock right again: the first task is not due yet, also for the next executor.
     fs::write(&clock, "0").expect("written");
     executor.kill().expect("killed");
-    executor.wait().expect("it ended");
+    executor.wait().expect("ended");
     executor = oracle.executor(&environment);
     assert_eq!(oracle.world.run(&["executor", "status"]).json()["tasks"], json!({"queued": 1}));
     fs::write(&clock, (DAY / 8).to_string()).expect("written");
@@ -88,5 +88,5 @@ fn a_schedule_means_what_the_clock_shows_and_is_kept_whatever_it_is_set_to() {
     assert_eq!((ended.exit, &ended.json()["status"]), (0, &json!("succeeded")), "{ended}");
     assert_eq!(oracle.effects().into_values().collect::<Vec<_>>(), [1, 1]);
     executor.kill().expect("killed");
-    executor.wait().expect("it ended");
+    executor.wait().expect("ended");
 }

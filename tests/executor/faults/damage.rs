@@ -1,4 +1,4 @@
-//! Flipped bytes in every file: told or mended, never a panic, and never an empty start.
+//! Flipped bytes in every file: damage is reported or repaired, never a panic, and never an empty store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
-/// A whole run of commands over a damaged world; how `run` ended.
-fn call_all(oracle: &Oracle, id: &str, case: &str) -> Transcript {
+/// Runs all commands in a damaged world, and returns the transcript of `run`.
+fn run_all(oracle: &Oracle, id: &str, case: &str) -> Transcript {
     let ran = oracle.world.run(&["run", "read", "name=after"]);
     for ran in [
         &ran,
@@ -37,13 +37,13 @@ fn call_all(oracle: &Oracle, id: &str, case: &str) -> Transcript {
 }
 
 #[test]
-fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
+fn a_flipped_byte_is_reported_or_repaired_and_never_empties_the_store() {
     let mut oracle = Oracle::new();
     let ids: Vec<_> = (0..TASKS).map(|number| oracle.accept(Class::ALL[number % 3], &json!({}))).collect();
     oracle.until_final();
     assert_eq!(oracle.world.run(&["list", "--format=names"]).exit, 0);
     oracle.world.kill_executor();
-    oracle.rest();
+    oracle.stop_reader();
     let record = oracle.record();
     let log = record.with_extension("db-wal");
     let result = oracle.world.mailbox().join(format!("results/result-{}.json", ids[0]));
@@ -54,38 +54,41 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
         oracle.world.mailbox().join("executor.json"),
         oracle.world.home().join(".cache/agent-magic-tool/listing.json"),
     ];
-    let kept = tempfile::tempdir().expect("a folder");
+    let backup = tempfile::tempdir().expect("a folder");
     for (folder, name) in [(oracle.world.home(), "home"), (oracle.world.mailbox(), "mailbox")] {
-        copy(&folder, &kept.path().join(name));
+        copy(&folder, &backup.path().join(name));
     }
-    let lengths: Vec<_> = files.iter().map(|file| fs::metadata(file).map_or(0, |found| found.len())).collect();
+    let lengths: Vec<_> = files.iter().map(|file| fs::metadata(file).map_or(0, |metadata| metadata.len())).collect();
     for (file, length) in files.into_iter().zip(lengths) {
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
         assert!(length > 0, "{name} is empty");
         let length = usize::try_from(length).expect("small");
         let flips = if name.starts_with("tasks") { size(6, 200) } else { size(2, 50) };
         for flip in 0..flips {
-            let place = if flip == 0 { 0 } else { (length / flips) * flip + flip * 7 % 64 };
+            let offset = if flip == 0 { 0 } else { (length / flips) * flip + flip * 7 % 64 };
             for folder in [oracle.world.home(), oracle.world.mailbox()] {
                 let name = folder.file_name().expect("a name").to_owned();
                 fs::remove_dir_all(&folder).expect("removed");
-                copy(&kept.path().join(name), &folder);
+                copy(&backup.path().join(name), &folder);
             }
             let mut bytes = fs::read(&file).expect("a file");
-            let place = place.min(bytes.len() - 1);
-            bytes[place] ^= 0xff;
+            let offset = offset.min(bytes.len() - 1);
+            bytes[offset] ^= 0xff;
             fs::write(&file, bytes).expect("written");
-            let case = format!("{name} at {place} of {length}");
-            let ran = call_all(&oracle, &ids[0], &case);
+            let case = format!("{name} at {offset} of {length}");
+            let ran = run_all(&oracle, &ids[0], &case);
             oracle.world.kill_executor();
             let logged = fs::read_to_string(oracle.world.log()).unwrap_or_default();
             assert!(!logged.contains("the executor panicked"), "{case}: {logged}");
             if ran.exit == 0 {
-                // Torn off the log, the last commits are lost, as after a loss of power; the earlier ones are not.
-                let store = SqliteStore::open(&record).expect("a whole record");
+                // A damaged write-ahead log loses its last commits, as after a power loss, but not the earlier ones.
+                let store = SqliteStore::open(&record).expect("an intact store");
                 let ended = store.ended_since(Timestamp::UNIX_EPOCH).expect("read").len();
                 let open = store.open_tasks().expect("read").len();
-                assert!(name.ends_with("-wal") || ended + open > TASKS, "{case}: {ended} and {open} are left");
+                assert!(
+                    name.ends_with("-wal") || ended + open > TASKS,
+                    "{case}: only {ended} ended and {open} open tasks are left"
+                );
             } else {
                 assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {ran}");
                 assert!(ran.stderr.contains("damaged") || ran.stderr.contains("newer version"), "{case}: {ran}");
@@ -96,7 +99,10 @@ fn a_flipped_byte_is_told_or_mended_and_never_begins_an_empty_record() {
                     );
                     let entries = fs::read_dir(record.parent().expect("a folder")).expect("a folder").flatten();
                     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-                    assert!(names.any(|name| name.contains(".corrupt-")), "{case}: a copy is kept");
+                    assert!(
+                        names.any(|name| name.contains(".corrupt-")),
+                        "{case}: there should be a copy of the damaged file"
+                    );
                 }
             }
         }
@@ -109,22 +115,22 @@ fn a_flipped_byte_in_a_request_is_refused() {
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     let mailbox = protocol::mailbox::Mailbox::open(&oracle.world.mailbox()).expect("a mailbox");
     let request = json!({"v": 1, "ask": {"run": {"tool": "once", "input": {"name": "x"}}}}).to_string();
-    for place in (0..request.len()).step_by(size(7, 1)) {
+    for offset in (0..request.len()).step_by(size(7, 1)) {
         let mut bytes = request.clone().into_bytes();
-        bytes[place] ^= 0x80;
+        bytes[offset] ^= 0x80;
         let id = protocol::task::TaskId::new();
         let hidden = mailbox.inbox().join(".written");
         fs::write(&hidden, bytes).expect("written");
         fs::set_permissions(&hidden, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
         fs::rename(&hidden, mailbox.inbox().join(format!("{id}.json"))).expect("posted");
         let mut answer = None;
-        until("it is answered", || {
+        until("the request is answered", || {
             answer = mailbox.collect_answer(id).expect("read");
             answer.is_some()
         });
         let answer = String::from_utf8(answer.expect("an answer")).expect("a text");
-        assert!(answer.contains("refused"), "at {place}: {answer}");
+        assert!(answer.contains("refused"), "at {offset}: {answer}");
     }
     assert!(oracle.effects().is_empty());
-    oracle.judge();
+    oracle.verify();
 }

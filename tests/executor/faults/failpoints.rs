@@ -1,4 +1,4 @@
-//! Killed at every point of a task's way, for every class of effect.
+//! The executor is killed at every failpoint of a task, for every effect class.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -8,7 +8,7 @@ use super::oracle::{Class, Oracle};
 use super::size;
 use crate::world::until;
 
-/// The points on the way of one task, and how often it passes them.
+/// The failpoints that one task passes, and how often.
 const POINTS: &[(&str, u32)] = &[
     ("requests.taken", 1),
     ("commit.before", 2),
@@ -28,32 +28,32 @@ fn fault(point: &str, nth: u32) -> String {
     format!("{point}:kill:{nth}")
 }
 
-/// Kills the executor of one task at one point.
+/// Runs one task, and kills its executor at the `nth` pass of a failpoint.
 fn kill_at(oracle: &Oracle, point: &str, nth: u32, class: Class) {
     let mut executor = oracle.executor(&[("AGENT_MAGIC_TOOL_FAULT", &fault(point, nth))]);
     let id = oracle.accept(class, &json!({}));
-    let status = executor.wait().expect("it ended");
+    let status = executor.wait().expect("ended");
     assert_eq!(status.signal(), Some(9), "{point} was passed {nth} times by {class:?} {id}");
     oracle.until_final();
 }
 
 #[test]
-fn killed_at_every_point_of_its_way_a_task_ends_as_it_must() {
+fn after_a_kill_at_any_failpoint_a_task_ends_correctly() {
     std::thread::scope(|scope| {
         for class in Class::ALL {
             scope.spawn(move || {
                 let oracle = Oracle::new();
-                for (number, (point, most)) in POINTS.iter().enumerate() {
-                    // Where nothing can be done twice, every second point is enough for a normal run.
+                for (number, (point, passes)) in POINTS.iter().enumerate() {
+                    // If the effect may happen twice, every second failpoint is enough for a normal run.
                     if class != Class::Once && !(number + class as usize).is_multiple_of(size(2, 1)) {
                         continue;
                     }
-                    for nth in 1..=*most {
+                    for nth in 1..=*passes {
                         kill_at(&oracle, point, nth, class);
                         oracle.world.kill_executor();
                     }
                 }
-                let ends = oracle.judge();
+                let ends = oracle.verify();
                 if class == Class::Once {
                     assert!(ends["succeeded"] > 0 && ends["unknown"] > 0, "{ends:?}");
                 } else {
@@ -65,7 +65,7 @@ fn killed_at_every_point_of_its_way_a_task_ends_as_it_must() {
 }
 
 #[test]
-fn killed_again_while_it_takes_over_the_next_one_still_knows_everything() {
+fn nothing_is_lost_if_the_next_executor_is_killed_while_it_takes_over() {
     let taking_over = ["commit.before", "commit.inside", "commit.after", "result.written", "result.renamed"];
     let first = ["commit.after", "attempt.started", "attempt.finished", "result.renamed"];
     let oracle = Oracle::new();
@@ -75,66 +75,66 @@ fn killed_again_while_it_takes_over_the_next_one_still_knows_everything() {
         }
         for class in Class::ALL {
             let mut executor = oracle.executor(&[("AGENT_MAGIC_TOOL_FAULT", &fault(one, 1))]);
-            // Nobody but us starts another one: it is told while this one lives, or not at all.
+            // The second executor is prepared here, so that it has its own failpoint.
             let mut caller = oracle.world.command(&["executor", "run"]);
             caller.env("AGENT_MAGIC_TOOL_FAULT", fault(two, 1));
             std::thread::scope(|scope| {
-                let asking = scope.spawn(|| oracle.accept(class, &json!({})));
-                executor.wait().expect("it ended");
-                // Perhaps the caller was quicker to start one; then this one is not needed.
-                let mut second = caller.stderr(std::process::Stdio::null()).spawn().expect("it starts");
-                asking.join().expect("accepted");
+                let accepting = scope.spawn(|| oracle.accept(class, &json!({})));
+                executor.wait().expect("ended");
+                // If the caller has started an executor already, this one ends immediately.
+                let mut second = caller.stderr(std::process::Stdio::null()).spawn().expect("started");
+                accepting.join().expect("accepted");
                 oracle.until_final();
-                if second.try_wait().expect("asked").is_none() {
+                if second.try_wait().expect("a child process").is_none() {
                     second.kill().expect("killed");
                 }
-                second.wait().expect("it ended");
+                second.wait().expect("ended");
             });
             oracle.world.kill_executor();
         }
     }
-    oracle.judge();
+    oracle.verify();
 }
 
 #[test]
-fn what_was_refused_is_not_taken_up_by_the_next_executor() {
+fn a_refused_request_is_not_accepted_by_the_next_executor() {
     for point in ["answer.renamed", "answer.delivered", "request.answered"] {
         let oracle = Oracle::with("open_tasks = 1");
         let mut executor =
             oracle.executor(&[("AGENT_MAGIC_TOOL_FAULT", &fault(point, 1 + u32::from(point == "request.answered")))]);
         let open = oracle.accept(Class::Once, &json!({"pause": "30"}));
-        until("it took effect", || !oracle.effects().is_empty());
-        let refused = oracle.ask(Class::Once, &json!({})).expect_err("one is open, and that is the most");
+        until("the task took effect", || !oracle.effects().is_empty());
+        let refused = oracle.run(Class::Once, &json!({})).expect_err("the limit of open tasks is reached");
         assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("throttled")), "{point}: {refused}");
-        assert_eq!(executor.wait().expect("it ended").signal(), Some(9), "{point} was passed");
-        // Its successor ends the open one as unknown, so that there would be a place.
+        assert_eq!(executor.wait().expect("ended").signal(), Some(9), "{point} was passed");
+        // The next executor ends the open task as `unknown`, so the limit would allow another task.
         assert_eq!(oracle.world.run(&["wait", &open]).json()["status"], "unknown");
-        let ends = oracle.judge();
+        let ends = oracle.verify();
         assert_eq!(ends.into_iter().collect::<Vec<_>>(), [("unknown".to_owned(), 1)], "{point}");
     }
 }
 
 #[test]
-fn a_caller_killed_at_any_point_leaves_a_task_that_runs_or_nothing() {
+fn a_killed_caller_leaves_either_a_task_that_runs_or_nothing() {
     let oracle = Oracle::new();
     let _executor = oracle.world.run(&["executor", "start"]);
     for class in Class::ALL {
         for point in ["request.written", "request.renamed"] {
             let mut caller = oracle.world.command(&["run", class.tool(), &format!("name=killed-{point}-{class:?}")]);
-            let status = caller.env("AGENT_MAGIC_TOOL_FAULT", fault(point, 1)).status().expect("it ran");
+            let status = caller.env("AGENT_MAGIC_TOOL_FAULT", fault(point, 1)).status().expect("ran");
             assert_eq!(status.signal(), Some(9));
         }
     }
-    until("those that were handed over took effect", || oracle.effects().len() == Class::ALL.len());
+    until("the posted tasks took effect", || oracle.effects().len() == Class::ALL.len());
     for name in oracle.effects().keys() {
         assert!(name.starts_with("killed-request.renamed"), "{name}");
-        oracle.forgive(name);
+        oracle.mark_uncertain(name);
     }
-    oracle.judge();
+    oracle.verify();
 }
 
 #[test]
-fn what_kills_its_executor_each_time_is_tried_three_times_and_no_more() {
+fn a_task_that_kills_its_executor_is_tried_only_three_times() {
     let oracle = Oracle::new();
     oracle.world.define(
         "poison.json",
@@ -146,9 +146,9 @@ fn what_kills_its_executor_each_time_is_tried_three_times_and_no_more() {
     let ran = oracle.world.run(&["run", "poison"]);
     assert_eq!(ran.exit, 0, "{ran}");
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
-    // A command whose own executor was killed says so: then the next one takes over.
+    // `wait` ends with 7 if the executor is killed meanwhile; the next `wait` starts another executor.
     let mut ended = oracle.world.run(&["wait", &id, "--timeout=60s"]);
-    until("no executor was killed under the one who waits", || {
+    until("no executor is killed during `wait`", || {
         let was_killed = ended.exit == 7;
         if was_killed {
             ended = oracle.world.run(&["wait", &id, "--timeout=60s"]);
@@ -157,9 +157,9 @@ fn what_kills_its_executor_each_time_is_tried_three_times_and_no_more() {
     });
     assert_eq!((ended.exit, &ended.json()["status"]), (1, &json!("unknown")), "{ended}");
     assert_eq!(ended.json()["_meta"]["attempts"], 3, "{ended}");
-    let tries = std::fs::read_to_string(oracle.world.folder().join("poison.log")).expect("tried");
+    let tries = std::fs::read_to_string(oracle.world.folder().join("poison.log")).expect("a log of the attempts");
     assert_eq!(tries.lines().count(), 3);
     assert_ne!(oracle.world.run(&["wait", &healthy]).json()["status"], "pending");
     let after = oracle.accept(Class::Once, &json!({}));
-    assert_eq!(oracle.world.run(&["wait", &after]).json()["status"], "succeeded", "the others go on");
+    assert_eq!(oracle.world.run(&["wait", &after]).json()["status"], "succeeded", "other tasks should still run");
 }

@@ -1,4 +1,4 @@
-//! One key, many callers; one end, many cancels.
+//! Idempotency keys and cancellations under concurrency.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::oracle::{Class, Oracle};
 use super::size;
 
 #[test]
-fn many_runs_at_once_under_one_key_are_one_task() {
+fn concurrent_runs_with_one_idempotency_key_are_one_task() {
     let oracle = Oracle::new();
     let input = |name: &str| json!({"name": name, "pause": "0.2"}).to_string();
     let run = |name: &str| oracle.world.run(&["run", "once", "--idempotency-key=k", "--input", &input(name)]);
@@ -26,33 +26,37 @@ fn many_runs_at_once_under_one_key_are_one_task() {
     for _ in 0..2 {
         let other = run("other");
         assert_eq!((other.exit, other.error()["code"].as_str()), (2, Some("idempotency-mismatch")), "{other}");
-        let id = ids.first().expect("one");
+        let id = ids.first().expect("an id");
         assert_eq!(oracle.world.run(&["wait", id]).json()["status"], "succeeded");
         oracle.world.kill_executor();
     }
-    assert_eq!(run("same").json()["id"].as_str(), ids.first().map(String::as_str), "also after its end");
+    assert_eq!(
+        run("same").json()["id"].as_str(),
+        ids.first().map(String::as_str),
+        "the key should still apply after the end of the task"
+    );
     assert_eq!(oracle.effects().into_iter().collect::<Vec<_>>(), [("same".to_owned(), 1)]);
-    oracle.forgive("same");
-    oracle.judge();
+    oracle.mark_uncertain("same");
+    oracle.verify();
 }
 
 #[test]
-fn a_cancel_at_any_moment_gives_one_end_that_is_true() {
+fn a_cancel_at_any_moment_leads_to_one_correct_end() {
     let oracle = Oracle::with("concurrency = 2");
     let mut seed = std::time::UNIX_EPOCH.elapsed().expect("a clock").subsec_nanos();
     std::thread::scope(|scope| {
         for number in 0..size(24, 1000) {
             let id = oracle.accept(Class::ALL[number % 3], &json!({"pause": "0.05"}));
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let moment = Duration::from_micros(u64::from(seed % 150_000));
+            let delay = Duration::from_micros(u64::from(seed % 150_000));
             let oracle = &oracle;
             scope.spawn(move || {
-                std::thread::park_timeout(moment);
+                std::thread::park_timeout(delay);
                 let ran = oracle.world.run(&["cancel", &id]);
-                assert!([0, 3].contains(&ran.exit), "{id} after {moment:?}: {ran}");
+                assert!([0, 3].contains(&ran.exit), "{id} after {delay:?}: {ran}");
             });
         }
     });
-    let ends = oracle.judge();
+    let ends = oracle.verify();
     assert!(ends.keys().all(|end| ["succeeded", "cancelled"].contains(&end.as_str())), "{ends:?}");
 }

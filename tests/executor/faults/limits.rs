@@ -1,4 +1,4 @@
-//! Want of descriptors and of file watches.
+//! The executor runs out of file descriptors, or has no file watches.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::size;
 use crate::world::until;
 
 #[test]
-fn with_hardly_any_descriptors_nothing_is_lost_and_the_executor_lives() {
+fn with_few_descriptors_no_task_is_lost_and_the_executor_survives() {
     let oracle = Oracle::new();
     let mut executor = oracle.executor_under("ulimit -n 24", &[]);
     std::thread::scope(|scope| {
@@ -18,46 +18,46 @@ fn with_hardly_any_descriptors_nothing_is_lost_and_the_executor_lives() {
             let oracle = &oracle;
             scope.spawn(move || {
                 for number in 0..size(4, 100) {
-                    // Refused is as good as accepted, if it is true.
-                    if oracle.ask(Class::ALL[(number + caller) % 3], &json!({"pause": "0.05"})).is_ok() {}
+                    // A correct refusal is fine too.
+                    if oracle.run(Class::ALL[(number + caller) % 3], &json!({"pause": "0.05"})).is_ok() {}
                 }
             });
         }
     });
-    assert!(executor.try_wait().expect("asked").is_none(), "it lives");
+    assert!(executor.try_wait().expect("a child process").is_none(), "the executor should still run");
     oracle.until_final();
     executor.kill().expect("killed");
-    executor.wait().expect("it ended");
-    // What it had no descriptors to put away, its successor does.
+    executor.wait().expect("ended");
+    // The next executor removes the requests for which this one had no descriptors.
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     let taken = oracle.world.mailbox().join("taken");
-    until("everything is put away", || fs::read_dir(&taken).expect("a folder").next().is_none());
-    let ends = oracle.judge();
+    until("all taken requests are removed", || fs::read_dir(&taken).expect("a folder").next().is_none());
+    let ends = oracle.verify();
     assert!(ends.values().sum::<usize>() > 0, "{ends:?}");
 }
 
 #[test]
-fn without_file_watches_the_executor_and_wait_look_by_themselves() {
+fn without_file_watches_the_executor_and_wait_poll() {
     const NO_WATCHES: &str = "echo 0 > /proc/sys/user/max_inotify_instances || exit 99";
-    let can = Command::new("unshare").args(["-U", "-r", "sh", "-c", NO_WATCHES]).output();
-    if !can.is_ok_and(|can| can.status.success()) {
-        super::skip("no file watches: no user namespace can be had here");
+    let tried = Command::new("unshare").args(["-U", "-r", "sh", "-c", NO_WATCHES]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        super::skip("no file watches: user namespaces are not available here");
         return;
     }
     let oracle = Oracle::new();
-    let again = "[ -n \"$INSIDE\" ] || INSIDE=1 exec unshare -U -r sh -c";
-    let before = format!("{again} '{NO_WATCHES}; exec \"$0\" executor run' \"$0\"");
+    let enter = "[ -n \"$INSIDE\" ] || INSIDE=1 exec unshare -U -r sh -c";
+    let before = format!("{enter} '{NO_WATCHES}; exec \"$0\" executor run' \"$0\"");
     let mut executor = oracle.executor_under(&before, &[]);
     for class in Class::ALL {
         let id = oracle.accept(class, &json!({"pause": "0.3"}));
         let script = format!("{NO_WATCHES}; exec \"$0\" wait {id} --timeout=30s");
         let mut wait = oracle.world.within("unshare", &["-U", "-r", "sh", "-c", &script, crate::world::PROGRAM]);
-        let ran = oracle.world.transcript(&wait.output().expect("it runs"));
+        let ran = oracle.world.transcript(&wait.output().expect("ran"));
         assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("succeeded")), "{ran}");
     }
-    let log = fs::read_to_string(oracle.stderr()).expect("what it says");
+    let log = fs::read_to_string(oracle.stderr()).expect("the log of the executor");
     assert!(log.contains("no file events"), "{log}");
     executor.kill().expect("killed");
-    executor.wait().expect("it ended");
-    oracle.judge();
+    executor.wait().expect("ended");
+    oracle.verify();
 }

@@ -1,8 +1,8 @@
-//! The oracle: one judge for every fault.
+//! The test oracle: checks the guarantees of the executor after any fault.
 //!
-//! **A** what was accepted is recorded; **B** every placeholder becomes final; **C** a `once` tool
-//! takes effect at most once, and what succeeded took effect; **D** no reader sees half a file, or one
-//! that changes after it was final; **E** what was refused leaves no trace.
+//! **A**: every accepted task is recorded. **B**: every placeholder becomes final. **C**: a `once` tool takes effect
+//! at most once, and a task that succeeded took effect. **D**: no reader sees an incomplete file, or a final file
+//! that changes. **E**: a refused request leaves no trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, Transcript, World, until};
 
-/// What may become of a task whose end nobody saw.
+/// The effect class of a task, which decides what may happen to it if its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Read,
@@ -42,9 +42,9 @@ impl Class {
     }
 }
 
-/// One `run`, and what it said.
+/// An accepted task.
 #[derive(Debug, Clone)]
-struct Asked {
+struct AcceptedTask {
     class: Class,
     name: String,
 }
@@ -53,9 +53,10 @@ struct Asked {
 pub(super) struct Oracle {
     pub(super) world: World,
     next: AtomicUsize,
-    told: Mutex<BTreeMap<String, Asked>>,
-    /// Nobody knows whether these were accepted: their `run` said so, or was killed.
-    unsure: Mutex<BTreeSet<String>>,
+    /// By id.
+    accepted: Mutex<BTreeMap<String, AcceptedTask>>,
+    /// The names of tasks that may have been accepted: their `run` reported an unknown outcome, or was killed.
+    uncertain: Mutex<BTreeSet<String>>,
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<BTreeMap<PathBuf, Vec<u8>>>>,
     /// The final files that readers saw.
@@ -67,7 +68,7 @@ impl Oracle {
         Self::with("")
     }
 
-    /// With more lines for the section `executor` of the configuration.
+    /// Creates a world with more lines for the section `executor` of the configuration.
     pub(super) fn with(executor: &str) -> Self {
         let world = World::new();
         world.configure(&configuration(executor));
@@ -95,31 +96,31 @@ impl Oracle {
         Self {
             world,
             next: AtomicUsize::new(0),
-            told: Mutex::default(),
-            unsure: Mutex::default(),
+            accepted: Mutex::default(),
+            uncertain: Mutex::default(),
             stop,
             reader: Some(reader),
             seen: BTreeMap::new(),
         }
     }
 
-    /// An executor of our own, with `environment`; in office when this returns.
+    /// Starts an executor with `environment`, and waits until it serves.
     pub(super) fn executor(&self, environment: &[(&str, &str)]) -> Child {
         self.executor_under("", environment)
     }
 
-    /// Likewise, once the lines of shell `before` have prepared its process.
+    /// As [`Self::executor`], with shell commands that prepare the process before it starts.
     pub(super) fn executor_under(&self, before: &str, environment: &[(&str, &str)]) -> Child {
         loop {
             let mut child = self.spawn(before, environment);
             let mut ended = None;
-            until("the executor is in office", || {
-                ended = child.try_wait().expect("asked");
+            until("the executor serves", || {
+                ended = child.try_wait().expect("a child process");
                 ended.is_some() || self.holds_executor_lock(&child)
             });
             match ended {
                 None => return child,
-                // One that a command of before had started was quicker.
+                // An executor that an earlier command started was faster.
                 Some(status) => assert_eq!(status.code(), Some(7), "with {environment:?} it ended: {status}"),
             }
             self.world.kill_executor();
@@ -131,58 +132,58 @@ impl Oracle {
         let mut command = self.world.within("sh", &["-c", &script, PROGRAM]);
         let log = fs::File::create(self.stderr()).expect("a file");
         let child = command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(log);
-        child.spawn().expect("it starts")
+        child.spawn().expect("started")
     }
 
-    /// What the executor of [`Self::spawn`] says.
+    /// The stderr of the executor of [`Self::spawn`].
     pub(super) fn stderr(&self) -> PathBuf {
         self.world.home().join("executor.stderr")
     }
 
     pub(super) fn holds_executor_lock(&self, child: &Child) -> bool {
         let mailbox = Mailbox::open(&self.world.mailbox()).expect("a mailbox");
-        mailbox.executor().expect("asked") == Some(child.id())
+        mailbox.executor().expect("readable") == Some(child.id())
     }
 
-    /// Runs a task that must be accepted; its id.
+    /// Runs a task that must be accepted, and returns its id.
     pub(super) fn accept(&self, class: Class, more: &Value) -> String {
-        self.ask(class, more).unwrap_or_else(|ran| panic!("not accepted: {ran}"))
+        self.run(class, more).unwrap_or_else(|ran| panic!("not accepted: {ran}"))
     }
 
-    /// Runs a task; its id, or what was said instead.
-    pub(super) fn ask(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
+    /// Runs a task, and returns its id, or the transcript if it was not accepted.
+    pub(super) fn run(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
         let (name, input) = self.next_input(class, more);
         let ran = self.world.run(&["run", class.tool(), "--input", &input]);
         if ran.exit == 0 {
             let id = ran.json()["id"].as_str().expect("an id").to_owned();
-            self.told.lock().expect("nobody panicked").insert(id.clone(), Asked { class, name });
+            self.accepted.lock().expect("no thread panicked").insert(id.clone(), AcceptedTask { class, name });
             return Ok(id);
         }
         if ran.error()["id"].is_string() {
-            self.unsure.lock().expect("nobody panicked").insert(name);
+            self.mark_uncertain(&name);
         }
         Err(Box::new(ran))
     }
 
-    /// Runs a task and kills the command so long after its start; what it had said by then counts.
-    pub(super) fn ask_and_kill(&self, class: Class, more: &Value, after: Duration) {
+    /// Runs a task, and kills the command `after` its start. The task counts as accepted if the command printed its id.
+    pub(super) fn run_and_kill(&self, class: Class, more: &Value, after: Duration) {
         let (name, input) = self.next_input(class, more);
         let mut command = self.world.command(&["run", class.tool(), "--input", &input]);
-        let mut caller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut caller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
         thread::park_timeout(after);
-        // One that has ended cannot be killed, and need not be.
+        // The command may have ended already.
         caller.kill().ok();
-        let output = caller.wait_with_output().expect("it ended");
-        let said: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-        match said.as_ref().and_then(|said| said["id"].as_str()) {
+        let output = caller.wait_with_output().expect("ended");
+        let printed: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        match printed.as_ref().and_then(|printed| printed["id"].as_str()) {
             Some(id) => {
-                self.told.lock().expect("nobody panicked").insert(id.to_owned(), Asked { class, name });
+                self.accepted.lock().expect("no thread panicked").insert(id.to_owned(), AcceptedTask { class, name });
             }
-            None => self.forgive(&name),
+            None => self.mark_uncertain(&name),
         }
     }
 
-    /// A name of its own for one more task, and its input.
+    /// A new name for a task, and its input.
     fn next_input(&self, class: Class, more: &Value) -> (String, String) {
         let name = format!("{}-{}", class.tool(), self.next.fetch_add(1, Ordering::Relaxed));
         let mut input = json!({"name": name});
@@ -193,21 +194,21 @@ impl Oracle {
         (name, input.to_string())
     }
 
-    /// As [`Self::ask`]; where the command ends with an error, nobody knows what became of it.
-    pub(super) fn ask_unsure(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
+    /// As [`Self::run`], but a task whose command fails is uncertain.
+    pub(super) fn run_uncertain(&self, class: Class, more: &Value) -> Result<String, Box<Transcript>> {
         let next = self.next.load(Ordering::Relaxed);
-        let asked = self.ask(class, more);
-        if asked.is_err() {
-            // Another caller may have come between: then one more is unsure, no less is.
+        let ran = self.run(class, more);
+        if ran.is_err() {
+            // With concurrent callers this marks more names than necessary, but never fewer.
             let names = (next..self.next.load(Ordering::Relaxed)).map(|number| format!("{}-{number}", class.tool()));
-            self.unsure.lock().expect("nobody panicked").extend(names);
+            self.uncertain.lock().expect("no thread panicked").extend(names);
         }
-        asked
+        ran
     }
 
-    /// Nobody was told of this one: its caller was killed.
-    pub(super) fn forgive(&self, name: &str) {
-        self.unsure.lock().expect("nobody panicked").insert(name.to_owned());
+    /// Allows a task that was accepted without a known id, since its caller was killed.
+    pub(super) fn mark_uncertain(&self, name: &str) {
+        self.uncertain.lock().expect("no thread panicked").insert(name.to_owned());
     }
 
     /// How often each name took effect.
@@ -220,72 +221,72 @@ impl Oracle {
         effects
     }
 
-    /// The one record of this world.
+    /// The store of this world.
     pub(super) fn record(&self) -> PathBuf {
-        let executors = fs::read_dir(self.world.state().join("executors")).expect("an executor was here");
-        executors.flatten().next().expect("an executor was here").path().join("tasks.db")
+        let executors = fs::read_dir(self.world.state().join("executors")).expect("the folder of an executor");
+        executors.flatten().next().expect("the folder of an executor").path().join("tasks.db")
     }
 
-    /// **B**: every accepted task ends, once any command was called.
+    /// **B**: checks that every accepted task ends after any command.
     pub(super) fn until_final(&self) {
-        let ids: Vec<String> = self.told.lock().expect("nobody panicked").keys().cloned().collect();
+        let ids: Vec<String> = self.accepted.lock().expect("no thread panicked").keys().cloned().collect();
         for id in &ids {
             let ran = self.world.run(&["wait", id, "--timeout=60s"]);
             assert_ne!(ran.json()["status"], "pending", "{ran}");
         }
     }
 
-    /// The files of the mailbox are put away, as a loss of power does where they lie in memory.
+    /// Removes the mailbox, as a power loss does if it is in memory.
     pub(super) fn lose_mailbox(&mut self) {
-        self.rest();
+        self.stop_reader();
         fs::remove_dir_all(self.world.mailbox()).expect("removed");
     }
 
-    /// **A**: the results of all that was accepted come back into a new mailbox.
-    pub(super) fn until_back(&self) {
-        for id in self.told.lock().expect("nobody panicked").keys() {
+    /// **A**: waits until a new mailbox has the results of all accepted tasks.
+    pub(super) fn until_restored(&self) {
+        for id in self.accepted.lock().expect("no thread panicked").keys() {
             let file = self.world.mailbox().join(format!("results/result-{id}.json"));
-            until("**A**: what was accepted is back", || file.exists());
+            until("**A**: the result of an accepted task is restored", || file.exists());
         }
     }
 
-    /// Ends the readers; from now on files may be put away.
-    pub(super) fn rest(&mut self) {
+    /// Stops the reader; afterwards files may be removed.
+    pub(super) fn stop_reader(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(reader) = self.reader.take() {
-            self.seen = reader.join().expect("**D**: a reader that saw only whole files, and no change of a final one");
+            self.seen = reader.join().expect("**D**: a reader without failures");
         }
     }
 
-    /// Waits for the end of everything, stops the executor, and judges.
-    pub(super) fn judge(mut self) -> BTreeMap<String, usize> {
+    /// Waits for all tasks, stops the executor, and checks all guarantees. Returns the number of tasks by final status.
+    pub(super) fn verify(mut self) -> BTreeMap<String, usize> {
         self.until_final();
-        // Whoever was killed right after a result was there left its request to the next one.
+        // An executor that was killed right after a result left the removal of its request to the next one.
         let started = self.world.run(&["executor", "start"]);
         assert_eq!(started.exit, 0, "{started}");
         let stopped = self.world.run(&["executor", "stop"]);
         assert_eq!(stopped.exit, 0, "{stopped}");
-        self.rest();
+        self.stop_reader();
         let effects = self.effects();
-        let told = self.told.lock().expect("nobody panicked").clone();
-        let unsure = self.unsure.lock().expect("nobody panicked").clone();
-        let store = SqliteStore::open(&self.record()).expect("a whole record");
-        assert_eq!(store.open_tasks().expect("read"), [], "**B**: nothing stays open");
+        let accepted = self.accepted.lock().expect("no thread panicked").clone();
+        let uncertain = self.uncertain.lock().expect("no thread panicked").clone();
+        let store = SqliteStore::open(&self.record()).expect("an intact store");
+        assert_eq!(store.open_tasks().expect("read"), [], "**B**: there are open tasks");
         let mut ends = BTreeMap::new();
-        let mut known = BTreeSet::new();
+        let mut recorded = BTreeSet::new();
         for ended in store.ended_since(Timestamp::UNIX_EPOCH).expect("read") {
-            let task = store.task(ended.id).expect("read").expect("it ended");
+            let task = store.task(ended.id).expect("read").expect("a recorded task");
             let id = task.id.to_string();
             let name = task.input["name"].as_str().expect("a name").to_owned();
             assert!(
-                told.contains_key(&id) || unsure.contains(&name),
-                "**E**: {name} was refused, and is recorded as {task:?}"
+                accepted.contains_key(&id) || uncertain.contains(&name),
+                "**E**: {name} was refused, but is recorded as {task:?}"
             );
-            known.insert(name);
-            self.judge_story(&store, task.id, task.state, task.attempt);
+            recorded.insert(name);
+            self.verify_steps(&store, task.id, task.state, task.attempt);
         }
-        for (id, Asked { class, name }) in &told {
-            assert!(known.contains(name), "**A**: {name} was accepted as {id}, and there is no record");
+        for (id, AcceptedTask { class, name }) in &accepted {
+            assert!(recorded.contains(name), "**A**: {name} was accepted as {id}, but is not recorded");
             let file = self.world.result_file(id);
             let status = file["status"].as_str().expect("a status").to_owned();
             let times = effects.get(name).copied().unwrap_or(0);
@@ -301,15 +302,15 @@ impl Oracle {
             *ends.entry(status).or_default() += 1;
         }
         for (path, bytes) in &self.seen {
-            let now = fs::read(path).expect("a final file stays");
+            let now = fs::read(path).expect("a final file is kept");
             assert_eq!(
                 String::from_utf8_lossy(bytes),
                 String::from_utf8_lossy(&now),
-                "**D**: it changed after its end"
+                "**D**: a file changed after it was final"
             );
         }
         for name in effects.keys() {
-            assert!(known.contains(name), "**E**: {name} was refused, and took effect");
+            assert!(recorded.contains(name), "**E**: {name} was refused, but took effect");
         }
         for folder in ["inbox", "taken"] {
             let left = fs::read_dir(self.world.mailbox().join(folder)).expect("a folder").flatten();
@@ -320,15 +321,15 @@ impl Oracle {
         ends
     }
 
-    /// The steps that are recorded lead to the state that is recorded, and to one end.
-    fn judge_story(&self, store: &SqliteStore, id: TaskId, state: State, attempt: u32) {
+    /// Checks that the recorded steps lead to the recorded state.
+    fn verify_steps(&self, store: &SqliteStore, id: TaskId, state: State, attempt: u32) {
         let steps = store.steps(id).expect("read");
         let replayed = steps.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
-        assert_eq!(replayed, Ok(state), "the story of {id}: {steps:?}");
+        assert_eq!(replayed, Ok(state), "the steps of {id}: {steps:?}");
         let starts = steps.iter().filter(|recorded| recorded.step == Step::Start).count();
-        assert_eq!(starts, usize::try_from(attempt).expect("small"), "the story of {id}: {steps:?}");
+        assert_eq!(starts, usize::try_from(attempt).expect("small"), "the steps of {id}: {steps:?}");
         let file = self.world.result_file(&id.to_string());
-        assert_eq!(file["status"], state.as_str(), "the file says what the record says");
+        assert_eq!(file["status"], state.as_str(), "the result file and the store should agree");
     }
 }
 
@@ -336,16 +337,16 @@ impl Drop for Oracle {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if thread::panicking() {
-            // The log goes with the world; what it says is what one wants to know now.
+            // The log is removed with the world, so print it for the analysis of the failure.
             use std::io::Write as _;
-            let own = fs::read_to_string(self.stderr()).unwrap_or_default();
-            writeln!(std::io::stderr(), "{own}").expect("said");
+            let stderr = fs::read_to_string(self.stderr()).unwrap_or_default();
+            writeln!(std::io::stderr(), "{stderr}").expect("written");
             let executors = fs::read_dir(self.world.state().join("executors")).into_iter().flatten().flatten();
             for executor in executors {
                 let log = fs::read_to_string(executor.path().join("executor.log")).unwrap_or_default();
                 let last: Vec<_> = log.lines().rev().take(40).collect();
                 let last: Vec<_> = last.into_iter().rev().collect();
-                writeln!(std::io::stderr(), "{}", last.join("\n")).expect("said");
+                writeln!(std::io::stderr(), "{}", last.join("\n")).expect("written");
             }
         }
     }
@@ -355,7 +356,7 @@ pub(super) fn configuration(executor: &str) -> String {
     format!("[executor]\ninline_bytes = 20\n{executor}\n[confirm]\nwrites = \"allow\"\n")
 }
 
-/// **D**: reads every result file as fast as it can, until `stop`.
+/// **D**: reads all result files repeatedly until `stop`. Returns the final files.
 fn watch(results: &std::path::Path, stop: &AtomicBool) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut ended: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
@@ -372,11 +373,11 @@ fn watch(results: &std::path::Path, stop: &AtomicBool) -> BTreeMap<PathBuf, Vec<
                 assert_eq!(
                     String::from_utf8_lossy(before),
                     String::from_utf8_lossy(&bytes),
-                    "it changed after its end"
+                    "a file changed after it was final"
                 );
             } else if file["status"] != "pending" {
                 if let Some(data) = file["_meta"]["data_file"].as_str() {
-                    assert!(fs::exists(data).is_ok_and(|there| there), "{name} refers to data that is not there");
+                    assert!(fs::exists(data).is_ok_and(|exists| exists), "{name} refers to missing data");
                 }
                 ended.insert(path, bytes);
             }

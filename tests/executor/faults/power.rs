@@ -1,4 +1,4 @@
-//! Loss of power before any sync, and syncs that fail.
+//! Power loss before any sync, and failing syncs.
 
 use std::process::Child;
 
@@ -9,51 +9,51 @@ use super::shim::{self, Disk};
 use super::size;
 use crate::world::until;
 
-/// No command can start an executor: the one of the test is alone with its disk.
-fn keep_others_from_starting(oracle: &Oracle) {
+/// Prevents commands from starting an executor, so that only the test's executor uses the disk.
+fn prevent_other_executors(oracle: &Oracle) {
     oracle.world.configure("[executor]\nidle = \"never\"\n");
 }
 
-fn let_others_start(oracle: &Oracle) {
+fn allow_other_executors(oracle: &Oracle) {
     oracle.world.configure(&super::oracle::configuration(""));
 }
 
-/// A world whose record exists, and its disk.
+/// A world with a store, and its disk.
 fn world() -> (Oracle, Disk) {
     let oracle = Oracle::new();
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     assert_eq!(oracle.world.run(&["executor", "stop"]).exit, 0);
     let record = oracle.record();
-    until("its record is closed", || !record.with_extension("db-wal").exists());
+    until("the store is closed", || !record.with_extension("db-wal").exists());
     let folder = record.parent().expect("a folder").to_owned();
     let disk = Disk::under(&folder);
     (oracle, disk)
 }
 
 fn end(executor: &mut Child) {
-    if executor.try_wait().expect("asked").is_none() {
+    if executor.try_wait().expect("a child process").is_none() {
         executor.kill().expect("killed");
     }
-    executor.wait().expect("it ended");
+    executor.wait().expect("ended");
 }
 
 fn class(number: usize) -> Class {
     Class::ALL[number % Class::ALL.len()]
 }
 
-/// After the loss: a new mailbox, the disk as it was synced, and everything that was promised.
-fn lose_power_and_judge(mut oracle: Oracle, disk: &Disk) {
-    let_others_start(&oracle);
+/// Removes the mailbox and everything on the disk that was not synced, and checks all guarantees.
+fn lose_power_and_verify(mut oracle: Oracle, disk: &Disk) {
+    allow_other_executors(&oracle);
     oracle.lose_mailbox();
     disk.lose_power();
     let started = oracle.world.run(&["executor", "start"]);
     assert_eq!(started.exit, 0, "{started}");
-    oracle.until_back();
-    oracle.judge();
+    oracle.until_restored();
+    oracle.verify();
 }
 
 #[test]
-fn a_loss_of_power_before_any_sync_takes_back_nothing_that_was_said() {
+fn a_power_loss_before_any_sync_loses_nothing_that_a_caller_was_told() {
     let Some(library) = shim::library() else { return };
     let syncs: Vec<usize> = if size(0, 1) == 1 { (1..=40).collect() } else { vec![1, 3, 4, 6, 9] };
     for nth in syncs {
@@ -61,29 +61,32 @@ fn a_loss_of_power_before_any_sync_takes_back_nothing_that_was_said() {
         let nth_text = nth.to_string();
         let mut environment = disk.environment(library);
         environment.push(("SHIM_KILL", &nth_text));
-        // It may be killed before it is in office: then there is nothing to lose.
+        // The executor may be killed before it serves; then there is nothing to lose.
         let mut executor = oracle.spawn("", &environment);
-        until("it is in office, or was killed", || oracle.holds_executor_lock(&executor) || has_ended(&mut executor));
-        keep_others_from_starting(&oracle);
+        until("the executor serves or was killed", || {
+            oracle.holds_executor_lock(&executor) || has_ended(&mut executor)
+        });
+        prevent_other_executors(&oracle);
         std::thread::scope(|scope| {
             for caller in 0..2 {
                 let oracle = &oracle;
                 scope.spawn(move || {
-                    (0..10).take_while(|number| oracle.ask_unsure(class(number + caller), &json!({})).is_ok()).count()
+                    let run = |number: usize| oracle.run_uncertain(class(number + caller), &json!({}));
+                    (0..10).take_while(|number| run(*number).is_ok()).count()
                 });
             }
         });
         end(&mut executor);
-        lose_power_and_judge(oracle, &disk);
+        lose_power_and_verify(oracle, &disk);
     }
 }
 
 fn has_ended(executor: &mut Child) -> bool {
-    executor.try_wait().expect("asked").is_some()
+    executor.try_wait().expect("a child process").is_some()
 }
 
 #[test]
-fn what_a_killed_executor_did_not_live_to_sync_is_durable_before_it_is_said() {
+fn what_a_killed_executor_did_not_sync_is_made_durable_before_it_is_published() {
     let Some(library) = shim::library() else { return };
     for nth in 2..=size(5, 12) {
         let (oracle, disk) = world();
@@ -91,30 +94,32 @@ fn what_a_killed_executor_did_not_live_to_sync_is_durable_before_it_is_said() {
         let mut killed = disk.environment(library);
         killed.push(("SHIM_KILL", &nth));
         let mut executor = oracle.spawn("", &killed);
-        until("it is in office, or was killed", || oracle.holds_executor_lock(&executor) || has_ended(&mut executor));
-        keep_others_from_starting(&oracle);
-        // One after the other, so that nothing else makes the last one durable.
+        until("the executor serves or was killed", || {
+            oracle.holds_executor_lock(&executor) || has_ended(&mut executor)
+        });
+        prevent_other_executors(&oracle);
+        // One task after the other, so that no later task makes the last one durable.
         for number in 0..4 {
-            let Ok(id) = oracle.ask_unsure(Class::Once, &json!({})) else { break };
-            until("it ended, or the executor did", || {
+            let Ok(id) = oracle.run_uncertain(Class::Once, &json!({})) else { break };
+            until("the task or the executor ended", || {
                 oracle.world.result_file(&id)["status"] != "pending" || has_ended(&mut executor)
             });
             assert!(number < 4);
         }
         end(&mut executor);
-        // The machine goes on, and so does the next executor: all that it says counts.
-        let_others_start(&oracle);
+        // The machine keeps running, and the next executor publishes results.
+        allow_other_executors(&oracle);
         let mut next = oracle.executor(&disk.environment(library));
         oracle.until_final();
-        // Readers see it all once more.
+        // Give the reader time to see all files again.
         std::thread::park_timeout(std::time::Duration::from_millis(20));
         end(&mut next);
-        lose_power_and_judge(oracle, &disk);
+        lose_power_and_verify(oracle, &disk);
     }
 }
 
 #[test]
-fn after_a_failed_sync_it_says_nothing_more_and_the_next_one_goes_on() {
+fn after_a_failed_sync_an_executor_publishes_nothing_more_and_the_next_one_takes_over() {
     let Some(library) = shim::library() else { return };
     for nth in 3..=size(6, 30) {
         let (oracle, disk) = world();
@@ -127,14 +132,14 @@ fn after_a_failed_sync_it_says_nothing_more_and_the_next_one_goes_on() {
                 let oracle = &oracle;
                 scope.spawn(move || {
                     for number in 0..6 {
-                        // Its caller sees to it that another takes over.
+                        // The command starts another executor if this one ends.
                         oracle.accept(class(number + caller), &json!({}));
                     }
                 });
             }
         });
-        until("it ended", || has_ended(&mut executor) || nth.parse::<usize>().is_ok_and(|nth| nth > 12));
+        until("the executor ended", || has_ended(&mut executor) || nth.parse::<usize>().is_ok_and(|nth| nth > 12));
         end(&mut executor);
-        oracle.judge();
+        oracle.verify();
     }
 }

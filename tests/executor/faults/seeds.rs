@@ -1,7 +1,7 @@
-//! Killed at random: executors while they work, and commands between their request and their word.
+//! Random kills of executors and of commands.
 //!
-//! A seed says who asks for what and what is killed when; the machine's own timing does the rest. A
-//! failure names its seed, and `AGENT_MAGIC_TOOL_SEED=17` runs that one again.
+//! A seed determines the tasks and the kills; the timing of the machine adds more variation. A failure reports its
+//! seed, and `AGENT_MAGIC_TOOL_SEED=17` runs that seed again.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,17 +16,17 @@ use super::oracle::{Class, Oracle};
 use super::size;
 
 const CALLERS: u64 = 4;
-const TASKS_OF_EACH: u64 = 6;
-/// One more, and a task that each of them took along would be given up.
+const TASKS_PER_CALLER: u64 = 6;
+/// With a third kill, a task that was running at each of them would be given up.
 const MAX_KILLS: u64 = 2;
 
 #[test]
-fn killed_at_random_moments_everything_that_was_promised_holds() {
-    let one = std::env::var("AGENT_MAGIC_TOOL_SEED").ok();
-    let one = one.map(|seed| seed.parse::<u64>().expect("a seed is a number"));
-    let (first, end) = one.map_or((0, size(6, 200) as u64), |seed| (seed, seed + 1));
-    // Each normal run has other seeds; all of them are those from 0.
-    let base = if one.is_none() && end < 200 { clock() } else { 0 };
+fn all_guarantees_hold_after_kills_at_random_moments() {
+    let given = std::env::var("AGENT_MAGIC_TOOL_SEED").ok();
+    let given = given.map(|seed| seed.parse::<u64>().expect("a seed is a number"));
+    let (first, end) = given.map_or((0, size(6, 200) as u64), |seed| (seed, seed + 1));
+    // A normal run uses new seeds each time; a full run uses the seeds from 0.
+    let base = if given.is_none() && end < 200 { clock() } else { 0 };
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -47,61 +47,61 @@ fn clock() -> u64 {
     std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs() % 1_000_000 * 1000
 }
 
-/// Names its seed when the test fails.
-struct Named(u64);
+/// Reports the seed on drop if the test fails.
+struct ReportSeed(u64);
 
-impl Drop for Named {
+impl Drop for ReportSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            writeln!(std::io::stderr(), "it failed with AGENT_MAGIC_TOOL_SEED={}", self.0).expect("said");
+            writeln!(std::io::stderr(), "failed with AGENT_MAGIC_TOOL_SEED={}", self.0).expect("written");
         }
     }
 }
 
 fn run(seed: u64) {
-    let _named = Named(seed);
+    let _report = ReportSeed(seed);
     let oracle = Oracle::with("concurrency = 4");
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {
-            let (oracle, mut chance) = (&oracle, Chance::new(seed, caller));
+            let (oracle, mut random) = (&oracle, Random::new(seed, caller));
             scope.spawn(move || {
-                for _ in 0..TASKS_OF_EACH {
-                    let class = chance.pick(&Class::ALL);
-                    let pause = json!({"pause": chance.pick(&["0", "0.01", "0.05"])});
-                    if chance.below(3) == 0 {
-                        oracle.ask_and_kill(class, &pause, Duration::from_micros(chance.below(12_000)));
+                for _ in 0..TASKS_PER_CALLER {
+                    let class = random.pick(&Class::ALL);
+                    let pause = json!({"pause": random.pick(&["0", "0.01", "0.05"])});
+                    if random.below(3) == 0 {
+                        oracle.run_and_kill(class, &pause, Duration::from_micros(random.below(12_000)));
                     } else {
-                        // One whose executor was killed under it may say that it does not know.
-                        drop(oracle.ask(class, &pause));
+                        // If the executor is killed, the command may report an unknown outcome.
+                        drop(oracle.run(class, &pause));
                     }
                 }
             });
         }
-        let (oracle, mut chance) = (&oracle, Chance::new(seed, CALLERS));
+        let (oracle, mut random) = (&oracle, Random::new(seed, CALLERS));
         scope.spawn(move || {
-            for _ in 0..=chance.below(MAX_KILLS) {
-                std::thread::park_timeout(Duration::from_micros(chance.below(150_000)));
-                kill_whoever_is_in_office(oracle);
+            for _ in 0..=random.below(MAX_KILLS) {
+                std::thread::park_timeout(Duration::from_micros(random.below(150_000)));
+                kill_executor(oracle);
             }
         });
     });
-    oracle.judge();
+    oracle.verify();
 }
 
-fn kill_whoever_is_in_office(oracle: &Oracle) {
+fn kill_executor(oracle: &Oracle) {
     let mailbox = Mailbox::open(&oracle.world.mailbox()).expect("a mailbox");
-    if let Some(pid) = mailbox.executor().expect("asked") {
-        // One that has ended meanwhile is as good as killed.
+    if let Some(pid) = mailbox.executor().expect("readable") {
+        // The executor may have ended meanwhile.
         kill(Pid::from_raw(i32::try_from(pid).expect("a process id")), Signal::SIGKILL).ok();
     }
 }
 
-/// Numbers that follow from a seed: `SplitMix64`.
-struct Chance(u64);
+/// A seeded generator of random numbers: `SplitMix64`.
+struct Random(u64);
 
-impl Chance {
-    fn new(seed: u64, who: u64) -> Self {
-        Self(seed.wrapping_mul(1000).wrapping_add(who))
+impl Random {
+    fn new(seed: u64, stream: u64) -> Self {
+        Self(seed.wrapping_mul(1000).wrapping_add(stream))
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {

@@ -1,13 +1,13 @@
-/* What a disk does at a loss of power, and how a clock is set: loaded before the C library.
+/* Simulates a disk with power loss and a clock that is set. Loaded before the C library.
  *
- * Below SHIM_FOLDER only what was synced is kept: each fsync copies a file's content to
- * SHIM_SHADOW/f<id>, and each fsync of a folder its list of names to SHIM_SHADOW/d<id>. A name that
- * was never synced is lost with its file. `shim.rs` builds from them what the disk would hold.
+ * Below SHIM_FOLDER only synced data survives: each fsync of a file copies its content to SHIM_SHADOW/f<id>, and
+ * each fsync of a folder writes its names to SHIM_SHADOW/d<id>. A file whose name was never synced is lost.
+ * `shim.rs` rebuilds the content of the disk from these files.
  *
  * SHIM_KILL=n   kills the process before its n-th sync.
  * SHIM_EIO=n    fails the n-th sync, once.
- * SHIM_CLOCK    a file with seconds to add to the time of day, read anew each time.
- * SHIM_UPTIME   likewise to the time since the machine was started, its sleep included.
+ * SHIM_CLOCK    a file with the seconds to add to the time of day, read on each call.
+ * SHIM_UPTIME   a file with the seconds to add to the time since boot, including suspend.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -52,7 +52,7 @@ static void keep(int fd, const char *shadow) {
         }
         if (folder) closedir(folder);
     } else {
-        /* Never opened anew: closing that would drop the locks that SQLite holds on it. */
+        /* Do not open the file again: closing it would release the locks of SQLite. */
         off_t at = 0;
         ssize_t got;
         while ((got = pread(fd, buffer, sizeof buffer, at)) > 0) {
@@ -64,7 +64,7 @@ static void keep(int fd, const char *shadow) {
     rename(temporary, path);
 }
 
-/* 0: sync it as it is; 1: it was failed. */
+/* Returns 1 if the sync must fail, otherwise 0. */
 static int before(int fd) {
     const char *below = getenv("SHIM_FOLDER");
     if (!below) return 0;

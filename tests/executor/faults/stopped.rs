@@ -1,4 +1,4 @@
-//! A race to start the executor over what a crash left, and an executor that does not move.
+//! A race to start the executor over the files of a crash, and an executor that hangs.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::oracle::{Class, Oracle};
 use super::size;
 
 #[test]
-fn many_commands_at_once_over_stale_files_start_one_executor_that_takes_them_all() {
+fn concurrent_commands_over_stale_files_start_one_executor_for_all_tasks() {
     let oracle = Oracle::new();
     let mailbox = oracle.world.mailbox();
     protocol::mailbox::Mailbox::open(&mailbox).expect("a mailbox");
@@ -25,25 +25,25 @@ fn many_commands_at_once_over_stale_files_start_one_executor_that_takes_them_all
     });
     let log = fs::read_to_string(oracle.world.log()).expect("a log");
     assert_eq!(log.matches("\"executor started\"").count(), 1, "{log}");
-    oracle.judge();
+    oracle.verify();
 }
 
 #[test]
-fn an_executor_that_does_not_move_is_told_and_what_was_taken_back_never_runs() {
+fn a_hanging_executor_is_reported_and_a_withdrawn_request_never_runs() {
     let oracle = Oracle::new();
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     let before = oracle.accept(Class::Once, &json!({}));
     assert_eq!(oracle.world.run(&["wait", &before]).exit, 0);
     let executor = oracle.world.executor().expect("an executor");
     kill(executor, Signal::SIGSTOP).expect("stopped");
-    let began = Instant::now();
-    let refused = oracle.ask(Class::Once, &json!({}));
-    kill(executor, Signal::SIGCONT).expect("it goes on");
-    let refused = refused.expect_err("nobody was there to take it");
+    let start = Instant::now();
+    let refused = oracle.run(Class::Once, &json!({}));
+    kill(executor, Signal::SIGCONT).expect("continued");
+    let refused = refused.expect_err("the executor was stopped");
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (7, Some("no-executor")), "{refused}");
     assert!(refused.error()["hint"].is_string() && refused.error()["id"].is_null(), "{refused}");
-    assert!(began.elapsed() < Duration::from_secs(30), "after {:?}", began.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
     oracle.accept(Class::Once, &json!({}));
-    let ends = oracle.judge();
+    let ends = oracle.verify();
     assert_eq!(ends.into_iter().collect::<Vec<_>>(), [("succeeded".to_owned(), 2)]);
 }

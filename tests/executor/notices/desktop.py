@@ -1,7 +1,7 @@
-"""The notifications of a desktop: takes org.freedesktop.Notifications on the session bus, as a desktop does
-that shows markup, and writes each call of Notify as a line of JSON to the file that it is given.
+"""A notification server: owns org.freedesktop.Notifications on the session bus, like a desktop that shows markup, and
+writes each call of Notify as a line of JSON to the file that its argument names.
 
-Says `ready` once it is there, and ends with its bus.
+Prints `ready` when it is ready, and ends with its bus.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Reads what the executor sent with the official libraries, strictly, and prints it as JSON.
+"""Parses the telemetry of the executor strictly with the official libraries, and prints it as JSON.
 
-Arguments: `traces`, `metrics` or `prometheus`; the text comes on standard input.
+Argument: `traces`, `metrics` or `prometheus`. Standard input: the text to parse.
 """
 
 import base64
@@ -16,7 +16,7 @@ kind, text = sys.argv[1], sys.stdin.read()
 
 
 def with_base64_ids(value):
-    """OTLP writes ids in hexadecimal where protobuf's own JSON has base64."""
+    """Converts ids: OTLP JSON has them in hexadecimal, the JSON of protobuf in base64."""
     if isinstance(value, list):
         return [with_base64_ids(item) for item in value]
     if not isinstance(value, dict):
