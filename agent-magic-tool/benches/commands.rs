@@ -1,4 +1,4 @@
-//! Single commands, one after another.
+//! Measures single commands, one after another.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::table::{Table, Verdict};
 use crate::world::World;
 use crate::{Effort, floor};
 
-/// The one that is run where the work itself should cost next to nothing.
+/// A run whose work itself costs next to nothing.
 const READ_NOTE: [&str; 3] = ["run", "files_read", "path=note.txt"];
 
 pub(crate) fn version(effort: Effort, table: &mut Table) {
@@ -20,13 +20,13 @@ pub(crate) fn version(effort: Effort, table: &mut Table) {
     memory(table, "--version, peak memory", 12.0, &command());
 }
 
-fn memory(table: &mut Table, what: &str, most: f64, command: &Command) {
+fn memory(table: &mut Table, what: &str, max_mib: f64, command: &Command) {
     let found = peak_memory(command);
-    table.row(what, &format!("<= {most} MiB"), &format!("{found:.1} MiB"), "", "", Verdict::of(found <= most));
+    table.row(what, &format!("<= {max_mib} MiB"), &format!("{found:.1} MiB"), "", "", Verdict::of(found <= max_mib));
 }
 
 pub(crate) fn list(effort: Effort, table: &mut Table) {
-    for (subtools, most, most_memory) in [(100, 4.0, 32.0), (effort.subtools, 10.0, 32.0)] {
+    for (subtools, max_ms, max_mib) in [(100, 4.0, 32.0), (effort.subtools, 10.0, 32.0)] {
         let world = generated::world(subtools);
         let command = || world.command(&["list", "tools", "--query=search mail message"]);
         let found = measure::output(&mut command());
@@ -35,8 +35,8 @@ pub(crate) fn list(effort: Effort, table: &mut Table) {
         let [ours, bare] =
             in_turns(runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
         let what = format!("list --query, {subtools} subtools");
-        table.time(&what, Some(most), &ours, Some(("bare process", &bare)));
-        memory(table, &format!("{what}, peak memory"), most_memory, &command());
+        table.time(&what, Some(max_ms), &ours, Some(("bare process", &bare)));
+        memory(table, &format!("{what}, peak memory"), max_mib, &command());
     }
 }
 

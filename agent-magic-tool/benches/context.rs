@@ -1,4 +1,4 @@
-//! What an agent pays in its context: the same, however many subtools there are.
+//! Measures the bytes in an agent's context, which must not depend on the number of subtools.
 
 use crate::table::{Table, Verdict};
 use crate::{Effort, generated, measure};

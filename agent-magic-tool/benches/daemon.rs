@@ -1,4 +1,4 @@
-//! The executor itself: memory and processor time, idle and with much to do.
+//! Measures the executor: memory and processor time, idle and with many open tasks.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(5);
 pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let world = generated::world(10);
     world.run(&["executor", "start"]);
-    let pid = world.executor().expect("it runs");
+    let pid = world.executor().expect("the executor is running");
     memory(table, "executor, idle, 10 subtools", Some(40.0), pid);
     idle(table, pid);
     queue(&world, effort.open);
@@ -28,48 +28,48 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let world = generated::world(effort.subtools);
     let started = Instant::now();
     world.run(&["executor", "start"]);
-    let pid = world.executor().expect("it runs");
+    let pid = world.executor().expect("the executor is running");
     let took = format!("{:.0} ms", started.elapsed().as_secs_f64() * 1000.0);
-    table.row(&format!("executor, start, {} subtools", effort.subtools), "", &took, "", "", Verdict::Told);
+    table.row(&format!("executor, start, {} subtools", effort.subtools), "", &took, "", "", Verdict::NoTarget);
     memory(table, &format!("executor, idle, {} subtools", effort.subtools), None, pid);
 }
 
-fn memory(table: &mut Table, what: &str, most: Option<f64>, pid: Pid) {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the executor lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+fn memory(table: &mut Table, what: &str, max_mib: Option<f64>, pid: Pid) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the executor is alive");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("`status` has a line `VmRSS`");
     let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
     let found = kilobytes / 1024.0;
-    let verdict = most.map_or(Verdict::Told, |most| Verdict::of(found <= most));
-    let bar = most.map_or_else(String::new, |most| format!("<= {most} MiB"));
-    table.row(what, &bar, &format!("{found:.1} MiB"), "", "", verdict);
+    let verdict = max_mib.map_or(Verdict::NoTarget, |max| Verdict::of(found <= max));
+    let target = max_mib.map_or_else(String::new, |max| format!("<= {max} MiB"));
+    table.row(what, &target, &format!("{found:.1} MiB"), "", "", verdict);
 }
 
-/// Processor time over some seconds without anything to do.
+/// Measures the processor time over some seconds without any task.
 fn idle(table: &mut Table, pid: Pid) {
-    // What was begun at the start comes to its end first.
-    rest(Duration::from_secs(1));
+    // Lets the work of the start finish first.
+    sleep(Duration::from_secs(1));
     let before = ticks(pid);
-    rest(IDLE);
+    sleep(IDLE);
     let used = ticks(pid) - before;
     let text = format!("{} ms in {} s", used * 10, IDLE.as_secs());
     table.row("executor, idle, processor time", "0 %", &text, "", "", Verdict::of(used == 0));
 }
 
-#[expect(clippy::disallowed_methods, reason = "idleness is measured by waiting")]
-fn rest(duration: Duration) {
+#[expect(clippy::disallowed_methods, reason = "idle time is measured by sleeping")]
+fn sleep(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// Hundredths of a second that the process has used.
+/// The processor time that the process has used, in hundredths of a second.
 fn ticks(pid: Pid) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the executor lives");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the executor is alive");
     let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     [fields[11], fields[12]].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
 }
 
-/// Has so many tasks open, of which one runs.
+/// Opens this many tasks, of which only one runs.
 fn queue(world: &World, tasks: usize) {
-    let mailbox = Mailbox::open(&world.mailbox()).expect("it opens");
+    let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     for _ in 0..tasks {
         let run = RunRequest {
             tool: "nap".to_owned(),

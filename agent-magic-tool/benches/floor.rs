@@ -1,4 +1,4 @@
-//! The floor: what the machine itself costs.
+//! Measures the floor: the cost of the machine itself.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -17,13 +17,13 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let mut write = durable_write(&world.state());
     let mut bare = || measure::run(&mut measure::bare());
     let [bare, commit, write] = in_turns(effort.runs, &mut [&mut bare, &mut commit, &mut write]);
-    let told = |table: &mut Table, what: &str, samples: &Samples| table.time(what, None, samples, None);
-    told(table, "floor: a bare process (`true`)", &bare);
-    told(table, "floor: a durable commit (SQLite, WAL, FULL)", &commit);
-    told(table, "floor: 4 KiB written and synced", &write);
+    let row = |table: &mut Table, what: &str, samples: &Samples| table.time(what, None, samples, None);
+    row(table, "floor: a bare process (`true`)", &bare);
+    row(table, "floor: a durable commit (SQLite, WAL, FULL)", &commit);
+    row(table, "floor: 4 KiB written and synced", &write);
 }
 
-/// One row in one transaction, as safe from a loss of power as the executor's record.
+/// Commits one row per call, with the same durability settings as the executor's store.
 pub(crate) fn durable_commit(folder: &Path) -> impl FnMut() + use<> {
     std::fs::create_dir_all(folder).expect("made");
     let connection = Connection::open(folder.join("floor.db")).expect("opened");

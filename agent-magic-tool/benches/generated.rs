@@ -1,4 +1,4 @@
-//! Generated subtools: as many as Google's public APIs have operations, and about as wordy.
+//! Generates subtools: as many as Google's public APIs have operations, with descriptions of similar length.
 
 use std::fs;
 
@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::world::World;
 
-/// Google's public APIs, one stable version each.
+/// The number of operations in Google's public APIs, counting one stable version of each.
 pub(crate) const MANY: usize = 13_632;
-const IN_ONE_FILE: usize = 48;
+const PER_FILE: usize = 48;
 
 const SERVICES: &[&str] = &["mail", "calendar", "drive", "compute", "storage", "billing", "people", "photos"];
 const VERBS: &[&str] = &["list", "get", "insert", "update", "delete", "search", "watch", "export"];
@@ -27,24 +27,24 @@ const FIELDS: &[&str] = &[
     "language",
 ];
 
-/// A world with so many subtools, of which `noop` and `files_read` are used.
+/// A world with this many subtools, of which the benchmarks use `noop` and `files_read`.
 pub(crate) fn world(subtools: usize) -> World {
     let world = World::new();
     world.configure("[catalog]\npacks = [\"files\"]\n");
     world.define(
         "own.json",
-        &json!({"noop": {"description": "Does nothing at all, and is done at once.", "input": {"type": "object"},
+        &json!({"noop": {"description": "Does nothing and ends at once.", "input": {"type": "object"},
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
             "nap": {"description": "Sleeps.", "input": {"type": "object"}, "concurrency": 1, "timeout": "1h",
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "3600"]}}}}),
     );
     fs::write(world.folder().join("note.txt"), "one\ntwo\n").expect("written");
-    // Those two and the shipped pack count too.
+    // The total includes these two and the shipped pack.
     let shipped: Map<String, Value> =
         serde_json::from_str(include_str!("../../subtools/files.json")).expect("the shipped pack");
     let own = 2 + shipped.keys().filter(|key| !key.starts_with('$')).count();
     let numbers: Vec<_> = (own..subtools).collect();
-    for (file, chunk) in numbers.chunks(IN_ONE_FILE).enumerate() {
+    for (file, chunk) in numbers.chunks(PER_FILE).enumerate() {
         let definitions: Map<_, _> = chunk.iter().map(|number| definition(*number)).collect();
         world.define(&format!("generated-{file:04}.json"), &Value::Object(definitions));
     }

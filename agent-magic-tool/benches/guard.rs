@@ -1,7 +1,7 @@
-//! The guard: instructions of the commands that agents call, against a ceiling.
+//! Guards against regressions: the instructions of the commands that agents call, compared with a ceiling.
 //!
-//! The ceilings are what was counted when they were set, and a tenth more. Who makes a command
-//! dearer on purpose raises its ceiling; who does not want to learns it here.
+//! A ceiling is the count when it was set, plus ten percent. A change that makes a command more expensive on
+//! purpose raises its ceiling.
 
 use crate::table::{Table, Verdict};
 use crate::{Effort, generated, instructions};
@@ -22,9 +22,9 @@ pub(crate) fn measure(_: Effort, table: &mut Table) {
     world.run(&["executor", "start"]);
     world.run(&["list", "tools"]);
     for (what, arguments, ceiling) in CEILINGS {
-        // How often `run` looks for its answer differs: the least is the run to which it came soonest.
+        // How often `run` polls for its answer varies, so the smallest count is taken.
         let counts = (0..5).map(|_| instructions::profile(&world.command(arguments)).instructions);
-        let counted = counts.min().expect("it was counted") / 1000;
+        let counted = counts.min().expect("there are five counts") / 1000;
         table.row(
             &format!("instructions: {what}"),
             &format!("<= {ceiling} k"),

@@ -1,7 +1,6 @@
-//! Counting instructions: the one figure that noise does not touch.
+//! Counts instructions, the one measure without noise.
 //!
-//! valgrind's callgrind counts them and names every function that was executed. Where it is not
-//! installed nothing can be said.
+//! valgrind's callgrind counts them and names every executed function. Without valgrind nothing is measured.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,22 +10,22 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) instructions: u64,
-    /// The names that the symbols of the program give; none where it was stripped.
+    /// The executed functions by symbol name; empty if the program is stripped.
     pub(crate) functions: BTreeSet<String>,
 }
 
-/// Whether anything can be counted here.
+/// Whether valgrind is installed.
 pub(crate) fn can_count() -> bool {
-    let asked = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
+    let status = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
-/// Executes `command` to its end, which must be a good one.
+/// Runs `command` to its end under valgrind. Panics if it fails.
 pub(crate) fn profile(command: &Command) -> Profile {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("profile");
-    let mut counted = Command::new("valgrind");
-    counted
+    let mut valgrind = Command::new("valgrind");
+    valgrind
         .arg("--tool=callgrind")
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(command.get_program())
@@ -35,20 +34,20 @@ pub(crate) fn profile(command: &Command) -> Profile {
         .stdin(Stdio::null());
     for (key, value) in command.get_envs() {
         if let Some(value) = value {
-            counted.env(key, value);
+            valgrind.env(key, value);
         }
     }
     if let Some(current) = command.get_current_dir() {
-        counted.current_dir(current);
+        valgrind.current_dir(current);
     }
-    let output = counted.output().expect("valgrind starts");
+    let output = valgrind.output().expect("valgrind starts");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(file).expect("the profile");
     let instructions = text
         .lines()
         .find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")))
         .and_then(|count| count.trim().parse().ok())
-        .expect("a profile has a sum");
+        .expect("a profile has a summary");
     // `fn=(12) name` at the first mention, `fn=(12)` at later ones.
     let functions = text
         .lines()

@@ -1,4 +1,4 @@
-//! Many callers at once: how many tasks a second are accepted, each of them durably.
+//! Measures throughput with many concurrent callers: how many tasks per second are accepted durably.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,37 +18,37 @@ use crate::world::{World, until};
 use crate::{Effort, generated, measure};
 
 const CALLERS: usize = 64;
-/// How often each figure is taken, in turns; the median counts.
+/// How often each rate is measured, in turns; the median is reported.
 const ROUNDS: usize = 5;
 
-/// Where `/tmp` is memory, so is the mailbox; the record of tasks is on the disk all the same.
-const IN_MEMORY: &str = "/dev/shm";
+/// A file system in memory. Where `/tmp` is one, so is the mailbox, while the store stays on disk.
+const MEMORY_FOLDER: &str = "/dev/shm";
 
 pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let world = generated::world(10);
     measure_at(&world.mailbox(), "", &world, effort, table);
-    match tempfile::Builder::new().prefix("amt-").tempdir_in(IN_MEMORY) {
+    match tempfile::Builder::new().prefix("amt-").tempdir_in(MEMORY_FOLDER) {
         Ok(folder) => measure_at(&folder.path().join("mailbox"), ", mailbox in memory", &world, effort, table),
         Err(error) => table.skip("load with a mailbox in memory", error),
     }
 }
 
-fn measure_at(place: &Path, note: &str, world: &World, effort: Effort, table: &mut Table) {
+fn measure_at(mailbox_folder: &Path, note: &str, world: &World, effort: Effort, table: &mut Table) {
     let command = |arguments: &[&str]| {
         let mut command = world.command(arguments);
-        command.env("AGENT_MAGIC_TOOL_DIR", place);
+        command.env("AGENT_MAGIC_TOOL_DIR", mailbox_folder);
         command
     };
     measure::run(&mut command(&["executor", "start"]));
-    let mailbox = Mailbox::open(place).expect("it opens");
+    let mailbox = Mailbox::open(mailbox_folder).expect("a mailbox");
     let (mut processes, mut bare, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     let tasks = effort.tasks / ROUNDS;
     for _ in 0..ROUNDS {
         bare.push(rate(tasks, || measure::run(&mut measure::bare())));
         processes.push(rate(tasks, || measure::run(&mut command(&["run", "files_read", "path=note.txt"]))));
-        resolve(&command);
+        wait_until_idle(&command);
         threads.push(rate(effort.tasks, || hand_over(world, &mailbox)));
-        resolve(&command);
+        wait_until_idle(&command);
     }
     measure::run(&mut command(&["executor", "stop"]));
     let [processes, bare, threads] = [processes, bare, threads].map(median);
@@ -71,16 +71,16 @@ fn measure_at(place: &Path, note: &str, world: &World, effort: Effort, table: &m
     );
 }
 
-/// Until nothing is open: what one measurement left to do is not the next one's load.
-fn resolve(command: &impl Fn(&[&str]) -> Command) {
-    until("nothing is open", || {
+/// Waits until no task is open, so that one measurement does not affect the next.
+fn wait_until_idle(command: &impl Fn(&[&str]) -> Command) {
+    until("no task is open", || {
         let status: Value =
             serde_json::from_slice(&measure::output(&mut command(&["executor", "status"]))).expect("JSON");
         status["tasks"].as_object().is_some_and(serde_json::Map::is_empty)
     });
 }
 
-/// How often a second `work` is done by so many callers at once.
+/// Measures how often per second [`CALLERS`] threads do `work` together.
 fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
     let (next, start) = (AtomicUsize::new(0), Barrier::new(CALLERS + 1));
     let mut started = Instant::now();
@@ -96,10 +96,10 @@ fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
         start.wait();
         started = Instant::now();
     });
-    f64::from(u32::try_from(times).expect("not so many")) / started.elapsed().as_secs_f64()
+    f64::from(u32::try_from(times).expect("a small number")) / started.elapsed().as_secs_f64()
 }
 
-/// What `run` does, without a process of its own.
+/// Delegates a task as `run` does, but without starting a process.
 fn hand_over(world: &World, mailbox: &Mailbox) {
     let Value::Object(input) = json!({"path": "note.txt"}) else { unreachable!("it is an object") };
     let run =
@@ -110,7 +110,7 @@ fn hand_over(world: &World, mailbox: &Mailbox) {
     let result = mailbox.result_file(id);
     let deadline = Instant::now() + Duration::from_mins(1);
     while !result.exists() {
-        assert!(Instant::now() < deadline, "it was never accepted");
+        assert!(Instant::now() < deadline, "timed out waiting until the task is accepted");
         thread::park_timeout(Duration::from_millis(2));
     }
 }

@@ -1,8 +1,8 @@
-//! What the program costs, beside what the machine and a peer cost in the same minutes.
+//! Measures what the program costs, next to what the machine and a comparable tool cost at the same time.
 //!
-//! `cargo bench` measures everything and prints one table; `cargo bench -- --quick` does it with
-//! fewer runs, `cargo bench -- run` only the groups whose name contains `run`. Decides nothing: what
-//! is over its bar is said, and the exit status tells only of measurements that did not work.
+//! `cargo bench` measures everything and prints one table; `cargo bench -- --quick` uses fewer runs;
+//! `cargo bench -- run` measures only the groups whose name contains `run`. A measurement over its target is
+//! marked in the table, but only a measurement that does not work fails the program.
 
 use std::process::ExitCode;
 
@@ -12,14 +12,14 @@ mod daemon;
 mod floor;
 mod generated;
 mod guard;
-#[expect(dead_code, reason = "the tests read names, too")]
+#[expect(dead_code, reason = "only the tests read function names")]
 mod instructions;
 mod load;
 mod measure;
 mod peer;
 mod table;
 #[path = "../../tests/world.rs"]
-#[expect(dead_code, reason = "the tests use all of it")]
+#[expect(dead_code, reason = "only the tests use all of it")]
 mod world;
 
 use table::Table;
@@ -29,11 +29,11 @@ use table::Table;
 pub(crate) struct Effort {
     /// Runs of one command.
     pub(crate) runs: usize,
-    /// Tasks of one load.
+    /// Tasks of one throughput measurement.
     pub(crate) tasks: usize,
-    /// Tasks that are open at once in the executor's memory.
+    /// Open tasks for measuring the executor's memory.
     pub(crate) open: usize,
-    /// The many subtools.
+    /// The number of subtools in a large catalog.
     pub(crate) subtools: usize,
 }
 
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     let is_wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
     let mut table = Table::default();
     for (name, measure) in GROUPS.iter().filter(|(name, _)| is_wanted(name)) {
-        table::say(&format!("{name} ..."));
+        table::progress(&format!("{name} ..."));
         measure(effort, &mut table);
     }
     table.print();

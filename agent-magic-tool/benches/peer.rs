@@ -1,7 +1,7 @@
-//! A peer beside us: `mcp2cli`, the quickest that was found.
+//! Compares with `mcp2cli`, the fastest comparable tool that we found.
 //!
-//! It starts a process and calls one tool of a warm MCP server; nothing of it is durable. We speak
-//! no MCP yet, so its echo stands beside our `run --wait` of something that does nothing.
+//! It starts a process and calls one tool of a warm MCP server; nothing is durable. Since we do not support MCP, its
+//! echo is compared with our `run --wait` of a subtool that does nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const SERVER_VERSION: &str = "2026.8.31";
 pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let program = match peer() {
         Ok(program) => program,
-        Err(why) => return table.skip("mcp2cli", why),
+        Err(reason) => return table.skip("mcp2cli", reason),
     };
     let world = generated::world(10);
     world.run(&["executor", "start"]);
@@ -34,11 +34,11 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
             measure::run(&mut theirs(&["--version"]));
         }],
     );
-    table.time("--version, beside mcp2cli", None, &ours, Some(("mcp2cli", &other)));
+    table.time("--version, compared with mcp2cli", None, &ours, Some(("mcp2cli", &other)));
 
     let server = match server() {
         Ok(server) => server,
-        Err(why) => return table.skip(SERVER, why),
+        Err(reason) => return table.skip(SERVER, reason),
     };
     let path = server.display().to_string();
     let steps: [&[&str]; 3] = [
@@ -73,7 +73,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let echo = ["everything", "echo", "--message", "hello"];
     let printed = measure::output(&mut theirs(&echo));
     if !String::from_utf8_lossy(&printed).contains("hello") {
-        return table.skip("mcp2cli's echo", "it did not echo");
+        return table.skip("mcp2cli's echo", "it printed something else");
     }
     let [process, builtin, other] = in_turns(
         effort.runs,
@@ -84,12 +84,12 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
         ],
     );
     let name = "mcp2cli's warm MCP echo, not durable:";
-    table.time("run --wait of a process, beside mcp2cli", None, &process, Some((name, &other)));
-    table.time("run --wait of a built-in, beside mcp2cli", None, &builtin, Some((name, &other)));
+    table.time("run --wait of a process, compared with mcp2cli", None, &process, Some((name, &other)));
+    table.time("run --wait of a built-in, compared with mcp2cli", None, &builtin, Some((name, &other)));
     measure::run(&mut theirs(&["daemon", "stop", "everything"]));
 }
 
-/// Where downloads lie, as in `tests/run`.
+/// The folder for downloads, the same as in `tests/run`.
 fn cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
@@ -117,16 +117,16 @@ fn server() -> Result<PathBuf, String> {
     installed(program, install)
 }
 
-/// `program`, after `install` if it is not there yet.
+/// Returns `program`, after running `install` if it does not exist yet.
 fn installed(program: PathBuf, mut install: Command) -> Result<PathBuf, String> {
     if program.exists() {
         return Ok(program);
     }
     let output = install.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-    let is_there = |path: &Path| output.status.success() && path.exists();
-    if is_there(&program) {
+    let is_installed = |path: &Path| output.status.success() && path.exists();
+    if is_installed(&program) {
         return Ok(program);
     }
-    let words = String::from_utf8_lossy(&output.stderr);
-    Err(format!("it could not be installed: {}", words.lines().last().unwrap_or("no reason was given")))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("installation failed: {}", stderr.lines().last().unwrap_or("no reason was given")))
 }

@@ -1,4 +1,4 @@
-//! The one table: what, its bar, what it is, what it is compared with.
+//! The table of results: what was measured, its target, the result, and what it is compared with.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -11,13 +11,13 @@ pub(crate) struct Table {
     skipped: Vec<String>,
 }
 
-/// How a figure stands to its bar.
+/// How a result compares with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ok,
     Over,
-    /// There is no bar for it.
-    Told,
+    /// There is no target.
+    NoTarget,
 }
 
 impl Verdict {
@@ -27,39 +27,45 @@ impl Verdict {
 }
 
 impl Table {
-    /// A duration with a bar in milliseconds, beside a duration of the same minutes.
-    pub(crate) fn time(&mut self, what: &str, most: Option<f64>, ours: &Samples, beside: Option<(&str, &Samples)>) {
-        let verdict = most.map_or(Verdict::Told, |most| Verdict::of(milliseconds(ours.median()) <= most));
-        let bar = most.map_or_else(String::new, |most| format!("<= {most} ms"));
-        let (other, ratio) = match beside {
+    /// Adds a duration with a target in milliseconds, compared with a duration measured at the same time.
+    pub(crate) fn time(
+        &mut self,
+        what: &str,
+        max_ms: Option<f64>,
+        ours: &Samples,
+        reference: Option<(&str, &Samples)>,
+    ) {
+        let verdict = max_ms.map_or(Verdict::NoTarget, |max| Verdict::of(milliseconds(ours.median()) <= max));
+        let target = max_ms.map_or_else(String::new, |max| format!("<= {max} ms"));
+        let (other, ratio) = match reference {
             Some((name, other)) => (
                 format!("{name} {}", other.text()),
                 format!("{:.2}", ours.median().as_secs_f64() / other.median().as_secs_f64()),
             ),
             None => (String::new(), String::new()),
         };
-        self.row(what, &bar, &ours.text(), &other, &ratio, verdict);
+        self.row(what, &target, &ours.text(), &other, &ratio, verdict);
     }
 
-    pub(crate) fn row(&mut self, what: &str, bar: &str, ours: &str, beside: &str, ratio: &str, verdict: Verdict) {
+    pub(crate) fn row(&mut self, what: &str, target: &str, ours: &str, reference: &str, ratio: &str, verdict: Verdict) {
         let verdict = match verdict {
             Verdict::Ok => "ok",
             Verdict::Over => "OVER",
-            Verdict::Told => "",
+            Verdict::NoTarget => "",
         };
-        say(&format!("  {what}: {ours} {beside} {ratio} {verdict}"));
-        self.rows.push([what, bar, ours, beside, ratio, verdict].map(str::to_owned));
+        progress(&format!("  {what}: {ours} {reference} {ratio} {verdict}"));
+        self.rows.push([what, target, ours, reference, ratio, verdict].map(str::to_owned));
     }
 
-    /// Says that something could not be measured here, where nobody overlooks it.
-    pub(crate) fn skip(&mut self, what: &str, why: impl Display) {
-        let line = format!("SKIPPED: {what}: {why}");
-        say(&line);
+    /// Reports, now and below the table, that something could not be measured.
+    pub(crate) fn skip(&mut self, what: &str, reason: impl Display) {
+        let line = format!("SKIPPED: {what}: {reason}");
+        progress(&line);
         self.skipped.push(line);
     }
 
     pub(crate) fn print(&self) {
-        let head = ["what", "bar", "ours (median, p95)", "beside it", "ratio", ""].map(str::to_owned);
+        let head = ["what", "target", "ours (median, p95)", "compared with", "ratio", ""].map(str::to_owned);
         let mut widths = [0; 6];
         for row in self.rows.iter().chain([&head]) {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -74,11 +80,11 @@ impl Table {
         let mut text = format!("\n{}{rule}", line(&head));
         text.extend(self.rows.iter().map(line));
         text.extend(self.skipped.iter().map(|skipped| format!("{skipped}\n")));
-        std::io::stdout().write_all(text.as_bytes()).expect("somebody reads the table");
+        std::io::stdout().write_all(text.as_bytes()).expect("standard output is open");
     }
 }
 
-/// What goes on, for whoever waits.
-pub(crate) fn say(text: &str) {
-    writeln!(std::io::stderr(), "{text}").expect("said");
+/// Prints progress to standard error.
+pub(crate) fn progress(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error is open");
 }

@@ -62,15 +62,15 @@ enum Command {
     Tasks(tasks::Args),
     /// Cancel a task
     Cancel(cancel::Args),
-    /// Record whether a task that ended as `unknown` took effect; the first answer is final
+    /// Record whether an `unknown` task took effect; the first answer is final
     Resolve(resolve::Args),
-    /// Show everything about one subtool: how it runs, its effects, dependencies, privileges
+    /// Show all about one subtool: how it runs, effects, dependencies, privileges
     Inspect(inspect::Args),
-    /// Check discovery JSON for definitions that fail to load, are hard to find or easy to misuse
+    /// Check discovery JSON: what fails to load, is hard to find or easy to misuse
     Lint(lint::Args),
-    /// Check this installation and show its paths and sizes; --repair fixes what is safe to fix
+    /// Check this installation; show paths and sizes; --repair fixes what is safe
     Doctor(doctor::Args),
-    /// Manage the secrets that subtools use; values come from standard input, never from arguments
+    /// Manage secrets for subtools; values come from standard input, not arguments
     #[command(subcommand)]
     Secret(secret::SecretCommand),
     /// Manage the process that performs tasks; it starts and stops by itself
@@ -98,11 +98,11 @@ enum Command {
 
 pub(crate) fn main() -> ExitCode {
     let output = Output::new();
-    let words: Vec<_> = std::env::args_os().collect();
-    let exit = match parse(&words, &output) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let exit = match parse(&arguments, &output) {
         Ok(command) => match Paths::from_env() {
             Ok(paths) => execute(command, &Context::of_process(paths, output, call)),
-            Err(_) if is_hook(&words) => Exit::Ok,
+            Err(_) if is_hook(&arguments) => Exit::Ok,
             Err(error) => report(&error.into(), &output),
         },
         Err(exit) => exit,
@@ -113,11 +113,11 @@ pub(crate) fn main() -> ExitCode {
 /// Runs the command line of an agent, given without the program's name.
 ///
 /// Refuses commands and arguments that are for humans.
-pub(crate) fn call(words: &[String], context: &Context) -> Exit {
-    let is_for_agents = words.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
-    let words: Vec<_> =
-        iter::once("agent-magic-tool").chain(words.iter().map(String::as_str)).map(Into::into).collect();
-    match parse(&words, &context.output) {
+pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
+    let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
+    let arguments: Vec<_> =
+        iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
+    match parse(&arguments, &context.output) {
         Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, context),
         Ok(_) => {
             let error = Error::new(Code::HumansOnly, "this command is not for agents")
@@ -128,9 +128,9 @@ pub(crate) fn call(words: &[String], context: &Context) -> Exit {
     }
 }
 
-/// Parses `words`; if they name no command, prints help or a usage error and returns the exit status.
-fn parse(words: &[OsString], output: &Output) -> Result<Command, Exit> {
-    match Cli::try_parse_from(words) {
+/// Parses `arguments`; if they name no command, prints help or a usage error and returns the exit status.
+fn parse(arguments: &[OsString], output: &Output) -> Result<Command, Exit> {
+    match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(command) }) => Ok(command),
         Ok(Cli { command: None }) => Err(printed(output.text(&Cli::command().render_help().to_string()), output)),
         Err(error) => Err(match error.kind() {
@@ -138,8 +138,8 @@ fn parse(words: &[OsString], output: &Output) -> Result<Command, Exit> {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => printed(output.text(&error.to_string()), output),
             // The client would take any output, or a failing exit status, for a wake-up.
-            _ if is_hook(words) => Exit::Ok,
-            _ => report(&usage_error(&error, words), output),
+            _ if is_hook(arguments) => Exit::Ok,
+            _ => report(&usage_error(&error, arguments), output),
         }),
     }
 }
@@ -196,7 +196,7 @@ fn report(error: &Error, output: &Output) -> Exit {
 }
 
 /// Converts clap's error to ours.
-fn usage_error(error: &clap::Error, words: &[OsString]) -> Error {
+fn usage_error(error: &clap::Error, arguments: &[OsString]) -> Error {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -212,7 +212,7 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> Error {
         _ => String::new(),
     };
     let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
-    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(words);
+    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(arguments);
     let hint = if broken_quotes {
         run::USE_STDIN.to_owned()
     } else {
@@ -225,11 +225,14 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> Error {
 }
 
 /// Whether a client calls its hook, which must succeed even for wrong arguments.
-fn is_hook(words: &[OsString]) -> bool {
-    words.get(1).is_some_and(|command| command == "hook")
+fn is_hook(arguments: &[OsString]) -> bool {
+    arguments.get(1).is_some_and(|command| command == "hook")
 }
 
 /// Whether the arguments look like JSON that a shell has split.
-fn has_broken_json(words: &[OsString]) -> bool {
-    words.iter().filter_map(|word| word.to_str()).any(|word| word.contains('{') && !word.ends_with('}'))
+fn has_broken_json(arguments: &[OsString]) -> bool {
+    arguments
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .any(|argument| argument.contains('{') && !argument.ends_with('}'))
 }

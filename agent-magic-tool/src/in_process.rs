@@ -27,15 +27,15 @@ impl InProcess {
 }
 
 impl Shell for InProcess {
-    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
-        if needs_own_process(words) {
+    fn call(&self, arguments: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
+        if needs_own_process(arguments) {
             let program = launch::program().unwrap_or_else(|_| "agent-magic-tool".into());
             let program = self
                 .paths
                 .environment()
                 .into_iter()
                 .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
-            return program.call(words, stdin, caller);
+            return program.call(arguments, stdin, caller);
         }
         let context = Context {
             paths: self.paths.clone(),
@@ -44,16 +44,16 @@ impl Shell for InProcess {
             caller: caller.clone(),
             dispatch: self.dispatch,
         };
-        let exit = (self.dispatch)(words, &context);
+        let exit = (self.dispatch)(arguments, &context);
         PrintedOutput { status: exit as u8, ..context.output.into_printed() }
     }
 }
 
 /// Whether the call evaluates a jq expression, which may take any amount of memory and time.
-fn needs_own_process(words: &[String]) -> bool {
-    match words.split_first() {
+fn needs_own_process(arguments: &[String]) -> bool {
+    match arguments.split_first() {
         Some((command, rest)) => {
-            command == "jq" || (command == "read" && rest.iter().any(|word| word.starts_with("--jq")))
+            command == "jq" || (command == "read" && rest.iter().any(|argument| argument.starts_with("--jq")))
         }
         None => false,
     }

@@ -58,7 +58,7 @@ fn the_first_resolution_is_recorded_and_the_task_stays_unknown() {
         (5, &json!("already-resolved"), &resolved)
     );
     assert!(
-        other.error()["message"].as_str().expect("words").ends_with("that it happened: the line is there"),
+        other.error()["message"].as_str().expect("words").ends_with(": it happened: the line is there"),
         "{other}"
     );
 

@@ -216,7 +216,7 @@ fn usage_errors_have_helpful_hints() {
     assert_snapshot!(world.run(&["run", "echo", r#"{"text": "a=b"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"the input is in the place of a single field","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
+    {"error":{"code":"usage","message":"the whole input was given where a single field is expected","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
     "#);
     assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
     exit: 2
@@ -254,7 +254,7 @@ fn a_task_with_side_effects_waits_for_a_human() {
     assert_snapshot!(world.run(&["run", "touch"]), @r#"
     exit: 0
     --- stdout
-    {"tool":"touch","input":{},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","state":"awaiting_confirmation","message":"The tool execution waits for a human to confirm it. Nobody has the page open: tell the user to run `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again.","next":"agent-magic-tool wait ID"}
+    {"tool":"touch","input":{},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","state":"awaiting_confirmation","message":"The tool execution waits for a human to confirm it. No human has the page open: tell the user to run `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again.","next":"agent-magic-tool wait ID"}
     "#);
     assert!(!world.folder().join("touched").exists());
 }
@@ -271,7 +271,7 @@ fn runs_with_the_same_idempotency_key_are_the_same_task() {
     assert_snapshot!(other, @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"idempotency-mismatch","message":"the idempotency key was used for `echo` with another input","hint":"take another key for another call","details":{"id":"ID"}}}
+    {"error":{"code":"idempotency-mismatch","message":"the idempotency key was already used for `echo` with another input","hint":"use another key for another call","details":{"id":"ID"}}}
     "#);
     let waited = world.run(&["run", "echo", "text=a", "--idempotency-key=k1", "--wait"]);
     assert_eq!((waited.exit, &waited.json()["data"]), (0, &Value::from("a")), "{waited}");
@@ -306,7 +306,7 @@ fn a_session_with_too_many_open_tasks_is_told_when_to_retry() {
     assert_eq!((large.exit, large.error()["code"].as_str()), (5, Some("throttled")), "{large}");
     world.start("nap", &json!({}));
     let ran = world.run(&["run", "nap"]);
-    let hint = format!("come back when a task has ended; your oldest one: agent-magic-tool wait {oldest}");
+    let hint = format!("try again when a task has ended; your oldest one: agent-magic-tool wait {oldest}");
     assert_eq!((ran.exit, ran.error()["hint"].as_str()), (5, Some(hint.as_str())), "{ran}");
     let other = world.command(&["run", "nap"]).env("AGENT_MAGIC_TOOL_SESSION", "other").output().expect("it starts");
     assert_eq!(world.transcript(&other).exit, 0);

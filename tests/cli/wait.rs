@@ -96,7 +96,7 @@ fn an_unknown_task_is_reported_at_once() {
     assert_snapshot!(world.run(&["cancel", "01a1fce914ce72a8be531d1bffc6ef06"]), @r#"
     exit: 3
     --- stderr
-    {"error":{"code":"unknown-task","message":"no open task `ID`","hint":"a task that ended cannot be cancelled: agent-magic-tool tasks"}}
+    {"error":{"code":"unknown-task","message":"no open task `ID`","hint":"an ended task cannot be cancelled; to list the tasks: agent-magic-tool tasks"}}
     "#);
 }
 

@@ -1,4 +1,4 @@
-//! The load: callers that ask for this and that, and see to it that it ends as it must.
+//! The load: callers that delegate mixed tasks and check how each one ends.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,15 +12,15 @@ use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 
-use super::Place;
+use super::SoakWorld;
 
 pub(crate) const CALLERS: usize = 6;
-/// Between two tasks of one caller: a busy executor, but no overload.
+/// The pause between two tasks of one caller, which keeps the executor busy without overloading it.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A task that has not ended by then is stuck.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// A task that takes longer is stuck.
+const TASK_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// One kind of work, and how it ends.
+/// One kind of task: the subtool, its input, and the expected status.
 type Kind = (&'static str, fn(u64) -> Value, &'static str);
 
 const KINDS: &[Kind] = &[
@@ -32,7 +32,7 @@ const KINDS: &[Kind] = &[
     ("nap", |_| json!({}), "cancelled"),
 ];
 
-pub(crate) fn definitions(far: &str) -> Value {
+pub(crate) fn definitions(server_url: &str) -> Value {
     let program = |argv: &[&str]| {
         json!({"description": "A program.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": argv}}})
@@ -45,29 +45,29 @@ pub(crate) fn definitions(far: &str) -> Value {
         "item": {"description": "An item over HTTP.",
             "input": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
             "annotations": {"readOnlyHint": true},
-            "run": {"http": {"base_url": far, "path": "/items/{{ number }}"}}}
+            "run": {"http": {"base_url": server_url, "path": "/items/{{ number }}"}}}
     })
 }
 
-/// What became of what was asked for.
+/// How many tasks ended and how many requests were refused.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) ended: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
 
-/// Asks for one task after the other until `stop`.
-pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &AtomicBool, counts: &Counts) {
+/// Delegates one task after another until `stop` is set.
+pub(crate) fn call(caller: usize, world: &SoakWorld, mailbox: &Mailbox, stop: &AtomicBool, counts: &Counts) {
     let mut number = caller as u64;
     while !stop.load(Ordering::Relaxed) {
-        let place_of_kind = usize::try_from(number % KINDS.len() as u64).expect("less than the length");
-        let (tool, input, expected) = KINDS[place_of_kind];
+        let index = usize::try_from(number % KINDS.len() as u64).expect("less than the length");
+        let (tool, input, expected) = KINDS[index];
         let id = if number.is_multiple_of(5) {
-            through_the_program(place, tool, &input(number))
+            run_program(world, tool, &input(number))
         } else {
-            Some(post(mailbox, caller, place, tool, &input(number)))
+            Some(post(mailbox, caller, world, tool, &input(number)))
         };
-        // One step on, so that each caller comes to every kind.
+        // The additional step makes each caller go through every kind.
         number += CALLERS as u64 + 1;
         let Some(id) = id else {
             counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -77,48 +77,49 @@ pub(crate) fn call(caller: usize, place: &Place, mailbox: &Mailbox, stop: &Atomi
             let cancel = Request::new(Operation::Cancel { id }, Caller::default());
             mailbox.post(TaskId::new(), &cancel).expect("posted");
         }
-        let status = end_of(mailbox, id);
+        let status = wait_for_status(mailbox, id);
         assert_eq!(status, expected, "{tool} {id}");
         counts.ended.fetch_add(1, Ordering::Relaxed);
         thread::park_timeout(PAUSE);
     }
 }
 
-/// The task; `None` where nothing was done, since the machine was so busy that the executor was too slow.
-fn through_the_program(place: &Place, tool: &str, input: &Value) -> Option<TaskId> {
-    let output = place.command(&["run", tool, "--input", &input.to_string()]).output().expect("the program starts");
+/// Delegates through the program; `None` if the executor was too busy to take the request in time.
+fn run_program(world: &SoakWorld, tool: &str, input: &Value) -> Option<TaskId> {
+    let output = world.command(&["run", tool, "--input", &input.to_string()]).output().expect("the program starts");
     if output.status.code() == Some(7) {
         return None;
     }
-    let said: Value = serde_json::from_slice(&output.stdout)
+    let answer: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
-    Some(said["id"].as_str().and_then(|id| id.parse().ok()).expect("an id"))
+    Some(answer["id"].as_str().and_then(|id| id.parse().ok()).expect("an id"))
 }
 
-fn post(mailbox: &Mailbox, caller: usize, place: &Place, tool: &str, input: &Value) -> TaskId {
+fn post(mailbox: &Mailbox, caller: usize, world: &SoakWorld, tool: &str, input: &Value) -> TaskId {
     let input = input.as_object().expect("an object").clone();
     let run = RunRequest { tool: tool.to_owned(), input, ..RunRequest::default() };
     let session = Some(format!("caller {caller}"));
     let request =
-        Request::new(Operation::run(run), Caller { session, folder: Some(place.work()), ..Caller::default() });
+        Request::new(Operation::run(run), Caller { session, folder: Some(world.work()), ..Caller::default() });
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id
 }
 
-fn end_of(mailbox: &Mailbox, id: TaskId) -> String {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the task is final and returns its status.
+fn wait_for_status(mailbox: &Mailbox, id: TaskId) -> String {
+    let deadline = Instant::now() + TASK_TIMEOUT;
     while !mailbox.is_final(id) {
-        assert!(Instant::now() < deadline, "{id} does not end");
+        assert!(Instant::now() < deadline, "task {id} did not end in time");
         thread::park_timeout(Duration::from_millis(2));
     }
-    let file = std::fs::read(mailbox.result_file(id)).expect("a final result is there");
-    let file: Value = serde_json::from_slice(&file).expect("a result file is whole");
+    let file = std::fs::read(mailbox.result_file(id)).expect("a final result exists");
+    let file: Value = serde_json::from_slice(&file).expect("a result file is valid JSON");
     file["status"].as_str().expect("a status").to_owned()
 }
 
-/// A server of JSON, for as long as this program lives; its URL.
-pub(crate) fn far_side() -> String {
+/// Starts a server of JSON documents that runs until the program ends; returns its URL.
+pub(crate) fn start_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     thread::spawn(move || {
@@ -129,7 +130,7 @@ pub(crate) fn far_side() -> String {
     url
 }
 
-/// Answers one request after the other, until the client hangs up.
+/// Answers one request after another until the client closes the connection.
 fn serve(stream: &TcpStream) {
     let mut requests = BufReader::new(stream);
     let mut writer = stream;

@@ -1,10 +1,10 @@
-//! The soak: mixed work for as long as is wanted, and whether the executor grows meanwhile.
+//! The soak test: runs mixed tasks for a long time and checks that the executor does not grow.
 //!
 //! `cargo build --release && cargo run --release --example soak -- --minutes 30 docs/soak.svg`
 //!
 //! Starts an executor of its own, gives it programs, files, HTTP calls, large results and cancels, and
-//! looks at it once a second. Fails if in the last quarter it has more than in the second: memory,
-//! descriptors, write-ahead log, disk. Old results are forgotten all the time, and the log is bounded.
+//! samples it once a second. Fails if it uses more memory, descriptors, write-ahead log or disk in the last
+//! quarter than in the second one. Old results are deleted continuously, and the log is bounded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         rest => (Some(30.0), rest.first()),
     };
     let Some(minutes) = minutes.filter(|minutes: &f64| *minutes > 0.0) else {
-        say("usage: soak [--minutes N] [PLOT.svg]");
+        print("usage: soak [--minutes N] [PLOT.svg]");
         return ExitCode::from(2);
     };
     soak(Duration::from_secs_f64(minutes * 60.0), target.map(Path::new))
@@ -37,61 +37,61 @@ fn main() -> ExitCode {
 
 fn soak(length: Duration, target: Option<&Path>) -> ExitCode {
     let folder = tempfile::tempdir().expect("a folder");
-    let place = Place { root: folder.path().to_owned() };
-    place.prepare();
-    let executor = place.start();
-    let mailbox = Mailbox::open(&place.mailbox()).expect("a mailbox");
+    let world = SoakWorld { root: folder.path().to_owned() };
+    world.prepare();
+    let executor = world.start();
+    let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
     let (stop, counts) = (AtomicBool::new(false), Counts::default());
     let samples = thread::scope(|scope| {
         for number in 0..load::CALLERS {
-            let (place, mailbox, stop, counts) = (&place, &mailbox, &stop, &counts);
-            scope.spawn(move || load::call(number, place, mailbox, stop, counts));
+            let (world, mailbox, stop, counts) = (&world, &mailbox, &stop, &counts);
+            scope.spawn(move || load::call(number, world, mailbox, stop, counts));
         }
-        let samples = watch(&place, executor, length, &counts.ended);
+        let samples = watch(&world, executor, length, &counts.ended);
         stop.store(true, Ordering::Relaxed);
         samples
     });
-    place.stop();
+    world.stop();
     if let Some(target) = target {
         fs::write(target, plot::draw(&samples, length)).expect("the plot can be written");
     }
     judge(&samples, counts)
 }
 
-/// Looks at the executor once a second.
-fn watch(place: &Place, executor: u32, length: Duration, done: &AtomicU64) -> Vec<Sample> {
+/// Samples the executor once a second.
+fn watch(world: &SoakWorld, executor: u32, length: Duration, done: &AtomicU64) -> Vec<Sample> {
     let started = Instant::now();
     let (mut samples, mut before) = (Vec::new(), 0);
     while started.elapsed() < length {
         let next = started + Duration::from_secs(samples.len() as u64 + 1);
         thread::park_timeout(next.saturating_duration_since(Instant::now()));
         let so_far = done.load(Ordering::Relaxed);
-        samples.push(Sample::of(place, executor, so_far - before));
+        samples.push(Sample::of(world, executor, so_far - before));
         before = so_far;
     }
     samples
 }
 
-/// What was seen in one second.
+/// The measurements of one second.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub(crate) memory: u64,
     pub(crate) descriptors: u64,
     pub(crate) wal: u64,
     pub(crate) disk: u64,
-    /// Tasks that ended.
+    /// Tasks that ended in this second.
     pub(crate) ended: u64,
 }
 
 impl Sample {
-    fn of(place: &Place, executor: u32, ended: u64) -> Self {
+    fn of(world: &SoakWorld, executor: u32, ended: u64) -> Self {
         let process = PathBuf::from(format!("/proc/{executor}"));
-        let status = fs::read_to_string(process.join("status")).expect("the executor lives");
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        let status = fs::read_to_string(process.join("status")).expect("the executor is alive");
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("`status` has a line `VmRSS`");
         let kilobytes: u64 = memory.trim().trim_end_matches(" kB").parse().expect("a number");
-        let descriptors = fs::read_dir(process.join("fd")).expect("the executor lives").count() as u64;
-        let wal = fs::metadata(place.record().with_extension("db-wal")).map_or(0, |found| found.len());
-        Self { memory: kilobytes << 10, descriptors, wal, disk: bytes_below(&place.root), ended }
+        let descriptors = fs::read_dir(process.join("fd")).expect("the executor is alive").count() as u64;
+        let wal = fs::metadata(world.store().with_extension("db-wal")).map_or(0, |found| found.len());
+        Self { memory: kilobytes << 10, descriptors, wal, disk: bytes_below(&world.root), ended }
     }
 }
 
@@ -104,7 +104,7 @@ fn bytes_below(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// What is measured: its name, its values, how much more of it the last quarter may have than the second.
+/// A measure: its name, its value, and the factor and the amount by which the last quarter may exceed the second.
 type Measure = (&'static str, fn(&Sample) -> u64, f64, u64);
 
 const MEASURES: &[Measure] = &[
@@ -120,61 +120,63 @@ fn judge(samples: &[Sample], counts: Counts) -> ExitCode {
     let (second, last) = (samples.iter().skip(quarter).take(quarter), samples.iter().rev().take(quarter));
     let mut report = serde_json::Map::new();
     let mut is_flat = true;
-    for (name, value, factor, more) in MEASURES {
+    for (name, value, factor, margin) in MEASURES {
         let mean = |part: Vec<u64>| part.iter().sum::<u64>() / (part.len() as u64).max(1);
         let (before, after) = (mean(second.clone().map(value).collect()), mean(last.clone().map(value).collect()));
-        let most = samples.iter().map(value).max().unwrap_or_default();
-        #[expect(clippy::cast_precision_loss, reason = "they are compared with a margin of a tenth")]
-        let holds = after as f64 <= (before as f64).mul_add(*factor, *more as f64);
+        let max = samples.iter().map(value).max().unwrap_or_default();
+        #[expect(clippy::cast_precision_loss, reason = "the values are compared with a margin of ten percent")]
+        let holds = after as f64 <= (before as f64).mul_add(*factor, *margin as f64);
         is_flat &= holds;
         report.insert(
             (*name).to_owned(),
-            json!({"second_quarter": before, "last_quarter": after, "most": most, "flat": holds}),
+            json!({"second_quarter": before, "last_quarter": after, "most": max, "flat": holds}),
         );
     }
-    say(&json!({"seconds": samples.len(), "tasks_ended": done, "refused": refused, "measures": Value::Object(report)})
-        .to_string());
+    print(
+        &json!({"seconds": samples.len(), "tasks_ended": done, "refused": refused, "measures": Value::Object(report)})
+            .to_string(),
+    );
     if is_flat && done > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-#[expect(clippy::print_stdout, reason = "an example says what it found")]
-fn say(text: &str) {
+#[expect(clippy::print_stdout, reason = "an example prints its result")]
+fn print(text: &str) {
     println!("{text}");
 }
 
-/// The folders of one executor, away from the machine's own installation.
+/// The folders of one executor, isolated from the machine's own installation.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SoakWorld {
     root: PathBuf,
 }
 
-impl Place {
+impl SoakWorld {
     fn prepare(&self) {
         let config = self.root.join("home/.config/agent-magic-tool");
         fs::create_dir_all(config.join("subtools")).expect("made");
         fs::create_dir_all(self.work()).expect("made");
         fs::write(self.work().join("note.txt"), "one\ntwo\n").expect("written");
         fs::write(config.join("config.toml"), CONFIGURATION).expect("written");
-        let far = load::far_side();
-        fs::write(config.join("subtools/soak.json"), load::definitions(&far).to_string()).expect("written");
+        let server_url = load::start_server();
+        fs::write(config.join("subtools/soak.json"), load::definitions(&server_url).to_string()).expect("written");
     }
 
     pub(crate) fn mailbox(&self) -> PathBuf {
         self.root.join("mailbox")
     }
 
-    /// Where callers call from.
+    /// The working directory of callers.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join("work")
     }
 
-    fn record(&self) -> PathBuf {
+    fn store(&self) -> PathBuf {
         let executors = self.root.join("home/.local/state/agent-magic-tool/executors");
-        let mut folders = fs::read_dir(executors).expect("an executor is there").flatten();
-        folders.next().expect("an executor is there").path().join("tasks.db")
+        let mut folders = fs::read_dir(executors).expect("an executor has run").flatten();
+        folders.next().expect("an executor has run").path().join("tasks.db")
     }
 
-    /// The program, in this place and with nothing else.
+    /// The program with `arguments`, in this world's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let program = std::env::current_exe().expect("a path").with_file_name("../agent-magic-tool");
         let mut command = Command::new(program);
@@ -189,9 +191,12 @@ impl Place {
         command
     }
 
-    /// The process id of the executor.
+    /// Starts the executor and returns its process id.
     fn start(&self) -> u32 {
-        let output = self.command(&["executor", "start"]).output().expect("build it first: cargo build --release");
+        let output = self
+            .command(&["executor", "start"])
+            .output()
+            .expect("the program must be built first: cargo build --release");
         let status: Value = serde_json::from_slice(&output.stdout).expect("a status");
         status["pid"].as_u64().and_then(|pid| pid.try_into().ok()).expect("a process id")
     }

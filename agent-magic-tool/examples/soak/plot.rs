@@ -1,4 +1,4 @@
-//! The plot: a strip for each measure over the same time, as an SVG for light and dark pages.
+//! The plot: one strip per measure over the same time axis, as an SVG for light and dark pages.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,10 +11,10 @@ const GAP: f64 = 34.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 26.0;
-/// More points than these nobody can tell apart.
+/// The most points per strip; more would not be visible.
 const MAX_POINTS: usize = 360;
 
-/// A strip: its title, its values, and its unit with the bytes or pieces that make one of it.
+/// A strip: its title, its value, its unit, and how much of the value makes one unit.
 type Strip = (&'static str, fn(&Sample) -> u64, &'static str, f64);
 
 const STRIPS: &[Strip] = &[
@@ -25,7 +25,7 @@ const STRIPS: &[Strip] = &[
     ("Disk: results, record, log", |sample| sample.disk, "MiB", 1_048_576.0),
 ];
 
-#[expect(clippy::cast_precision_loss, reason = "a picture has a thousand points")]
+#[expect(clippy::cast_precision_loss, reason = "a picture needs little precision")]
 pub(crate) fn draw(samples: &[Sample], length: Duration) -> String {
     let height = (STRIP + GAP).mul_add(STRIPS.len() as f64, TOP + 14.0);
     let mut svg = format!(
@@ -59,20 +59,19 @@ pub(crate) fn draw(samples: &[Sample], length: Duration) -> String {
     svg
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a picture has a thousand points")]
-fn draw_strip(svg: &mut String, (title, value, unit, one): &Strip, top: f64, samples: &[Sample]) {
-    let at_once = samples.len().div_ceil(MAX_POINTS).max(1);
+#[expect(clippy::cast_precision_loss, reason = "a picture needs little precision")]
+fn draw_strip(svg: &mut String, (title, value, unit, per_unit): &Strip, top: f64, samples: &[Sample]) {
+    let chunk_size = samples.len().div_ceil(MAX_POINTS).max(1);
     let means: Vec<f64> = samples
-        .chunks(at_once)
-        .map(|chunk| chunk.iter().map(|sample| value(sample) as f64 / one).sum::<f64>() / chunk.len() as f64)
+        .chunks(chunk_size)
+        .map(|chunk| chunk.iter().map(|sample| value(sample) as f64 / per_unit).sum::<f64>() / chunk.len() as f64)
         .collect();
-    let most = round_up(means.iter().copied().fold(0.0, f64::max));
+    let max = round_up(means.iter().copied().fold(0.0, f64::max));
     let bottom = top + STRIP;
     line(svg, &format!("<text class=\"title\" x=\"{LEFT}\" y=\"{:.0}\">{title}</text>", top - 7.0));
     for share in [0.0, 0.5, 1.0] {
         let y = STRIP.mul_add(-share, bottom);
-        let label =
-            if share > 0.9 && !unit.is_empty() { format!("{} {unit}", short(most)) } else { short(most * share) };
+        let label = if share > 0.9 && !unit.is_empty() { format!("{} {unit}", short(max)) } else { short(max * share) };
         line(svg, &format!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT));
         line(svg, &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8.0, y + 4.0));
     }
@@ -81,17 +80,17 @@ fn draw_strip(svg: &mut String, (title, value, unit, one): &Strip, top: f64, sam
         .iter()
         .enumerate()
         .map(|(number, mean)| {
-            format!("{:.1},{:.1}", step.mul_add(number as f64, LEFT), STRIP.mul_add(-(mean / most), bottom))
+            format!("{:.1},{:.1}", step.mul_add(number as f64, LEFT), STRIP.mul_add(-(mean / max), bottom))
         })
         .collect();
     line(svg, &format!("<polyline class=\"line\" points=\"{}\"/>", points.join(" ")));
 }
 
 fn line(svg: &mut String, text: &str) {
-    writeln!(svg, "{text}").expect("text grows");
+    writeln!(svg, "{text}").expect("writing to a string cannot fail");
 }
 
-/// The next of 1, 2, 5, 10, 20, 50 … that is not less.
+/// Rounds up to the next of 1, 2, 5, 10, 20, 50, and so on.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= value).unwrap_or(10.0 * power)

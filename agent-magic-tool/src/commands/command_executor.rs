@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    let executor = CommandExecutor::new(shell, mailbox, context.caller.clone()).with_foreign_commands(config.shell.others);
+    let executor =
+        CommandExecutor::new(shell, mailbox, context.caller.clone()).with_foreign_commands(config.shell.others);
     let mut stdin = io::stdin().lock();
     while let Some(line) = next_line(&mut stdin)? {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -113,10 +114,10 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
                 .collect();
             json!({"id": id, "output": text, "exit": status, "tasks": tasks})
         }
-        Ok(InputLine { id, command: None, definition: Some(wanted), .. }) => {
-            let dialect = match wanted {
+        Ok(InputLine { id, command: None, definition: Some(requested), .. }) => {
+            let dialect = match requested {
                 Value::Bool(true) => Ok(DialectName::Openai),
-                wanted => serde_json::from_value(wanted),
+                requested => serde_json::from_value(requested),
             };
             match dialect {
                 Ok(dialect) => json!({"id": id, "definition": dialect.definition()}),

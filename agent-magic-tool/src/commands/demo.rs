@@ -112,13 +112,13 @@ impl<'a> Demo<'a> {
         self.root.path().join("work")
     }
 
-    fn call(&self, words: &[&str]) -> Result<Value, Error> {
+    fn call(&self, arguments: &[&str]) -> Result<Value, Error> {
         #[derive(Deserialize)]
         struct DemoOutput {
             error: ErrorBody,
         }
         let output = Command::new(&self.program)
-            .args(words)
+            .args(arguments)
             .env("HOME", self.home())
             .env("AGENT_MAGIC_TOOL_DIR", self.root.path().join("mailbox"))
             .env_remove("AGENT_MAGIC_TOOL_SUBTOOLS")
@@ -137,10 +137,10 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// Prints `line` as a shell prompt, runs this program with `words` and prints its output.
-    fn shell(&self, line: &str, words: &[&str]) -> Result<Value, Error> {
+    /// Prints `line` as a shell prompt, runs this program with `arguments` and prints its output.
+    fn shell(&self, line: &str, arguments: &[&str]) -> Result<Value, Error> {
         self.print(&format!("{}\n", self.prompt(line)))?;
-        let answer = self.call(words)?;
+        let answer = self.call(arguments)?;
         self.print(&format!("{}\n", self.shorten_paths(&answer.to_string())))?;
         Ok(answer)
     }

@@ -20,7 +20,7 @@ const MAX_INPUT_BYTES: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         .stdin
         .read_at_most(MAX_INPUT_BYTES)
         .map_err(|error| Error::io("failed to read standard input", &error))?;
-    let PrintedOutput { status, stdout, stderr } = filter(&args.words, &input);
+    let PrintedOutput { status, stdout, stderr } = filter(&args.arguments, &input);
     context.output.text(&stdout)?;
     if status == 0 {
         return Ok(Exit::Ok);

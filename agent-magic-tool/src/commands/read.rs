@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// These bytes of the data, from 0, both ends included, at most a million; `A-` reads to the end
     #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page", "lines"])]
     bytes: Option<Range>,
-    /// These lines of the data, from 1, both ends included; JSON is laid out with one item per line where it fits
+    /// These lines of the data, from 1, both ends included; JSON has one item per line where that fits
     #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page"])]
     lines: Option<Range>,
 }

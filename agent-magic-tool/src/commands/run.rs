@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Single input fields: `key=text` (converted to the type in the schema) or `key:=JSON`
     #[arg(value_name = "KEY=VALUE")]
     fields: Vec<String>,
-    /// Wait up to this long [60s if no duration is given] and print the result
+    /// Wait up to this long [60s if no duration is given] and print the result as it is then
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<PositiveDuration>,
     /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Check everything and show what would be sent, with secrets masked, but do nothing
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
-    /// Makes retries safe: repeating a run with the same key and input returns the same task
+    /// Make retries safe: repeating a run with the same key and input returns the same task
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Why you want this, in one sentence, for the human who has to confirm it
@@ -209,7 +209,7 @@ fn is_missing_quotes(text: &str) -> bool {
 
 fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
     if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
-        return Err(Error::usage("the input is in the place of a single field").hint(format!(
+        return Err(Error::usage("the whole input was given where a single field is expected").hint(format!(
             "put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
             request.tool
         )));

@@ -197,7 +197,7 @@ fn save_record(
     for change in changes {
         let mut change = change.clone();
         let known = record.changes.iter().position(|known| known.path == change.path);
-        if let Some(known) = known.map(|place| record.changes.swap_remove(place)) {
+        if let Some(known) = known.map(|index| record.changes.swap_remove(index)) {
             let edit = plan.pieces.iter().find(|piece| piece.path == change.path).map(|piece| &piece.edit);
             change.before = if known.after == change.before {
                 known.before

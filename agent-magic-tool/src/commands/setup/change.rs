@@ -64,7 +64,7 @@ fn diff(before: &str, after: &str) -> String {
     let left = old.len().min(new.len()) - same;
     let end = old.iter().rev().zip(new.iter().rev()).take(left).take_while(|(a, b)| a == b).count();
     let mut lines = vec![format!("@@ line {} @@", same + 1)];
-    lines.extend(same.checked_sub(1).map(|place| format!(" {}", old[place])));
+    lines.extend(same.checked_sub(1).map(|index| format!(" {}", old[index])));
     lines.extend(old[same..old.len() - end].iter().map(|line| format!("-{line}")));
     lines.extend(new[same..new.len() - end].iter().map(|line| format!("+{line}")));
     lines.extend((end > 0).then(|| format!(" {}", old[old.len() - end])));

@@ -82,9 +82,9 @@ fn put(list: &CstArray, value: &Value, is_ours: impl Fn(&Value) -> bool) {
     match own {
         Some(own) if read(&own) == *value => {}
         Some(own) => {
-            let place = list.elements().iter().position(|element| is_ours(&read(element))).unwrap_or_default();
+            let index = list.elements().iter().position(|element| is_ours(&read(element))).unwrap_or_default();
             own.remove();
-            list.insert(place, input(value));
+            list.insert(index, input(value));
         }
         None => {
             list.append(input(value));

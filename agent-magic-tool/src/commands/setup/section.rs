@@ -20,7 +20,7 @@ impl SectionMarks {
     pub(super) fn with(self, file: &str, text: &str) -> String {
         let (begin, end) = self.lines();
         let section = format!("{begin}{text}{end}");
-        if let Some((from, to)) = self.place(file) {
+        if let Some((from, to)) = self.range(file) {
             return format!("{}{section}{}", &file[..from], &file[to..]);
         }
         let gap = if file.is_empty() || file.ends_with("\n\n") {
@@ -35,13 +35,14 @@ impl SectionMarks {
 
     /// Returns `file` without our section and the blank line before it.
     pub(super) fn without(self, file: &str) -> String {
-        let Some((from, to)) = self.place(file) else { return file.to_owned() };
+        let Some((from, to)) = self.range(file) else { return file.to_owned() };
         let before = &file[..from];
         let before = if before.ends_with("\n\n") { &before[..before.len() - 1] } else { before };
         format!("{before}{}", &file[to..])
     }
 
-    fn place(self, file: &str) -> Option<(usize, usize)> {
+    /// The byte range of our section, including the marker lines.
+    fn range(self, file: &str) -> Option<(usize, usize)> {
         let (begin, end) = self.lines();
         let from = file.find(begin)?;
         let to = from + file[from..].find(end)? + end.len();
