@@ -22,10 +22,10 @@ use crate::dispatcher::Event;
 use crate::store::StoreError;
 use crate::task::Task;
 
-/// How long to wait for the runtime. By then nothing that still runs reports any more.
+/// How long the runtime may take to shut down. Whatever still runs at that point has stopped reporting.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
-/// How far back to look for results that an earlier executor recorded but did not publish, in a mailbox that was
-/// complete before. A loss of power loses at most seconds of what the file system has not written yet.
+/// How far back to look for recorded results that are missing in a mailbox that was complete before. A power failure
+/// undoes at most the last seconds of writes, so this is generous.
 const RECENT: Duration = Duration::from_hours(1);
 
 enum Mode {
@@ -97,7 +97,7 @@ impl Daemon {
         let age = if self.locks.executor.is_restored() { RECENT } else { self.sweeper.max_age() };
         let since = clock::now().checked_sub(age).unwrap_or(jiff::Timestamp::MIN);
         recover::publish_missing(&mut self.tasks.publisher, self.tasks.record.store(), &self.mailbox, since)?;
-        // Without the mark, the next executor publishes everything again.
+        // Without the mark, the next executor publishes every result again.
         if !self.tasks.publisher.is_behind()
             && let Err(error) = self.locks.executor.mark_restored()
         {
@@ -118,7 +118,7 @@ impl Daemon {
         }
     }
 
-    /// Waits for events until the earliest deadline, and returns all that have arrived.
+    /// Waits for an event until the earliest deadline. Returns all events that have arrived.
     fn wait(&self, mode: &Mode) -> Vec<DaemonEvent> {
         let first = match self.events.recv_timeout(self.time_to_wait(mode)) {
             Ok(event) => Some(event),
