@@ -103,7 +103,7 @@ impl Attempt<'_> {
         let (shown, files) = (confirmation.files.clone(), definition.run.files(invocation));
         let check_files = move || {
             let has_same_paths = shown.iter().map(|file| &file.path).eq(&files);
-            has_same_paths && shown.iter().all(Fingerprint::holds)
+            has_same_paths && shown.iter().all(Fingerprint::is_current)
         };
         // Hashing a large program would block the runtime.
         if !matches!(tokio::task::spawn_blocking(check_files).await, Ok(true)) {

@@ -1,8 +1,8 @@
-//! The dispatcher: owns the truth about open tasks.
+//! The dispatcher: the state machine of all open tasks.
 //!
-//! Pure and synchronous: an [`Event`] comes in, the state changes, and [`Effects`] go out: first
-//! the changes that must be durable, then the actions that may be carried out once they are. It
-//! reads no clock, touches no file and starts nothing; `daemon.rs` does.
+//! It is pure and synchronous: it takes an [`Event`], updates its state and returns [`Effects`]: changes to make
+//! durable, and actions to carry out after that. It reads no clock, touches no file and starts nothing; the daemon
+//! does all of that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome, Task};
 
 mod admission;
+mod cancellation;
 mod confirmations;
 mod fair_queue;
 mod lookup;
 mod quotas;
 mod rate_limits;
 mod recovery;
-mod resolving;
+mod resolution;
 mod slots;
-mod stopping;
 
 #[cfg(test)]
 mod properties;
@@ -52,69 +52,71 @@ use lookup::LookupPhase;
 use quotas::Quotas;
 use rate_limits::RateLimits;
 pub use recovery::RecoveryInfo;
-use recovery::lost;
-pub use resolving::ResolveRequest;
+use recovery::unknown_outcome;
+pub use resolution::ResolveRequest;
 use slots::{SlotKind, Slots};
 
-/// A pause never grows beyond this.
-const MAX_PAUSE: Duration = Duration::from_mins(5);
+/// The longest delay between two attempts.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// What happened.
+/// What the dispatcher reacts to.
 #[derive(Debug)]
 pub enum Event {
-    /// A request that fits its subtool and that policy lets through.
+    /// A request became a task: its input is valid, and policy does not refuse it.
     Admit(Box<Admission>),
-    /// The caller of `request` wants `task` stopped.
+    /// The sender of `request` cancels `task`.
     Cancel {
         request: TaskId,
         task: TaskId,
         uid: u32,
     },
-    /// The caller of `request` wants whatever is open of this session stopped.
+    /// The sender of `request` cancels all open tasks of a session.
     Abandon {
         request: TaskId,
         uid: u32,
         session: String,
     },
+    /// The sender of a request resolves a task that ended as unknown.
     Resolve(Box<ResolveRequest>),
-    /// Time goes on here by so much ahead of the clock, which was set back.
+    /// The wall clock was set back; the times given to the dispatcher are `ahead` of it from now on.
     SetClock {
         ahead: SignedDuration,
     },
     AttemptFinished(Box<AttemptReport>),
-    /// A human decided about tasks that wait for it.
+    /// A human decides on tasks that wait for confirmation.
     Decide(Box<DecideRequest>),
-    /// A human takes a grant back.
+    /// A human revokes a grant.
     Revoke {
         ticket: Ticket,
         grant: GrantId,
     },
-    /// It was found out what a task that waits would replace: it is asked about anew.
+    /// The preview of a task is known. `confirmation`, which contains it, replaces the one with the digest `expected`.
     SetPreview {
         id: TaskId,
         expected: Digest,
         confirmation: Box<Confirmation>,
     },
-    /// The definitions of these are no longer those that a human was shown.
+    /// The definitions of these tasks changed since a human was asked about them.
     DefinitionsChanged(Vec<TaskId>),
     /// Time passed.
     Tick,
-    /// Nothing new is started from now on; what runs goes on.
+    /// Stop starting tasks; running attempts continue.
     Drain,
-    /// What still runs is told to stop, and reports.
+    /// Stop all running attempts; each of them still reports.
     Interrupt,
 }
 
+/// A new task with what is needed to admit it.
 #[derive(Debug)]
 pub struct Admission {
     /// In the state [`State::Accepted`].
     pub task: Task,
     pub definition: Arc<Definition>,
-    /// The task that this caller asked for before, under the same key.
+    /// The task that the same user requested before with the same idempotency key, if there is one.
     pub earlier: Option<Task>,
 }
 
-/// What is to be done about it: first `changes`, all at once; then `actions`, in order.
+/// The effects of an event: first commit all `changes` at once, then carry out `actions` in order.
 #[derive(Debug, Default)]
 pub struct Effects {
     pub changes: Vec<Change>,
@@ -125,33 +127,34 @@ pub struct Effects {
 pub enum Action {
     /// Bring the result file up to date.
     Publish(Box<Task>),
+    /// Answer the request with this id.
     Answer(TaskId, Box<Answer>),
-    /// Look what a task would replace that waits for a human.
+    /// Look up the values that a task would replace, before a human is asked about it.
     Preview {
         task: Box<Task>,
         definition: Arc<Definition>,
     },
-    /// What became of a human's decision.
+    /// Report the result of a human's command to the page.
     Reply(Ticket, DecisionResult),
     Perform {
         task: Box<Task>,
         definition: Arc<Definition>,
         purpose: AttemptPurpose,
     },
-    /// Stop the running attempt.
+    /// Stop the running attempt of a task, for this reason.
     Interrupt(TaskId, FailureKind),
-    /// For a session that called it too often.
+    /// Switch a subtool off for a session that exceeded its rate limit.
     SwitchOff(Box<SwitchedOffTool>),
 }
 
-/// What a dispatcher may have open and running.
+/// The limits of open and running tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatcherLimits {
     pub concurrency: u32,
     pub open: OpenTaskLimit,
-    /// Of one session of one user.
+    /// For each session of a user.
     pub open_per_session: OpenTaskLimit,
-    pub asks: ConfirmationLimits,
+    pub confirmations: ConfirmationLimits,
 }
 
 impl DispatcherLimits {
@@ -164,7 +167,7 @@ impl DispatcherLimits {
                 tasks: executor.open_tasks_per_session,
                 bytes: executor.open_bytes_per_session,
             },
-            asks: ConfirmationLimits {
+            confirmations: ConfirmationLimits {
                 waiting: confirm.waiting,
                 waiting_per_session: confirm.waiting_per_session,
                 per_hour: confirm.asks_per_hour,
@@ -175,7 +178,7 @@ impl DispatcherLimits {
     }
 }
 
-/// How many tasks may be open, and how many bytes their inputs may have.
+/// The limit of open tasks, and of the total size of their inputs.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenTaskLimit {
     pub tasks: usize,
@@ -186,9 +189,10 @@ pub struct OpenTaskLimit {
 struct OpenTask {
     task: Task,
     definition: Arc<Definition>,
+    /// Its caller cancelled it while it was running.
     cancelling: bool,
     phase: LookupPhase,
-    /// Where it stands among the delayed.
+    /// Its key in [`Dispatcher::delayed`], if it is there.
     delayed_to: Option<Timestamp>,
 }
 
@@ -197,34 +201,37 @@ impl OpenTask {
         Self { task, definition, cancelling: false, phase: LookupPhase::Work, delayed_to: None }
     }
 
-    /// Which places it needs to run.
+    /// Which slots it needs to run.
     fn kind(&self) -> SlotKind {
         let delegates_at = self.definition.run.delegates().then_some(self.task.caller.depth);
         SlotKind { tool: self.task.tool.clone(), delegates_at }
     }
 
-    /// How often in all it may be started and looked up, if its attempts are lost.
-    fn most_attempts(&self) -> u32 {
-        recovery::most_attempts(&self.task, Some(&self.definition))
+    /// The limit of attempts and lookups if attempts are lost.
+    fn max_attempts(&self) -> u32 {
+        recovery::max_attempts(&self.task, Some(&self.definition))
     }
 }
 
+/// The state of all open tasks. See the module documentation.
 #[derive(Debug)]
 pub struct Dispatcher {
     limits: DispatcherLimits,
     open: HashMap<TaskId, OpenTask>,
-    load: Quotas,
-    lines: FairQueue,
+    quotas: Quotas,
+    queue: FairQueue,
+    /// The tasks that wait for a scheduled time or a retry delay.
     delayed: BTreeSet<(Timestamp, TaskId)>,
-    asks: PendingConfirmations,
+    confirmations: PendingConfirmations,
     ahead: SignedDuration,
     slots: Slots,
-    /// How many tasks of a subtool may run at once, by the definition that came last.
-    most_of: HashMap<SubtoolName, u32>,
-    windows: RateLimits,
-    keys: HashMap<(u32, String), TaskId>,
-    /// What was said of tasks, and may not stand in the record yet.
-    resolving: HashMap<TaskId, Resolution>,
+    /// How many tasks of a subtool may run at once, according to its latest definition.
+    concurrency_limits: HashMap<SubtoolName, u32>,
+    rate_limits: RateLimits,
+    /// The open tasks by user and idempotency key.
+    idempotency_keys: HashMap<(u32, String), TaskId>,
+    /// Resolutions that may not be in the store yet.
+    resolutions: HashMap<TaskId, Resolution>,
     draining: bool,
 }
 
@@ -233,26 +240,26 @@ impl Dispatcher {
         Self {
             limits,
             open: HashMap::new(),
-            load: Quotas::default(),
-            lines: FairQueue::default(),
+            quotas: Quotas::default(),
+            queue: FairQueue::default(),
             delayed: BTreeSet::new(),
-            asks: PendingConfirmations::default(),
+            confirmations: PendingConfirmations::default(),
             ahead: SignedDuration::ZERO,
             slots: Slots::default(),
-            most_of: HashMap::new(),
-            windows: RateLimits::default(),
-            keys: HashMap::new(),
-            resolving: HashMap::new(),
+            concurrency_limits: HashMap::new(),
+            rate_limits: RateLimits::default(),
+            idempotency_keys: HashMap::new(),
+            resolutions: HashMap::new(),
             draining: false,
         }
     }
 
-    /// Counts a call that an executor before us took, for the rate limit of its subtool.
+    /// Counts a call that an earlier executor accepted towards the rate limit of its subtool.
     pub fn restore_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
-        self.windows.count(caller, tool, limit, at);
+        self.rate_limits.count(caller, tool, limit, at);
     }
 
-    /// How many tasks are open, by state.
+    /// Returns the number of open tasks in each state.
     pub fn counts(&self) -> BTreeMap<State, usize> {
         let mut counts = BTreeMap::new();
         for open in self.open.values() {
@@ -261,27 +268,29 @@ impl Dispatcher {
         counts
     }
 
+    /// Returns the number of running attempts.
     pub fn running(&self) -> u32 {
-        self.slots.taken()
+        self.slots.in_use()
     }
 
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// What it was told last of the clock.
+    /// How far its time is ahead of the wall clock; see [`Event::SetClock`].
     pub fn ahead(&self) -> SignedDuration {
         self.ahead
     }
 
-    /// When a [`Event::Tick`] is due.
+    /// When the next [`Event::Tick`] is needed.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
-        delayed.into_iter().chain(self.asks.next_deadline()).min()
+        delayed.into_iter().chain(self.confirmations.next_deadline()).min()
     }
 
+    /// Handles `event` at the time `now` and appends what follows from it to `effects`.
     pub fn handle(&mut self, event: Event, now: Timestamp, effects: &mut Effects) {
-        // First: a yes that comes too late is none.
+        // Expire first, so that a late approval is rejected.
         self.expire(now, effects);
         match event {
             Event::Admit(admission) => self.admit(*admission, now, effects),
@@ -297,7 +306,7 @@ impl Dispatcher {
             Event::Tick => {}
             Event::Drain => self.draining = true,
             Event::Interrupt => {
-                let running = self.open.values().filter(|open| open.is_performed());
+                let running = self.open.values().filter(|open| open.is_executing());
                 effects.actions.extend(running.map(|open| Action::Interrupt(open.task.id, FailureKind::Shutdown)));
             }
         }
@@ -305,43 +314,46 @@ impl Dispatcher {
             && at <= now
         {
             self.delayed.remove(&(at, id));
-            self.line_up(id, now);
+            self.queue_or_delay(id, now);
         }
-        self.start_what_can(now, effects);
+        self.start_ready(now, effects);
     }
 
-    fn finish(&mut self, finished: AttemptReport, now: Timestamp, effects: &mut Effects) {
-        let Some(open) = self.open.get_mut(&finished.id) else { return };
-        if !open.is_performed() || open.task.attempt != finished.attempt {
+    fn finish(&mut self, report: AttemptReport, now: Timestamp, effects: &mut Effects) {
+        let Some(open) = self.open.get_mut(&report.id) else { return };
+        if !open.is_executing() || open.task.attempt != report.attempt {
             return;
         }
-        self.slots.free(&open.kind());
-        if matches!(open.phase, LookupPhase::LookingUp(_)) {
-            return self.looked_up(finished, now, effects);
+        self.slots.release(&open.kind());
+        if matches!(open.phase, LookupPhase::Running(_)) {
+            return self.finish_lookup(report, now, effects);
         }
-        let failed = match finished.result {
+        let failed = match report.result {
             Ok(end) => {
                 advance(&mut open.task, Step::Succeed, now, None, Some(end), effects);
-                return self.close(finished.id, effects);
+                return self.remove(report.id, effects);
             }
             Err(failed) => failed,
         };
-        if open.must_look_up(&failed) {
+        if open.needs_lookup(&failed) {
             open.cancelling |= failed.kind == FailureKind::Cancelled;
-            open.phase = LookupPhase::LookupDue(Some(Box::new(failed)));
-            return self.line_up(finished.id, now);
+            open.phase = LookupPhase::Due(Some(Box::new(failed)));
+            return self.queue_or_delay(report.id, now);
         }
-        let harmless = open.task.effect.repeatable() || failed.side_effect == SideEffect::None;
+        let is_repeatable = open.task.effect.repeatable() || failed.side_effect == SideEffect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let step = match failed.kind {
-            FailureKind::Shutdown if !harmless => Step::Lose,
-            // It was looked up as often as may be.
-            _ if !harmless && open.task.effect == EffectClass::Verifiable => Step::Lose,
+            FailureKind::Shutdown if !is_repeatable => Step::Lose,
+            // The limit of lookups is reached.
+            _ if !is_repeatable && open.task.effect == EffectClass::Verifiable => Step::Lose,
             FailureKind::Shutdown if open.cancelling => Step::Cancel,
             FailureKind::Shutdown => Step::Retry,
             FailureKind::Cancelled => Step::Cancel,
             FailureKind::Failure | FailureKind::Timeout
-                if harmless && !open.cancelling && failed.retry != Retry::Never && open.task.attempt <= retries =>
+                if is_repeatable
+                    && !open.cancelling
+                    && failed.retry != Retry::Never
+                    && open.task.attempt <= retries =>
             {
                 Step::Retry
             }
@@ -349,43 +361,43 @@ impl Dispatcher {
             FailureKind::Failure => Step::Fail,
         };
         if step == Step::Retry {
-            let not_before =
-                (failed.kind != FailureKind::Shutdown).then(|| now + pause(&open.definition, &open.task, failed.retry));
+            let not_before = (failed.kind != FailureKind::Shutdown)
+                .then(|| now + retry_delay(&open.definition, &open.task, failed.retry));
             advance(&mut open.task, step, now, not_before, None, effects);
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
-            self.line_up(finished.id, now);
+            self.queue_or_delay(report.id, now);
         } else {
-            let end = if step == Step::Lose { told_lost(failed.end, &open.task) } else { failed.end };
+            let end = if step == Step::Lose { into_unknown(failed.end, &open.task) } else { failed.end };
             advance(&mut open.task, step, now, None, Some(end), effects);
-            self.close(finished.id, effects);
+            self.remove(report.id, effects);
         }
     }
 
-    fn enter(&mut self, open: OpenTask) {
+    fn insert(&mut self, open: OpenTask) {
         let OpenTask { task, definition, .. } = &open;
         if let Some(key) = &task.idempotency_key {
-            self.keys.insert((task.caller.uid, key.clone()), task.id);
+            self.idempotency_keys.insert((task.caller.uid, key.clone()), task.id);
         }
         match definition.concurrency {
-            Some(most) => self.most_of.insert(task.tool.clone(), most),
-            None => self.most_of.remove(&task.tool),
+            Some(limit) => self.concurrency_limits.insert(task.tool.clone(), limit),
+            None => self.concurrency_limits.remove(&task.tool),
         };
-        self.load.add(task);
+        self.quotas.add(task);
         self.open.insert(task.id, open);
     }
 
-    /// A task that ended leaves memory; the store has it.
-    fn close(&mut self, id: TaskId, effects: &mut Effects) {
+    /// Drops an ended task from memory; it stays in the store.
+    fn remove(&mut self, id: TaskId, effects: &mut Effects) {
         let Some(OpenTask { task, .. }) = self.open.remove(&id) else { return };
-        self.asks.leave(&task);
-        self.load.remove(&task);
+        self.confirmations.remove(&task);
+        self.quotas.remove(&task);
         if let Some(key) = &task.idempotency_key {
-            self.keys.remove(&(task.caller.uid, key.clone()));
+            self.idempotency_keys.remove(&(task.caller.uid, key.clone()));
         }
         effects.actions.push(Action::Publish(Box::new(task)));
     }
 
-    fn line_up(&mut self, id: TaskId, now: Timestamp) {
+    fn queue_or_delay(&mut self, id: TaskId, now: Timestamp) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let not_before = match open.task.scheduled() {
             Some(at) => Some(at.saturating_add(self.ahead).unwrap_or(Timestamp::MAX)),
@@ -396,11 +408,12 @@ impl Dispatcher {
             Some(at) => {
                 self.delayed.insert((at, id));
             }
-            None => self.lines.join(&open.task.caller, open.kind(), id),
+            None => self.queue.push(&open.task.caller, open.kind(), id),
         }
     }
 
-    /// A schedule means what the clock shows; a pause is as long as it is.
+    /// Recomputes when scheduled tasks start, since a schedule refers to the wall clock. A retry delay is a duration
+    /// and stays as it is.
     fn set_clock(&mut self, ahead: SignedDuration, now: Timestamp) {
         self.ahead = ahead;
         let is_scheduled =
@@ -408,22 +421,22 @@ impl Dispatcher {
         let scheduled: Vec<_> = self.delayed.iter().filter(is_scheduled).copied().collect();
         for (at, id) in scheduled {
             self.delayed.remove(&(at, id));
-            self.line_up(id, now);
+            self.queue_or_delay(id, now);
         }
     }
 
-    /// Starts queued tasks while there are free places, one of each caller in turn.
-    fn start_what_can(&mut self, now: Timestamp, effects: &mut Effects) {
-        while !self.draining && (self.slots.has_any(self.limits.concurrency) || self.lines.has_delegates()) {
-            let (most_of, slots) = (&self.most_of, &self.slots);
-            let has_place =
-                |kind: &SlotKind| slots.has_one(kind, self.limits.concurrency, most_of.get(&kind.tool).copied());
-            let Some(id) = self.lines.next(has_place) else { return };
+    /// Starts queued tasks while there are free slots, taking callers in turn.
+    fn start_ready(&mut self, now: Timestamp, effects: &mut Effects) {
+        while !self.draining && (self.slots.has_free(self.limits.concurrency) || self.queue.has_delegates()) {
+            let (limits, slots) = (&self.concurrency_limits, &self.slots);
+            let has_slot =
+                |kind: &SlotKind| slots.has_free_for(kind, self.limits.concurrency, limits.get(&kind.tool).copied());
+            let Some(id) = self.queue.pop(has_slot) else { return };
             if !self.may_start(id, now, effects) {
                 continue;
             }
             let Some(open) = self.open.get_mut(&id) else { continue };
-            self.slots.take(open.kind());
+            self.slots.acquire(open.kind());
             let (step, purpose) = open.begin();
             advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
@@ -433,7 +446,7 @@ impl Dispatcher {
     }
 }
 
-/// What comes with a step.
+/// What a step may come with.
 #[derive(Debug, Default)]
 struct StepDetails {
     not_before: Option<Timestamp>,
@@ -441,7 +454,7 @@ struct StepDetails {
     confirmation: Option<Box<ConfirmationUpdate>>,
 }
 
-/// Moves `task` on, and records it.
+/// Takes `step` with `task` and adds the transition to `effects`.
 fn advance(
     task: &mut Task,
     step: Step,
@@ -450,14 +463,14 @@ fn advance(
     end: Option<End>,
     effects: &mut Effects,
 ) {
-    move_on(task, step, at, StepDetails { not_before, end, confirmation: None }, effects);
+    advance_with(task, step, at, StepDetails { not_before, end, confirmation: None }, effects);
 }
 
-/// [`advance`], perhaps by an answer.
-fn move_on(task: &mut Task, step: Step, at: Timestamp, details: StepDetails, effects: &mut Effects) {
+/// Like [`advance`], with all details, such as the decision that led to the step.
+fn advance_with(task: &mut Task, step: Step, at: Timestamp, details: StepDetails, effects: &mut Effects) {
     let StepDetails { not_before, end, confirmation } = details;
     let (from, attempt) = (task.state, task.attempt);
-    let to = from.after(step).expect("the dispatcher takes only steps that the life cycle has");
+    let to = from.after(step).expect("the dispatcher takes only legal steps");
     task.state = to;
     task.attempt += u32::from(matches!(step, Step::Start | Step::Verify));
     task.not_before = not_before;
@@ -476,33 +489,34 @@ fn move_on(task: &mut Task, step: Step, at: Timestamp, details: StepDetails, eff
     })));
 }
 
-/// The pause before the next attempt: it doubles each time, with a jitter of up to a quarter.
-fn pause(definition: &Definition, task: &Task, again: Retry) -> SignedDuration {
+/// Returns the delay before the next attempt: exponential backoff with up to 25% jitter, but at least what the server
+/// asked for.
+fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDuration {
     let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
-    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_PAUSE);
-    let asked = match again {
-        Retry::After(asked) => asked,
+    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_RETRY_DELAY);
+    let min = match retry {
+        Retry::After(min) => min,
         Retry::Never | Retry::Later => Duration::ZERO,
     };
-    // The id is random in its last bits: tasks that failed together do not come back together.
-    let spread = task
+    // The last bits of the id are random, so tasks that failed together are not retried together.
+    let seed = task
         .id
         .to_string()
         .bytes()
         .rev()
         .take(8)
         .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let jitter = doubled.mul_f64(f64::from(spread % 256) / 1024.0);
-    let pause = (doubled + jitter).max(asked).min(MAX_PAUSE);
-    SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO)
+    let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
+    let delay = (doubled + jitter).max(min).min(MAX_RETRY_DELAY);
+    SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
 }
 
-/// `end` as that of an attempt of which nobody knows whether it took effect: what it had so far stays in
-/// the details; whoever branches on the code must know.
-fn told_lost(mut end: End, task: &Task) -> End {
+/// Turns the end of an attempt into the end of a task with an unknown outcome: replaces the code, message and hint of
+/// the error and keeps its details.
+fn into_unknown(mut end: End, task: &Task) -> End {
     if let Outcome::Error(error) = &mut end.outcome {
-        let lost = lost(task);
-        (error.code, error.message, error.hint) = (lost.code, lost.message, lost.hint);
+        let unknown = unknown_outcome(task);
+        (error.code, error.message, error.hint) = (unknown.code, unknown.message, unknown.hint);
     }
     end
 }

@@ -1,4 +1,4 @@
-//! Admission: a new task is taken, or its caller learns why not.
+//! Admission: accepts a new task, or refuses it with a reason.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ impl Dispatcher {
         let Admission { mut task, definition, earlier } = admission;
         let id = task.id;
         if let Some(answer) = self.refuse(&task, &definition, earlier.as_ref(), now) {
-            let is_breach = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
-            if is_breach && definition.rate_limit.is_some_and(|limit| limit.auto_disable) {
+            let is_rate_limited = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
+            if is_rate_limited && definition.rate_limit.is_some_and(|limit| limit.auto_disable) {
                 let Task { tool, caller, .. } = task;
                 let off = SwitchedOffTool { tool, uid: caller.uid, session: caller.session, since: now };
                 effects.actions.push(Action::SwitchOff(Box::new(off)));
@@ -30,30 +30,30 @@ impl Dispatcher {
             return;
         }
         if let Some(limit) = definition.rate_limit {
-            self.windows.count(&task.caller, &task.tool, limit, now);
+            self.rate_limits.count(&task.caller, &task.tool, limit, now);
         }
-        let grant = task.confirmation.as_ref().and_then(|_| self.asks.grant_for(&task, now));
+        let grant = task.confirmation.as_ref().and_then(|_| self.confirmations.grant_for(&task, now));
         if let Some(grant) = grant {
             self.use_grant(grant, &mut task, now, effects);
         }
         effects.changes.push(Change::Accept(Box::new(task.clone())));
         if task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none()) {
             advance(&mut task, Step::Ask, now, None, None, effects);
-            self.asks.count(&task, now);
-            self.asks.join(&task, self.limits.asks.wait, now);
+            self.confirmations.count(&task, now);
+            self.confirmations.add(&task, self.limits.confirmations.wait, now);
             if task.confirmation.as_ref().is_some_and(|asked| asked.preview == Some(ReplacedValues::Pending)) {
                 let (task, definition) = (Box::new(task.clone()), Arc::clone(&definition));
                 effects.actions.push(Action::Preview { task, definition });
             }
-            self.enter(OpenTask::new(task, definition));
+            self.insert(OpenTask::new(task, definition));
         } else {
             advance(&mut task, Step::Enqueue, now, None, None, effects);
-            self.asks.approve(&task);
-            self.enter(OpenTask::new(task, definition));
-            self.line_up(id, now);
-            self.start_what_can(now, effects);
+            self.confirmations.approve(&task);
+            self.insert(OpenTask::new(task, definition));
+            self.queue_or_delay(id, now);
+            self.start_ready(now, effects);
         }
-        // One that ended or started was published with that.
+        // A task that started or ended was already published.
         if let Some(open) = self.open.get(&id)
             && open.task.state != State::Running
         {
@@ -61,7 +61,7 @@ impl Dispatcher {
         }
     }
 
-    /// Why a task is not taken, if it is not.
+    /// Returns the answer to a request that does not become a new task.
     fn refuse(
         &mut self,
         task: &Task,
@@ -69,14 +69,15 @@ impl Dispatcher {
         earlier: Option<&Task>,
         now: Timestamp,
     ) -> Option<Answer> {
-        let open = task.idempotency_key.as_ref().and_then(|key| self.keys.get(&(task.caller.uid, key.clone())));
-        let same = open.and_then(|id| self.open.get(id)).map(|open| &open.task).or(earlier);
-        if let Some(same) = same {
-            let is_same = same.tool == task.tool && same.asked_input() == &task.input;
-            return Some(if is_same { Answer::SameAs(same.id) } else { mismatch(same) });
+        let open =
+            task.idempotency_key.as_ref().and_then(|key| self.idempotency_keys.get(&(task.caller.uid, key.clone())));
+        let earlier = open.and_then(|id| self.open.get(id)).map(|open| &open.task).or(earlier);
+        if let Some(earlier) = earlier {
+            let is_same = earlier.tool == task.tool && earlier.asked_input() == &task.input;
+            return Some(if is_same { Answer::SameAs(earlier.id) } else { mismatch(earlier) });
         }
         if let Some(limit) = definition.rate_limit
-            && let Some(error) = self.windows.refuse(&task.caller, &task.tool, limit, now)
+            && let Some(error) = self.rate_limits.refuse(&task.caller, &task.tool, limit, now)
         {
             return Some(Answer::Refused(error));
         }
@@ -85,26 +86,26 @@ impl Dispatcher {
                 ErrorBody::new(Code::NoExecutor, "the executor is stopping").hint("try again in a moment"),
             ));
         }
-        if let Some(error) = self.load.refuse(task, self.limits) {
+        if let Some(error) = self.quotas.refuse(task, self.limits) {
             return Some(Answer::Refused(error));
         }
-        if task.confirmation.is_none() || self.asks.grant_for(task, now).is_some() {
+        if task.confirmation.is_none() || self.confirmations.grant_for(task, now).is_some() {
             return None;
         }
-        match self.asks.same(task) {
-            // Asked once, however often it is asked for; but who has a key of their own wants their own.
+        match self.confirmations.find_same(task) {
+            // Identical calls share one task; a request with its own idempotency key gets its own task.
             Some(same) if task.idempotency_key.is_none() => Some(Answer::SameAs(same)),
-            _ => self.asks.refuse(task, self.limits.asks, now).map(Answer::Refused),
+            _ => self.confirmations.refuse(task, self.limits.confirmations, now).map(Answer::Refused),
         }
     }
 }
 
-fn mismatch(same: &Task) -> Answer {
-    let message = format!("the idempotency key was used for `{}` with another input", same.tool);
+fn mismatch(earlier: &Task) -> Answer {
+    let message = format!("the idempotency key was already used for `{}` with another input", earlier.tool);
     Answer::Refused(
         ErrorBody::new(Code::IdempotencyMismatch, message)
-            .hint("take another key for another call")
-            .detail("id", same.id.to_string()),
+            .hint("use another key for another call")
+            .detail("id", earlier.id.to_string()),
     )
 }
 
@@ -117,7 +118,7 @@ mod tests {
     use crate::task::effect::EffectClass;
 
     #[test]
-    fn one_call_too_many_switches_off_what_is_to_be_switched_off() {
+    fn exceeding_the_rate_limit_switches_off_a_subtool_with_auto_disable() {
         for auto_disable in [true, false] {
             let mut bench = Bench::new(limits(9));
             let limited = definition(json!({"rate_limit": {"calls": 1, "per": "1m", "auto_disable": auto_disable}}));

@@ -1,7 +1,7 @@
-//! Whose turn it is: callers wait in line, and are served one task each in turn.
+//! A fair queue: serves callers round-robin, one task each.
 //!
-//! A caller with a hundred tasks delays another caller's first task by one place, not by a hundred.
-//! Decides only the order; how many may run at once is the dispatcher's.
+//! A caller with a hundred tasks delays another caller's first task by one task, not by a hundred. The queue decides
+//! only the order; the dispatcher decides how many tasks may run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,32 +11,31 @@ use protocol::task::TaskId;
 
 use super::slots::SlotKind;
 
-/// A caller as far as fairness goes: a user's sessions do not starve each other either.
+/// The unit of fairness: one session of a user, so that sessions of the same user do not starve each other either.
 pub(super) type QueueKey = (u32, Option<String>);
 
-/// The waiting tasks of every caller.
+/// The queued tasks of every caller.
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
-    /// By kind, so that one whose places are all taken is passed over in one step, however many
-    /// of its tasks wait. Each task with the number of its arrival.
+    /// By slot kind, so that a kind without a free slot is skipped in one step. Each task has its arrival number.
     queues: BTreeMap<QueueKey, BTreeMap<SlotKind, VecDeque<(u64, TaskId)>>>,
-    /// The one that was served last; the next one is served first.
+    /// The caller that was served last; the search starts after it.
     last: Option<QueueKey>,
     arrivals: u64,
-    /// How many of those that wait will wait for others when they run.
+    /// The number of queued tasks that delegate.
     delegates: usize,
 }
 
 impl FairQueue {
-    pub(super) fn join(&mut self, caller: &Caller, kind: SlotKind, id: TaskId) {
+    pub(super) fn push(&mut self, caller: &Caller, kind: SlotKind, id: TaskId) {
         self.arrivals += 1;
         self.delegates += usize::from(kind.delegates_at.is_some());
         let key = self.queues.entry(queue_key(caller)).or_default();
         key.entry(kind).or_default().push_back((self.arrivals, id));
     }
 
-    /// Takes a task out that will not start. Without effect if it does not wait here.
-    pub(super) fn leave(&mut self, caller: &Caller, kind: &SlotKind, id: TaskId) {
+    /// Removes a task that will not start. Does nothing if it is not queued.
+    pub(super) fn remove(&mut self, caller: &Caller, kind: &SlotKind, id: TaskId) {
         let key = queue_key(caller);
         let Some(queue) = self.queues.get_mut(&key).and_then(|queues| queues.get_mut(kind)) else { return };
         let before = queue.len();
@@ -47,11 +46,10 @@ impl FairQueue {
         self.drop_if_empty(&key, kind);
     }
 
-    /// The task whose turn it is, of those whose kind `has_place`: of the next caller the one that
-    /// waits longest.
-    pub(super) fn next(&mut self, has_place: impl Fn(&SlotKind) -> bool) -> Option<TaskId> {
+    /// Takes out the oldest task, of the next caller in turn, whose kind `has_slot`.
+    pub(super) fn pop(&mut self, has_slot: impl Fn(&SlotKind) -> bool) -> Option<TaskId> {
         let free = |queues: &BTreeMap<SlotKind, VecDeque<(u64, TaskId)>>| {
-            let fronts = queues.iter().filter(|(kind, _)| has_place(kind)).filter_map(|(kind, queue)| {
+            let fronts = queues.iter().filter(|(kind, _)| has_slot(kind)).filter_map(|(kind, queue)| {
                 let (arrival, _) = queue.front()?;
                 Some((*arrival, kind.clone()))
             });
@@ -105,39 +103,39 @@ mod tests {
 
     #[test]
     fn callers_take_turns_and_each_is_served_in_order() {
-        let mut lines = FairQueue::default();
+        let mut queue = FairQueue::default();
         let ids: Vec<_> = (0..6).map(|_| TaskId::new()).collect();
         for id in &ids[..4] {
-            lines.join(&caller("busy"), tool("a"), *id);
+            queue.push(&caller("busy"), tool("a"), *id);
         }
         for id in &ids[4..] {
-            lines.join(&caller("other"), tool("a"), *id);
+            queue.push(&caller("other"), tool("a"), *id);
         }
-        let order: Vec<_> = std::iter::from_fn(|| lines.next(|_| true)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         assert_eq!(order, [ids[0], ids[4], ids[1], ids[5], ids[2], ids[3]]);
     }
 
     #[test]
-    fn a_subtool_without_a_place_is_passed_over() {
-        let mut lines = FairQueue::default();
+    fn a_subtool_without_a_free_slot_is_skipped() {
+        let mut queue = FairQueue::default();
         let (full, free) = (TaskId::new(), TaskId::new());
-        lines.join(&caller("s"), tool("full"), full);
-        lines.join(&caller("s"), tool("free"), free);
-        assert_eq!(lines.next(|kind| kind.tool.as_str() == "free"), Some(free));
-        assert_eq!(lines.next(|kind| kind.tool.as_str() == "free"), None);
-        assert_eq!(lines.next(|_| true), Some(full));
+        queue.push(&caller("s"), tool("full"), full);
+        queue.push(&caller("s"), tool("free"), free);
+        assert_eq!(queue.pop(|kind| kind.tool.as_str() == "free"), Some(free));
+        assert_eq!(queue.pop(|kind| kind.tool.as_str() == "free"), None);
+        assert_eq!(queue.pop(|_| true), Some(full));
     }
 
     #[test]
-    fn who_leaves_is_not_served() {
-        let mut lines = FairQueue::default();
+    fn a_removed_task_is_not_served() {
+        let mut queue = FairQueue::default();
         let (gone, stays) = (TaskId::new(), TaskId::new());
-        lines.join(&caller("s"), tool("a"), gone);
-        lines.join(&caller("s"), tool("a"), stays);
-        lines.leave(&caller("s"), &tool("a"), gone);
-        lines.leave(&caller("s"), &tool("a"), gone);
-        assert_eq!(lines.next(|_| true), Some(stays));
-        assert_eq!(lines.next(|_| true), None);
-        assert!(lines.queues.is_empty(), "nothing is kept of a caller without tasks");
+        queue.push(&caller("s"), tool("a"), gone);
+        queue.push(&caller("s"), tool("a"), stays);
+        queue.remove(&caller("s"), &tool("a"), gone);
+        queue.remove(&caller("s"), &tool("a"), gone);
+        assert_eq!(queue.pop(|_| true), Some(stays));
+        assert_eq!(queue.pop(|_| true), None);
+        assert!(queue.queues.is_empty(), "a caller without tasks leaves nothing behind");
     }
 }

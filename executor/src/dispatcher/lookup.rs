@@ -1,7 +1,7 @@
-//! Looking up: whether a lost attempt of a verifiable task took effect.
+//! Lookups: find out whether a lost attempt of a verifiable task took effect.
 //!
-//! The task stays running meanwhile: that is what the record says of it, and rightly so. Each lookup
-//! waits in line for a place and is recorded before it starts, like an attempt, and counts as one.
+//! The task stays in the state `running` meanwhile. Each lookup waits for a slot and is recorded before it starts,
+//! like an attempt, and counts as one.
 
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -10,47 +10,47 @@ use protocol::task::{State, Step};
 
 use super::{
     AttemptPurpose, AttemptReport, Dispatcher, Effects, FailedAttempt, FailureKind, OpenTask, advance, failed_end,
-    pause, told_lost,
+    into_unknown, retry_delay,
 };
 use crate::catalog::definition::Definition;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
 
-/// What an open task is about.
+/// What an open task has to do next.
 #[derive(Debug)]
 pub(super) enum LookupPhase {
-    /// To be performed, or being so.
+    /// It is performed, now or later.
     Work,
-    /// Recorded as running, and nobody knows what came of it. How the attempt ended, if it reported.
-    LookupDue(Option<Box<FailedAttempt>>),
-    LookingUp(Option<Box<FailedAttempt>>),
+    /// Its outcome is unknown and must be looked up. Holds how the attempt ended, if it reported.
+    Due(Option<Box<FailedAttempt>>),
+    Running(Option<Box<FailedAttempt>>),
 }
 
-/// Whether a lookup can tell if a lost attempt of `task` took effect.
+/// Whether a lookup is defined that can tell if a lost attempt of `task` took effect.
 pub(super) fn can_look_up(task: &Task, definition: Option<&Definition>) -> bool {
     task.effect == EffectClass::Verifiable && definition.is_some_and(|definition| definition.verify.is_some())
 }
 
 impl OpenTask {
-    /// Whether something runs for it right now.
-    pub(super) fn is_performed(&self) -> bool {
-        self.task.state == State::Running && !matches!(self.phase, LookupPhase::LookupDue(_))
+    /// Whether an attempt or a lookup is running for it.
+    pub(super) fn is_executing(&self) -> bool {
+        self.task.state == State::Running && !matches!(self.phase, LookupPhase::Due(_))
     }
 
-    /// Whether the attempt that ended like this must be looked up.
-    pub(super) fn must_look_up(&self, failed: &FailedAttempt) -> bool {
+    /// Whether a lookup must follow the attempt that failed like this.
+    pub(super) fn needs_lookup(&self, failed: &FailedAttempt) -> bool {
         failed.side_effect == SideEffect::Possible
             && can_look_up(&self.task, Some(&self.definition))
-            && self.task.attempt < self.most_attempts()
+            && self.task.attempt < self.max_attempts()
     }
 
-    /// What is to be done now that it has a place.
+    /// Returns the step and the purpose of the attempt that starts when the task gets a slot.
     pub(super) fn begin(&mut self) -> (Step, AttemptPurpose) {
         match std::mem::replace(&mut self.phase, LookupPhase::Work) {
             LookupPhase::Work => (Step::Start, AttemptPurpose::Work),
-            LookupPhase::LookupDue(before) | LookupPhase::LookingUp(before) => {
-                self.phase = LookupPhase::LookingUp(before);
+            LookupPhase::Due(before) | LookupPhase::Running(before) => {
+                self.phase = LookupPhase::Running(before);
                 (Step::Verify, AttemptPurpose::Lookup)
             }
         }
@@ -58,68 +58,68 @@ impl OpenTask {
 }
 
 impl Dispatcher {
-    /// A lookup reported.
-    pub(super) fn looked_up(&mut self, finished: AttemptReport, now: Timestamp, effects: &mut Effects) {
-        let Some(open) = self.open.get_mut(&finished.id) else { return };
+    /// Handles the report of a lookup.
+    pub(super) fn finish_lookup(&mut self, report: AttemptReport, now: Timestamp, effects: &mut Effects) {
+        let Some(open) = self.open.get_mut(&report.id) else { return };
         let before = match std::mem::replace(&mut open.phase, LookupPhase::Work) {
             LookupPhase::Work => None,
-            LookupPhase::LookupDue(before) | LookupPhase::LookingUp(before) => before,
+            LookupPhase::Due(before) | LookupPhase::Running(before) => before,
         };
-        let may_go_on = open.task.attempt < open.most_attempts();
-        let failed = match finished.result {
+        let has_attempts_left = open.task.attempt < open.max_attempts();
+        let failed = match report.result {
             Ok(end) => {
                 advance(&mut open.task, Step::Succeed, now, None, Some(end), effects);
-                return self.close(finished.id, effects);
+                return self.remove(report.id, effects);
             }
             Err(failed) => failed,
         };
         let is_absent = failed.side_effect == SideEffect::None && failed.kind == FailureKind::Failure;
-        // Interrupted, or something stood in its way that may pass.
-        let is_looked_up_again = failed.kind == FailureKind::Shutdown || may_go_on && failed.retry != Retry::Never;
-        let wait = pause(&open.definition, &open.task, Retry::Later);
+        // It was interrupted, or it failed in a way that may pass.
+        let is_retried = failed.kind == FailureKind::Shutdown || has_attempts_left && failed.retry != Retry::Never;
+        let wait = retry_delay(&open.definition, &open.task, Retry::Later);
         let (step, end) = if is_absent {
-            // What a repetition cannot mend is not repeated, though that would be harmless.
-            let is_over = before
+            // Repeating it would be safe, but a failure that a retry cannot fix is final.
+            let is_final = before
                 .as_ref()
                 .is_some_and(|before| before.kind == FailureKind::Failure && before.retry == Retry::Never);
             match before {
                 _ if open.cancelling => {
                     let error = ErrorBody::new(Code::Cancelled, "cancelled while it was running")
-                        .hint("it was looked up: nothing was changed");
+                        .hint("a lookup found that it did not take effect");
                     (Step::Cancel, failed_end(now, error))
                 }
-                _ if may_go_on && !is_over => {
+                _ if has_attempts_left && !is_final => {
                     let not_before = before.is_some().then(|| now + wait);
                     advance(&mut open.task, Step::Retry, now, not_before, None, effects);
                     effects.actions.push(super::Action::Publish(Box::new(open.task.clone())));
-                    return self.line_up(finished.id, now);
+                    return self.queue_or_delay(report.id, now);
                 }
                 before => {
                     let mut end = before.map_or(failed.end, |before| before.end);
                     if let Outcome::Error(error) = &mut end.outcome {
-                        error.hint = Some("it was looked up: it did not take effect".to_owned());
+                        error.hint = Some("a lookup found that it did not take effect".to_owned());
                     }
                     (Step::Fail, end)
                 }
             }
-        } else if is_looked_up_again {
-            open.phase = LookupPhase::LookupDue(before);
-            // Not recorded: after a crash it is looked up at once.
+        } else if is_retried {
+            open.phase = LookupPhase::Due(before);
+            // The delay is not stored: after a crash the lookup runs at once.
             open.task.not_before = (failed.kind != FailureKind::Shutdown).then(|| now + wait);
-            return self.line_up(finished.id, now);
+            return self.queue_or_delay(report.id, now);
         } else {
             (Step::Lose, unknown(before, failed, &open.task))
         };
         advance(&mut open.task, step, now, None, Some(end), effects);
-        self.close(finished.id, effects);
+        self.remove(report.id, effects);
     }
 }
 
-/// The end of a task of which even the lookup did not tell what happened.
+/// Returns the end of a task whose lookup did not find out what happened.
 fn unknown(before: Option<Box<FailedAttempt>>, failed: FailedAttempt, task: &Task) -> End {
-    let Outcome::Error(lookup) = failed.end.outcome else { return told_lost(failed.end, task) };
+    let Outcome::Error(lookup) = failed.end.outcome else { return into_unknown(failed.end, task) };
     let nothing = || failed_end(failed.end.at, ErrorBody::new(Code::UnknownOutcome, ""));
-    let mut end = told_lost(before.map_or_else(nothing, |before| before.end), task);
+    let mut end = into_unknown(before.map_or_else(nothing, |before| before.end), task);
     if let Outcome::Error(error) = &mut end.outcome {
         error.details.extend(lookup.details);
         error.details.insert("lookup".to_owned(), lookup.message.into());
@@ -145,21 +145,21 @@ mod tests {
         definition(json!({"verify": {"subtool": "look", "happened": "."}}))
     }
 
-    /// A task whose one attempt ended like this, and whose lookup is under way.
+    /// Starts a task whose first attempt fails like this, so that its lookup is running.
     fn in_doubt(
         bench: &mut Bench,
         definition: &Arc<Definition>,
-        why: FailureKind,
-        again: Retry,
+        kind: FailureKind,
+        retry: Retry,
     ) -> protocol::task::TaskId {
         let id = bench.start(EffectClass::Verifiable, definition);
-        let turn = bench.fail(id, why, again, Possible);
+        let turn = bench.fail(id, kind, retry, Possible);
         assert_eq!((turn.performed, bench.state(id), bench.stored(id).attempt), (vec![id], State::Running, 2));
         id
     }
 
     #[test]
-    fn what_is_found_succeeds_and_what_surely_is_not_there_runs_again() {
+    fn a_task_that_took_effect_succeeds_and_one_that_did_not_is_retried() {
         let mut bench = Bench::new(limits(1));
         let definition = verifiable();
         let found = in_doubt(&mut bench, &definition, FailureKind::Timeout, Retry::Later);
@@ -167,7 +167,7 @@ mod tests {
 
         let absent = in_doubt(&mut bench, &definition, FailureKind::Timeout, Retry::Later);
         let turn = bench.fail(absent, FailureKind::Failure, Retry::Never, Surely);
-        assert_eq!((turn.performed, bench.state(absent)), (vec![], State::Queued), "after a pause");
+        assert_eq!((turn.performed, bench.state(absent)), (vec![], State::Queued), "after a delay");
         bench.pass(Duration::from_mins(1));
         assert_eq!(bench.handle(Event::Tick).performed, [absent]);
         bench.succeed(absent);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_out_ends_as_unknown() {
+    fn a_task_whose_lookup_cannot_tell_ends_as_unknown() {
         let mut bench = Bench::new(limits(1));
         let unsure = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
         bench.fail(unsure, FailureKind::Failure, Retry::Never, Possible);
@@ -185,7 +185,7 @@ mod tests {
             (Code::UnknownOutcome, &json!("no"))
         );
 
-        // A lookup that failed for now is tried again, so often and no oftener.
+        // A lookup with a temporary failure is retried up to the limit.
         let later = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
         while bench.state(later) == State::Running {
             assert_eq!(bench.fail(later, FailureKind::Failure, Retry::Later, Possible).performed, []);
@@ -196,17 +196,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_a_repetition_cannot_mend_is_not_repeated() {
+    fn a_failure_that_a_retry_cannot_fix_is_final() {
         let mut bench = Bench::new(limits(1));
         let id = in_doubt(&mut bench, &verifiable(), FailureKind::Failure, Retry::Never);
         bench.fail(id, FailureKind::Failure, Retry::Never, Surely);
         let task = bench.stored(id);
         assert_eq!((task.state, error_of(&task).code), (State::Failed, Code::ApiError));
-        assert_eq!(error_of(&task).hint.as_deref(), Some("it was looked up: it did not take effect"));
+        assert_eq!(error_of(&task).hint.as_deref(), Some("a lookup found that it did not take effect"));
     }
 
     #[test]
-    fn what_was_lost_with_its_executor_is_looked_up_and_so_is_a_lost_lookup() {
+    fn a_lost_attempt_is_looked_up_after_a_crash_and_so_is_a_lost_lookup() {
         let mut bench = Bench::new(limits(1));
         let definition = verifiable();
         let id = bench.start(EffectClass::Verifiable, &definition);
@@ -215,15 +215,15 @@ mod tests {
             assert_eq!((bench.state(id), bench.stored(id).attempt), (State::Running, attempt));
         }
         bench.crash(Some(&definition));
-        assert_eq!(bench.state(id), State::Unknown, "what takes its executor down each time ends");
+        assert_eq!(bench.state(id), State::Unknown, "a task that crashes its executor each time ends");
 
         let id = bench.start(EffectClass::Verifiable, &definition);
         bench.crash(None);
-        assert_eq!(bench.state(id), State::Unknown, "without its definition nothing can be looked up");
+        assert_eq!(bench.state(id), State::Unknown, "without its definition there is no lookup");
     }
 
     #[test]
-    fn an_executor_that_stops_leaves_the_lookup_to_the_next_one() {
+    fn an_executor_that_shuts_down_leaves_the_lookup_to_the_next_one() {
         let definition = verifiable();
         for is_looking in [false, true] {
             let mut bench = Bench::new(limits(1));
@@ -234,18 +234,18 @@ mod tests {
             bench.handle(Event::Drain);
             let turn = bench.fail(id, FailureKind::Shutdown, Retry::Never, Possible);
             assert_eq!((turn.performed, bench.state(id)), (vec![], State::Running));
-            assert_eq!(bench.handle(Event::Interrupt).interrupted, [], "nothing runs any more");
+            assert_eq!(bench.handle(Event::Interrupt).interrupted, [], "no attempt is running");
             assert_eq!(bench.crash(Some(&definition)).performed, [id]);
             assert_eq!(bench.succeed(id).published, [(id, State::Succeeded)]);
         }
     }
 
     #[test]
-    fn a_cancelled_task_says_what_the_lookup_found() {
+    fn a_cancelled_task_ends_as_its_lookup_finds() {
         let mut bench = Bench::new(limits(1));
         for (happened, expected) in [(true, State::Succeeded), (false, State::Cancelled)] {
             let id = in_doubt(&mut bench, &verifiable(), FailureKind::Timeout, Retry::Later);
-            assert_eq!(bench.cancel(id, 1).interrupted, [], "a lookup goes on");
+            assert_eq!(bench.cancel(id, 1).interrupted, [], "a lookup is not interrupted");
             if happened {
                 bench.succeed(id);
             } else {

@@ -1,8 +1,8 @@
-//! What holds after every sequence of events, and through every crash.
+//! Invariants that hold after every sequence of events and crashes.
 //!
-//! The test plays everything around the dispatcher: callers, attempts, a store that fences, and
-//! now and then a crash that loses whatever was not committed. Attempts are known by their task
-//! and number; one that ran when its executor was lost never reports.
+//! The test simulates everything around the dispatcher: callers, humans, attempts, a store that rejects conflicting
+//! changes, and crashes that lose whatever was not committed. An attempt is identified by its task and number; one
+//! that runs during a crash never reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use protocol::caller::Caller;
 use serde_json::json;
 
-use super::tests::{definition, failure, known, limits};
+use super::tests::{definition, failure, limits, recovery_info};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -45,7 +45,7 @@ enum Act {
         which: usize,
         how: AnswerKind,
     },
-    /// An end that somebody reports for an attempt that is over, or for no task at all.
+    /// A report for an attempt that is not running, or for an unknown task.
     Stray {
         which: usize,
         attempt: u32,
@@ -53,15 +53,17 @@ enum Act {
     Pass {
         milliseconds: i64,
     },
-    /// The clock is set back, and time goes on.
+    /// The wall clock is set back.
     SetClock {
         ahead: i64,
     },
     Drain,
     Interrupt,
-    /// The executor is killed: between turns, or before the actions of `event` were carried out.
+    /// The executor is killed between turns.
     Crash,
+    /// The executor is killed after committing this act, before its actions are carried out.
     CrashAfterCommit(Box<Self>),
+    /// The executor is killed before committing this act.
     CrashBeforeCommit(Box<Self>),
 }
 
@@ -71,8 +73,7 @@ enum AnswerKind {
     Fails { kind: FailureKind, retry: Retry, side_effect: SideEffect },
 }
 
-/// Four subtools: a limited one that is read-only, an idempotent one, one whose effect happens once, and
-/// one of which a lookup tells whether it happened.
+/// Four subtools, one of each effect class; `read` has a concurrency limit.
 const TOOLS: [(&str, EffectClass); 4] = [
     ("read", EffectClass::Read),
     ("idempotent", EffectClass::Idempotent),
@@ -142,20 +143,20 @@ struct PropertyModel {
     store: MemoryStore,
     now: Timestamp,
     definitions: [Arc<Definition>; 4],
-    /// Every task that was committed, oldest first.
+    /// Every accepted task, oldest first.
     known: Vec<TaskId>,
     /// The attempts that run in this executor.
     running: Vec<(TaskId, u32, AttemptPurpose)>,
-    /// The tasks of which an attempt may have taken effect: their executor was lost while it ran, or
-    /// it reported so.
+    /// The tasks that may have taken effect: an attempt was running during a crash, or reported so.
     affected: BTreeSet<TaskId>,
-    /// Those of them that truly took effect, and whether the next one in doubt will.
+    /// Those of them that really took effect.
     happened: BTreeSet<TaskId>,
+    /// Whether the next task that may have taken effect really did; alternates.
     coin: bool,
-    /// Those that somebody on the page said yes to; the answer may have been lost in a crash.
+    /// The tasks that a human approved; a crash may have lost the decision.
     approved: BTreeSet<TaskId>,
     ahead: SignedDuration,
-    /// The latest that the clock has shown: what waits in line stays there when it is set back.
+    /// The latest time that the wall clock has shown: a task that was due stays queued when the clock is set back.
     shown: Timestamp,
     ends: BTreeMap<TaskId, End>,
     draining: bool,
@@ -218,7 +219,7 @@ impl PropertyModel {
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
                     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let asking = ConfirmationRequest {
+                    let request = ConfirmationRequest {
                         why,
                         reason: None,
                         instance,
@@ -226,7 +227,8 @@ impl PropertyModel {
                         files: Vec::new(),
                         has_preview: false,
                     };
-                    task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), self.now)));
+                    task.confirmation =
+                        Some(Box::new(Confirmation::ask(&task, request, task.id.to_string(), self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
                 let earlier =
@@ -252,7 +254,7 @@ impl PropertyModel {
                 }
                 let (id, attempt, purpose) = self.running.remove(which % self.running.len());
                 let result = match how {
-                    // A lookup that works tells the truth.
+                    // A lookup that succeeds reports what really happened.
                     AnswerKind::Succeeds if purpose == AttemptPurpose::Lookup && !self.happened.contains(&id) => {
                         let (kind, retry, side_effect) = (FailureKind::Failure, Retry::Never, SideEffect::None);
                         Err(FailedAttempt { end: failure(self.now), kind, retry, side_effect })
@@ -301,11 +303,13 @@ impl PropertyModel {
                 Event::Drain
             }
             Act::Interrupt => Event::Interrupt,
-            Act::Crash | Act::CrashAfterCommit(_) | Act::CrashBeforeCommit(_) => unreachable!("crashes are no events"),
+            Act::Crash | Act::CrashAfterCommit(_) | Act::CrashBeforeCommit(_) => {
+                unreachable!("a crash is not an event")
+            }
         })
     }
 
-    /// What somebody on the page says about one of those that wait.
+    /// A human's decision on one of the tasks that wait.
     fn decision(&mut self, which: usize, verdict: u8, is_stale: bool) -> Option<Event> {
         let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
         if waiting.is_empty() {
@@ -313,7 +317,7 @@ impl PropertyModel {
         }
         let id = waiting[which % waiting.len()];
         let task = self.store.task(id).expect("read").expect("stored");
-        let confirmation = task.confirmation.clone().expect("a question");
+        let confirmation = task.confirmation.clone().expect("a confirmation");
         let digest = if is_stale { Digest::of(&[]) } else { confirmation.digest };
         let action = match verdict {
             0 => DecisionAction::Deny { reason: None },
@@ -364,14 +368,17 @@ impl PropertyModel {
                 Change::Accept(task) => self.known.push(task.id),
                 Change::SetPreview { .. } => {}
                 Change::Grant { grant, .. } => {
-                    assert!(grant.most_uses.is_none_or(|most| grant.uses <= most), "no use too many");
+                    assert!(
+                        grant.most_uses.is_none_or(|most| grant.uses <= most),
+                        "a grant is not used more often than allowed"
+                    );
                 }
-                Change::Resolve(..) | Change::Delivery(..) => panic!("nobody resolves or is told"),
+                Change::Resolve(..) | Change::Delivery(..) => panic!("there are no resolutions and hooks here"),
                 Change::Transition(step) => {
                     assert_eq!(
                         step.to.is_final(),
                         step.end.is_some(),
-                        "an end is recorded when it comes, and only then"
+                        "a final state has an end, and only a final state"
                     );
                     if let Some(end) = &step.end {
                         let before = self.ends.insert(step.id, end.clone());
@@ -382,15 +389,15 @@ impl PropertyModel {
         }
         for id in &self.known {
             let task = self.store.task(*id).expect("read").expect("no accepted task is lost");
-            let story = self.store.steps(*id).expect("read");
-            let replayed = story.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
-            assert_eq!(replayed, Ok(task.state), "the story replays to the stored state");
-            assert_eq!(task.end.as_ref(), self.ends.get(id), "the end that was recorded stays");
-            let attempts = story.iter().filter(|recorded| matches!(recorded.step, Step::Start | Step::Verify)).count();
+            let steps = self.store.steps(*id).expect("read");
+            let replayed = steps.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
+            assert_eq!(replayed, Ok(task.state), "the steps replay to the stored state");
+            assert_eq!(task.end.as_ref(), self.ends.get(id), "a recorded end never changes");
+            let attempts = steps.iter().filter(|recorded| matches!(recorded.step, Step::Start | Step::Verify)).count();
             assert_eq!(attempts, task.attempt as usize);
             if task.effect == EffectClass::Verifiable && task.state.is_final() && self.happened.contains(id) {
                 let allowed = [State::Succeeded, State::Unknown];
-                assert!(allowed.contains(&task.state), "what happened is not told as not done: {}", task.state);
+                assert!(allowed.contains(&task.state), "a task that took effect does not end as {}", task.state);
             }
         }
     }
@@ -399,13 +406,17 @@ impl PropertyModel {
         for action in actions {
             match action {
                 Action::Perform { task, purpose, .. } => {
-                    assert!(!self.draining, "nothing starts any more");
+                    assert!(!self.draining, "nothing starts while draining");
                     if let Some(asked) = &task.confirmation {
                         let by_grant =
                             asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
-                        assert!(self.approved.contains(&task.id) || by_grant, "nothing runs without a yes");
-                        assert!(task.attempt > 1 || asked.expires_at > self.now, "nor with one that is too old");
-                        assert_eq!(asked.digest, asked.digest_of("", &task, &task.input), "and only what it was for");
+                        assert!(self.approved.contains(&task.id) || by_grant, "no task runs without approval");
+                        assert!(task.attempt > 1 || asked.expires_at > self.now, "nor with an expired approval");
+                        assert_eq!(
+                            asked.digest,
+                            asked.digest_of("", &task, &task.input),
+                            "and only with the approved input"
+                        );
                     }
                     let stored = self.store.task(task.id).expect("read").expect("stored");
                     assert_eq!(
@@ -415,26 +426,26 @@ impl PropertyModel {
                     );
                     assert!(!self.running.iter().any(|(id, ..)| *id == task.id), "no task runs twice at once");
                     self.shown = self.shown.max(self.now - self.ahead);
-                    let has_come = task.attempt > 1 || task.run_at.is_none_or(|at| at <= self.shown);
-                    assert!(has_come, "none starts before its time");
+                    let is_due = task.attempt > 1 || task.run_at.is_none_or(|at| at <= self.shown);
+                    assert!(is_due, "no task starts before its scheduled time");
                     if task.effect == EffectClass::Once {
-                        assert!(!self.affected.contains(&task.id), "what may have happened is not done again");
+                        assert!(!self.affected.contains(&task.id), "a task that may have taken effect is not repeated");
                     }
                     if task.effect == EffectClass::Verifiable && purpose == AttemptPurpose::Work {
-                        assert!(!self.happened.contains(&task.id), "what happened is not done again");
+                        assert!(!self.happened.contains(&task.id), "a task that took effect is not repeated");
                     }
                     self.running.push((task.id, task.attempt, purpose));
                 }
                 Action::Publish(task) => {
-                    let stored = self.store.task(task.id).expect("read").expect("only what is stored is published");
+                    let stored = self.store.task(task.id).expect("read").expect("only a stored task is published");
                     assert_eq!(stored.end, self.ends.get(&task.id).cloned());
-                    assert!(
-                        stored.state == task.state || !task.state.is_final(),
-                        "no end is published that is not stored"
-                    );
+                    assert!(stored.state == task.state || !task.state.is_final(), "only a stored end is published");
                 }
                 Action::Interrupt(id, _) => {
-                    assert!(self.running.iter().any(|(running, ..)| *running == id), "only what runs is interrupted");
+                    assert!(
+                        self.running.iter().any(|(running, ..)| *running == id),
+                        "only a running attempt is interrupted"
+                    );
                 }
                 Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) | Action::Preview { .. } => {}
             }
@@ -443,10 +454,10 @@ impl PropertyModel {
         assert!(self.running.len() <= 2);
         let limited =
             |id: &TaskId| self.store.task(*id).expect("read").is_some_and(|task| task.tool.as_str() == "read");
-        assert!(self.running.iter().filter(|(id, ..)| limited(id)).count() <= 1, "a subtool's own limit holds");
+        assert!(self.running.iter().filter(|(id, ..)| limited(id)).count() <= 1, "the limit of a subtool holds");
     }
 
-    /// An attempt was lost; as often as not it took effect.
+    /// Records that an attempt may have taken effect; every second one really did.
     fn may_have_happened(&mut self, id: TaskId) {
         self.affected.insert(id);
         self.coin = !self.coin;
@@ -455,7 +466,7 @@ impl PropertyModel {
         }
     }
 
-    /// The executor is gone, and another takes over. What ran may have taken effect.
+    /// Kills the executor and starts another one. Running attempts may have taken effect.
     fn crash(&mut self) {
         for (id, _, purpose) in std::mem::take(&mut self.running) {
             if purpose == AttemptPurpose::Work {
@@ -465,21 +476,21 @@ impl PropertyModel {
         self.dispatcher = Dispatcher::new(limits(2));
         self.draining = false;
         self.dispatcher.restore_grants(self.store.grants().expect("read"));
-        // The next executor knows only what the clock shows.
+        // The next executor knows only the wall clock.
         self.now -= std::mem::take(&mut self.ahead);
         self.shown = self.now;
         let open = self.store.open_tasks().expect("read");
         let definitions = self.definitions.clone();
         let effects = self.dispatcher.recover(open, self.now, |task| {
-            let place = TOOLS.iter().position(|(name, _)| *name == task.tool.as_str());
-            known(place.map(|place| &definitions[place]))
+            let index = TOOLS.iter().position(|(name, _)| *name == task.tool.as_str());
+            recovery_info(index.map(|index| &definitions[index]))
         });
         self.commit(&effects);
         self.act(effects.actions);
     }
 
-    /// Whatever happened before: with time and attempts that succeed, everything ends.
-    fn wind_up(&mut self) {
+    /// Checks that everything ends once time passes and attempts succeed.
+    fn finish_all(&mut self) {
         self.crash();
         for _ in 0..10_000 {
             if self.dispatcher.is_idle() {
@@ -489,7 +500,7 @@ impl PropertyModel {
             self.play(&Act::Finish { which: 0, how: AnswerKind::Succeeds });
         }
         assert!(self.dispatcher.is_idle(), "every task ends");
-        assert_eq!(self.dispatcher.lines.next(|_| true), None, "none that ended stays in line");
+        assert_eq!(self.dispatcher.queue.pop(|_| true), None, "no ended task stays queued");
         assert_eq!(self.ends.len(), self.known.len());
         assert_eq!(self.store.open_tasks().expect("read"), []);
     }
@@ -499,11 +510,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_done_twice_or_ended_twice(acts in prop::collection::vec(act(), 1..60)) {
+    fn no_task_is_lost_repeated_or_ended_twice(acts in prop::collection::vec(act(), 1..60)) {
         let mut model = PropertyModel::new();
         for act in &acts {
             model.play(act);
         }
-        model.wind_up();
+        model.finish_all();
     }
 }

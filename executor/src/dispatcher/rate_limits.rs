@@ -1,4 +1,4 @@
-//! Rate limits: when each session last called each limited subtool.
+//! Rate limits: sliding windows of the calls of each session to each limited subtool.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,15 +11,15 @@ use super::fair_queue::{QueueKey, queue_key};
 use crate::catalog::definition::RateLimit;
 use crate::task::name::SubtoolName;
 
-/// So many windows are kept before those that are empty by now are looked for.
-const TIDY_FROM: usize = 1_000;
+/// The number of windows below which empty ones are never pruned.
+const MIN_PRUNED_WINDOWS: usize = 1_000;
 
-/// The accepted calls of every subtool that has a limit, by the session that made them.
+/// The recent calls of each session to each subtool with a rate limit.
 #[derive(Debug, Default)]
 pub(super) struct RateLimits {
-    calls: HashMap<(QueueKey, SubtoolName), RateWindow>,
-    /// Twice as many as there were when the empty ones were dropped last.
-    tidy_at: usize,
+    windows: HashMap<(QueueKey, SubtoolName), RateWindow>,
+    /// Prune when there are this many windows: twice as many as were left after the last time.
+    prune_at: usize,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct RateWindow {
 }
 
 impl RateLimits {
-    /// Why a call at `now` is one too many, if it is. Counts nothing: a refused call costs nothing.
+    /// Returns the refusal if a call at `now` exceeds the limit. Does not count the call.
     pub(super) fn refuse(
         &mut self,
         caller: &Caller,
@@ -40,16 +40,16 @@ impl RateLimits {
         if limit.calls == 0 {
             return None;
         }
-        let window = self.calls.get_mut(&(queue_key(caller), tool.clone()))?;
+        let window = self.windows.get_mut(&(queue_key(caller), tool.clone()))?;
         window.per = length(limit);
         window.forget(now);
         let (per, calls) = (window.per, &window.calls);
         if calls.len() < limit.calls as usize {
             return None;
         }
-        // Enough of them must leave the window, which is more than one after a limit was lowered.
-        let leaves = calls.get(calls.len() - limit.calls as usize).map_or(now, |at| *at);
-        let wait = per - now.duration_since(leaves);
+        // After the limit was lowered, more than one call must leave the window.
+        let last_to_leave = calls.get(calls.len() - limit.calls as usize).map_or(now, |at| *at);
+        let wait = per - now.duration_since(last_to_leave);
         let message = format!("`{tool}` allows a session {} calls per {}", limit.calls, limit.per);
         Some(
             ErrorBody::new(Code::RateLimited, message)
@@ -58,24 +58,26 @@ impl RateLimits {
         )
     }
 
+    /// Counts a call at `now`.
     pub(super) fn count(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, now: Timestamp) {
         if limit.calls == 0 {
             return;
         }
-        if self.calls.len() >= self.tidy_at.max(TIDY_FROM) {
-            self.calls.values_mut().for_each(|window| window.forget(now));
-            self.calls.retain(|_, window| !window.calls.is_empty());
-            self.tidy_at = 2 * self.calls.len();
+        if self.windows.len() >= self.prune_at.max(MIN_PRUNED_WINDOWS) {
+            self.windows.values_mut().for_each(|window| window.forget(now));
+            self.windows.retain(|_, window| !window.calls.is_empty());
+            self.prune_at = 2 * self.windows.len();
         }
         let empty = || RateWindow { per: length(limit), calls: VecDeque::new() };
-        let calls = &mut self.calls.entry((queue_key(caller), tool.clone())).or_insert_with(empty).calls;
-        // At the end, unless the clock was set back or calls are remembered out of order.
-        let place = calls.partition_point(|at| *at <= now);
-        calls.insert(place, now);
+        let calls = &mut self.windows.entry((queue_key(caller), tool.clone())).or_insert_with(empty).calls;
+        // This is the end, unless the clock was set back or calls are restored out of order.
+        let index = calls.partition_point(|at| *at <= now);
+        calls.insert(index, now);
     }
 }
 
 impl RateWindow {
+    /// Drops the calls that have left the window.
     fn forget(&mut self, now: Timestamp) {
         while self.calls.front().is_some_and(|at| now.duration_since(*at) >= self.per) {
             self.calls.pop_front();
@@ -94,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_that_are_gone_are_forgotten() {
-        let mut windows = RateLimits::default();
+    fn the_windows_of_inactive_sessions_are_pruned() {
+        let mut limits = RateLimits::default();
         let limit = RateLimit { calls: 1, per: PositiveDuration::from_secs(1), auto_disable: false };
         let tool = "t".parse().expect("a name");
         for second in 0..5_000 {
             let caller = Caller { uid: 1, session: Some(second.to_string()), ..Caller::default() };
-            windows.count(&caller, &tool, limit, Timestamp::from_second(second).expect("a time"));
+            limits.count(&caller, &tool, limit, Timestamp::from_second(second).expect("a time"));
         }
-        assert!(windows.calls.len() <= TIDY_FROM, "{}", windows.calls.len());
+        assert!(limits.windows.len() <= MIN_PRUNED_WINDOWS, "{}", limits.windows.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Each rule of the dispatcher, on the in-memory store.
+//! The rules of the dispatcher, tested with the in-memory store.
 
 use std::time::Duration;
 
@@ -13,37 +13,37 @@ use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest};
 
-/// A dispatcher over a store, with a clock that only moves when told.
+/// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {
     pub(super) dispatcher: Dispatcher,
     pub(super) store: MemoryStore,
     pub(super) now: Timestamp,
 }
 
-/// What one event led to.
+/// The effects of one event.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) performed: Vec<TaskId>,
     pub(super) interrupted: Vec<(TaskId, FailureKind)>,
     pub(super) published: Vec<(TaskId, State)>,
     pub(super) answers: Vec<Answer>,
-    pub(super) told: Vec<DecisionResult>,
+    pub(super) replies: Vec<DecisionResult>,
     pub(super) switched_off: Vec<SubtoolName>,
 }
 
 pub(super) fn limits(concurrency: u32) -> DispatcherLimits {
     let most = OpenTaskLimit { tasks: 1_000, bytes: 1 << 20 };
-    let asks = ConfirmationLimits {
+    let confirmations = ConfirmationLimits {
         waiting: 20,
         waiting_per_session: 10,
         per_hour: 0,
         cool_down: Duration::from_mins(10),
         wait: Duration::from_hours(1),
     };
-    DispatcherLimits { concurrency, open: most, open_per_session: most, asks }
+    DispatcherLimits { concurrency, open: most, open_per_session: most, confirmations }
 }
 
-/// A definition with `fields` beside what every definition has.
+/// A definition with `fields` in addition to the required ones.
 pub(super) fn definition(fields: serde_json::Value) -> Arc<Definition> {
     let mut whole = json!({"description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}});
     let (serde_json::Value::Object(whole), serde_json::Value::Object(fields)) = (&mut whole, fields) else {
@@ -54,14 +54,14 @@ pub(super) fn definition(fields: serde_json::Value) -> Arc<Definition> {
     Arc::new(serde_json::from_value(whole.into()).expect("a definition"))
 }
 
-/// A task that needs a yes.
-pub(super) fn asking(now: Timestamp, input: serde_json::Value) -> Task {
+/// A task that needs confirmation.
+pub(super) fn unconfirmed(now: Timestamp, input: serde_json::Value) -> Task {
     let mut task = Task::sample("t", EffectClass::Once, now);
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
-    let asking = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
-    task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, task.id.to_string(), now)));
+    let request = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+    task.confirmation = Some(Box::new(Confirmation::ask(&task, request, task.id.to_string(), now)));
     task
 }
 
@@ -89,16 +89,16 @@ impl Bench {
                 Action::Publish(task) => turn.published.push((task.id, task.state)),
                 Action::Answer(_, answer) => turn.answers.push(*answer),
                 Action::Preview { .. } => {}
-                Action::Reply(_, told) => turn.told.push(told),
+                Action::Reply(_, result) => turn.replies.push(result),
                 Action::Perform { task, .. } => turn.performed.push(task.id),
-                Action::Interrupt(id, why) => turn.interrupted.push((id, why)),
+                Action::Interrupt(id, kind) => turn.interrupted.push((id, kind)),
                 Action::SwitchOff(off) => turn.switched_off.push(off.tool),
             }
         }
         turn
     }
 
-    /// Asks for `task`, the way the desk and the daemon do.
+    /// Admits `task` the way the daemon does.
     pub(super) fn admit(&mut self, task: &Task, definition: &Arc<Definition>) -> Turn {
         let earlier =
             task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(task.caller.uid, key).expect("read"));
@@ -106,7 +106,7 @@ impl Bench {
         self.handle(Event::Admit(Box::new(admission)))
     }
 
-    /// Admits a task of one subtool that may run at once, and starts it.
+    /// Admits a task, which must start at once.
     pub(super) fn start(&mut self, effect: EffectClass, definition: &Arc<Definition>) -> TaskId {
         let task = Task::sample("t", effect, self.now);
         assert_eq!(self.admit(&task, definition).performed, [task.id]);
@@ -141,17 +141,17 @@ impl Bench {
         self.now += SignedDuration::try_from(time).expect("a short time");
     }
 
-    /// Another dispatcher over the same store, as after a crash.
+    /// Replaces the dispatcher with one that recovers from the store, as after a crash.
     pub(super) fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
         self.dispatcher = Dispatcher::new(self.dispatcher.limits);
         self.dispatcher.restore_grants(self.store.grants().expect("read"));
         let open = self.store.open_tasks().expect("read");
-        let effects = self.dispatcher.recover(open, self.now, |_| known(definition));
+        let effects = self.dispatcher.recover(open, self.now, |_| recovery_info(definition));
         self.carry_out(effects)
     }
 }
 
-pub(super) fn known(definition: Option<&Arc<Definition>>) -> RecoveryInfo {
+pub(super) fn recovery_info(definition: Option<&Arc<Definition>>) -> RecoveryInfo {
     RecoveryInfo { definition: definition.cloned(), ..RecoveryInfo::default() }
 }
 
@@ -174,7 +174,7 @@ pub(super) fn error_of(task: &Task) -> &ErrorBody {
 }
 
 #[test]
-fn a_task_is_accepted_published_and_performed_in_this_order() {
+fn a_task_is_published_before_it_is_performed() {
     let mut bench = Bench::new(limits(1));
     let (first, second) = (once(bench.now), once(bench.now));
     let mut effects = Effects::default();
@@ -201,7 +201,7 @@ fn a_task_is_accepted_published_and_performed_in_this_order() {
 }
 
 #[test]
-fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
+fn a_rate_limit_counts_only_accepted_calls_and_says_when_to_retry() {
     let mut bench = Bench::new(limits(10));
     let limited = definition(json!({"rate_limit": {"calls": 2, "per": "1m"}}));
     let refused = |bench: &mut Bench| {
@@ -224,24 +224,24 @@ fn a_rate_limit_names_itself_and_counts_only_what_was_taken() {
     assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited);
     bench.pass(Duration::from_secs(1));
     bench.start(EffectClass::Once, &limited);
-    assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited, "the window slides, it does not start anew");
+    assert_eq!(code_of(&refused(&mut bench)), Code::RateLimited, "the window slides");
     bench.pass(Duration::from_secs(20));
     bench.start(EffectClass::Once, &limited);
     let other = Task::sample("other", EffectClass::Once, bench.now);
-    assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has a window of its own");
+    assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each subtool has its own window");
     let session = Caller { uid: 1, session: Some("other".to_owned()), ..Caller::default() };
-    let foreign = Task { caller: session, ..once(bench.now) };
-    assert_eq!(bench.admit(&foreign, &limited).performed, [foreign.id], "and so has each session");
+    let other = Task { caller: session, ..once(bench.now) };
+    assert_eq!(bench.admit(&other, &limited).performed, [other.id], "each session has its own window");
     let unlimited = definition(json!({"rate_limit": {"calls": 0, "per": "1m"}}));
     for _ in 0..5 {
-        assert_eq!(bench.admit(&once(bench.now), &unlimited).answers, [], "0 is no limit");
+        assert_eq!(bench.admit(&once(bench.now), &unlimited).answers, [], "0 means no limit");
     }
 }
 
 #[test]
-fn the_same_key_and_input_is_the_same_task_open_or_ended() {
+fn the_same_key_and_input_gives_the_same_task_while_open_and_after_its_end() {
     let mut bench = Bench::new(limits(10));
-    // The repetition is no call, so it is not counted as one either.
+    // A repeated request does not count towards the rate limit.
     let limited = definition(json!({"rate_limit": {"calls": 1, "per": "1h"}}));
     let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..once(now) };
     let first = keyed(bench.now);
@@ -265,11 +265,11 @@ fn the_same_key_and_input_is_the_same_task_open_or_ended() {
     }
     let stranger = Task { caller: Caller { uid: 2, ..Caller::default() }, ..keyed(bench.now) };
     let turn = bench.admit(&stranger, &definition(json!({})));
-    assert_eq!(turn.performed, [stranger.id], "keys are each user's own");
+    assert_eq!(turn.performed, [stranger.id], "keys are separate for each user");
 }
 
 #[test]
-fn a_key_still_holds_after_a_crash() {
+fn an_idempotency_key_survives_a_crash() {
     let mut bench = Bench::new(limits(10));
     let plain = definition(json!({}));
     let keyed = |now| Task { idempotency_key: Some("k".to_owned()), ..Task::sample("t", EffectClass::Read, now) };
@@ -280,7 +280,7 @@ fn a_key_still_holds_after_a_crash() {
 }
 
 #[test]
-fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
+fn the_total_and_per_subtool_concurrency_limits_hold() {
     let mut bench = Bench::new(limits(3));
     let single = definition(json!({"concurrency": 1}));
     let plain = definition(json!({}));
@@ -288,7 +288,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
     let second = once(bench.now);
     assert_eq!(bench.admit(&second, &single).performed, []);
     let others: Vec<_> = (0..3).map(|_| Task::sample("other", EffectClass::Once, bench.now)).collect();
-    assert_eq!(bench.admit(&others[0], &plain).performed, [others[0].id], "it overtakes what has no place");
+    assert_eq!(bench.admit(&others[0], &plain).performed, [others[0].id], "it overtakes a task without a free slot");
     assert_eq!(bench.admit(&others[1], &plain).performed, [others[1].id]);
     assert_eq!(bench.admit(&others[2], &plain).performed, []);
     assert_eq!(bench.dispatcher.running(), 3);
@@ -297,7 +297,7 @@ fn no_more_tasks_run_than_may_in_all_and_of_one_subtool() {
 }
 
 #[test]
-fn more_open_tasks_than_may_be_are_refused() {
+fn a_task_beyond_the_limit_of_open_tasks_is_refused() {
     let mut bench = Bench::new(DispatcherLimits { open: OpenTaskLimit { tasks: 2, bytes: 1 << 20 }, ..limits(1) });
     let plain = definition(json!({}));
     let first = bench.start(EffectClass::Once, &plain);
@@ -331,18 +331,18 @@ fn a_caller_with_a_hundred_tasks_does_not_starve_another() {
 }
 
 #[test]
-fn a_harmless_failure_is_retried_with_growing_pauses_and_then_ends() {
+fn a_repeatable_failure_is_retried_with_backoff_and_then_final() {
     let mut bench = Bench::new(limits(1));
     let retried = definition(json!({"retries": {"times": 2, "backoff": "1s"}}));
     let id = bench.start(EffectClass::Read, &retried);
-    for (attempt, least) in [(1, Duration::from_secs(1)), (2, Duration::from_secs(2))] {
+    for (attempt, min) in [(1, Duration::from_secs(1)), (2, Duration::from_secs(2))] {
         let turn = bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::Possible);
         assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Queued)]));
-        let due = bench.dispatcher.next_deadline().expect("it is tried again");
-        let pause = Duration::try_from(bench.now.duration_until(due)).expect("later");
-        assert!(pause >= least && pause <= least.mul_f64(1.25), "attempt {attempt}: {pause:?}");
-        assert_eq!(bench.stored(id).not_before, Some(due), "the pause is durable");
-        bench.pass(pause.saturating_sub(Duration::from_millis(1)));
+        let due = bench.dispatcher.next_deadline().expect("it is retried");
+        let delay = Duration::try_from(bench.now.duration_until(due)).expect("later");
+        assert!(delay >= min && delay <= min.mul_f64(1.25), "attempt {attempt}: {delay:?}");
+        assert_eq!(bench.stored(id).not_before, Some(due), "the delay is durable");
+        bench.pass(delay.saturating_sub(Duration::from_millis(1)));
         assert_eq!(bench.handle(Event::Tick).performed, []);
         bench.pass(Duration::from_millis(1));
         assert_eq!(bench.handle(Event::Tick).performed, [id]);
@@ -353,49 +353,49 @@ fn a_harmless_failure_is_retried_with_growing_pauses_and_then_ends() {
 }
 
 #[test]
-fn a_pause_is_as_long_as_the_far_side_asks_and_never_beyond_its_bound() {
+fn a_retry_delay_follows_the_server_up_to_the_limit() {
     let mut bench = Bench::new(limits(1));
     let task = once(bench.now);
     let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
     let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
     bench.pass(Duration::ZERO);
-    let longest = SignedDuration::try_from(MAX_PAUSE).expect("it fits");
-    assert_eq!(pause(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
-    let asked = pause(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
+    let longest = SignedDuration::try_from(MAX_RETRY_DELAY).expect("it fits");
+    assert_eq!(retry_delay(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
+    let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
     assert_eq!(asked, SignedDuration::from_secs(7));
-    assert_eq!(pause(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX)), longest);
+    assert_eq!(retry_delay(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX)), longest);
 }
 
 #[test]
-fn what_is_repeated_is_only_what_may_be() {
+fn only_attempts_that_are_safe_to_repeat_are_retried() {
     use EffectClass::{Idempotent, Once, Read};
     use FailureKind::{Cancelled, Failure, Shutdown, Timeout};
     use Retry::{Later, Never};
     let retried = definition(json!({"retries": {"times": 1, "backoff": "1s"}}));
-    let may_have = SideEffect::Possible;
-    for (class, why, again, effect, expected) in [
-        (Read, Failure, Later, may_have, State::Queued),
-        (Idempotent, Failure, Later, may_have, State::Queued),
-        (Once, Failure, Later, may_have, State::Failed),
+    let possible = SideEffect::Possible;
+    for (class, kind, retry, side_effect, expected) in [
+        (Read, Failure, Later, possible, State::Queued),
+        (Idempotent, Failure, Later, possible, State::Queued),
+        (Once, Failure, Later, possible, State::Failed),
         (Once, Failure, Later, SideEffect::None, State::Queued),
-        (Read, Failure, Never, may_have, State::Failed),
-        (Read, Timeout, Later, may_have, State::Queued),
-        (Once, Timeout, Later, may_have, State::TimedOut),
+        (Read, Failure, Never, possible, State::Failed),
+        (Read, Timeout, Later, possible, State::Queued),
+        (Once, Timeout, Later, possible, State::TimedOut),
         (Once, Timeout, Later, SideEffect::None, State::Queued),
-        (Read, Cancelled, Later, may_have, State::Cancelled),
-        (Once, Cancelled, Later, may_have, State::Cancelled),
-        (Read, Shutdown, Never, may_have, State::Queued),
-        (Idempotent, Shutdown, Never, may_have, State::Queued),
-        (Once, Shutdown, Never, may_have, State::Unknown),
+        (Read, Cancelled, Later, possible, State::Cancelled),
+        (Once, Cancelled, Later, possible, State::Cancelled),
+        (Read, Shutdown, Never, possible, State::Queued),
+        (Idempotent, Shutdown, Never, possible, State::Queued),
+        (Once, Shutdown, Never, possible, State::Unknown),
         (Once, Shutdown, Never, SideEffect::None, State::Queued),
     ] {
         let mut bench = Bench::new(limits(1));
         let id = bench.start(class, &retried);
-        if why == Shutdown {
+        if kind == Shutdown {
             bench.handle(Event::Drain);
         }
-        bench.fail(id, why, again, effect);
-        assert_eq!(bench.state(id), expected, "{class:?} {why:?} {again:?} {effect:?}");
+        bench.fail(id, kind, retry, side_effect);
+        assert_eq!(bench.state(id), expected, "{class:?} {kind:?} {retry:?} {side_effect:?}");
         if expected == State::Unknown {
             assert_eq!(error_of(&bench.stored(id)).code, Code::UnknownOutcome);
         }
@@ -436,22 +436,22 @@ fn a_running_task_that_is_cancelled_ends_as_it_reports() {
     let done = bench.start(EffectClass::Once, &retried);
     bench.cancel(done, 1);
     bench.succeed(done);
-    assert_eq!(bench.state(done), State::Succeeded, "what happened, happened");
+    assert_eq!(bench.state(done), State::Succeeded, "it finished before it was stopped");
 
     let failed = bench.start(EffectClass::Read, &retried);
     bench.cancel(failed, 1);
     bench.fail(failed, FailureKind::Failure, Retry::Later, SideEffect::Possible);
-    assert_eq!(bench.state(failed), State::Failed, "a cancelled task is not tried again");
+    assert_eq!(bench.state(failed), State::Failed, "a cancelled task is not retried");
 
     let stopped = bench.start(EffectClass::Read, &retried);
     bench.cancel(stopped, 1);
     bench.handle(Event::Drain);
     bench.fail(stopped, FailureKind::Shutdown, Retry::Never, SideEffect::Possible);
-    assert_eq!(bench.state(stopped), State::Cancelled, "nor by the next executor");
+    assert_eq!(bench.state(stopped), State::Cancelled, "nor is it retried by the next executor");
 }
 
 #[test]
-fn only_ones_own_open_tasks_can_be_cancelled() {
+fn a_user_can_cancel_only_own_open_tasks() {
     let mut bench = Bench::new(limits(1));
     let id = bench.start(EffectClass::Read, &definition(json!({})));
     for (task, uid) in [(TaskId::new(), 1), (id, 2)] {
@@ -463,7 +463,7 @@ fn only_ones_own_open_tasks_can_be_cancelled() {
 }
 
 #[test]
-fn an_end_that_comes_too_late_changes_nothing() {
+fn a_report_of_an_earlier_attempt_is_ignored() {
     let mut bench = Bench::new(limits(1));
     let id = bench.start(EffectClass::Read, &definition(json!({"retries": {"times": 3}})));
     bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::None);
@@ -474,11 +474,11 @@ fn an_end_that_comes_too_late_changes_nothing() {
     let turn = bench.handle(Event::AttemptFinished(Box::new(AttemptReport { id, attempt: 1, result: Ok(late) })));
     assert_eq!((turn.published, bench.state(id)), (vec![], State::Running));
     bench.succeed(id);
-    assert_eq!(bench.succeed(id).published, [], "and neither does a second end");
+    assert_eq!(bench.succeed(id).published, [], "a second report is ignored");
 }
 
 #[test]
-fn after_a_crash_only_what_is_harmless_runs_again() {
+fn after_a_crash_only_repeatable_tasks_run_again() {
     use EffectClass::{Idempotent, Once, Read};
     let plain = definition(json!({}));
     for (class, expected) in [(Read, State::Running), (Idempotent, State::Running), (Once, State::Unknown)] {
@@ -498,7 +498,7 @@ fn after_a_crash_only_what_is_harmless_runs_again() {
 }
 
 #[test]
-fn what_takes_its_executor_down_each_time_ends_and_others_go_on() {
+fn a_task_that_crashes_the_executor_each_time_ends_and_others_continue() {
     let mut bench = Bench::new(limits(1));
     let retried = definition(json!({"retries": {"times": 2}}));
     let poison = bench.start(EffectClass::Read, &retried);
@@ -510,7 +510,7 @@ fn what_takes_its_executor_down_each_time_ends_and_others_go_on() {
 }
 
 #[test]
-fn a_task_whose_definition_changed_while_nobody_was_there_is_not_run_under_the_new_one() {
+fn a_task_whose_definition_changed_while_no_executor_ran_does_not_start() {
     let mut bench = Bench::new(limits(1));
     let plain = definition(json!({}));
     let running = bench.start(EffectClass::Read, &plain);
@@ -523,7 +523,7 @@ fn a_task_whose_definition_changed_while_nobody_was_there_is_not_run_under_the_n
 }
 
 #[test]
-fn a_pause_outlives_a_crash() {
+fn a_retry_delay_survives_a_crash() {
     let mut bench = Bench::new(limits(1));
     let retried = definition(json!({"retries": {"times": 1, "backoff": "10s"}}));
     let id = bench.start(EffectClass::Read, &retried);
@@ -536,7 +536,7 @@ fn a_pause_outlives_a_crash() {
 }
 
 #[test]
-fn a_draining_dispatcher_starts_nothing_and_interrupts_only_when_told() {
+fn a_draining_dispatcher_starts_nothing_and_interrupts_only_on_request() {
     let mut bench = Bench::new(limits(1));
     let plain = definition(json!({}));
     let running = bench.start(EffectClass::Read, &plain);
@@ -551,5 +551,5 @@ fn a_draining_dispatcher_starts_nothing_and_interrupts_only_when_told() {
     assert_eq!((turn.performed, turn.published), (vec![], vec![(running, State::Queued)]));
     assert_eq!(bench.state(waiting.id), State::Queued);
     let turn = bench.crash(Some(&plain));
-    assert_eq!(turn.performed, [running], "the next executor goes on");
+    assert_eq!(turn.performed, [running], "the next executor continues");
 }

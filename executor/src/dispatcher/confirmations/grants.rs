@@ -1,5 +1,4 @@
-//! What outlives an executor of all that was asked: it is brought back from the record when the next one
-//! begins, so that no bound is lifted by a restart.
+//! Restores grants, denials and limits from the store when an executor starts, so that a restart lifts no limit.
 
 use std::collections::BTreeSet;
 
@@ -13,42 +12,45 @@ use crate::task::confirmation::{DecidedBy, Verdict};
 use crate::task::grant::{Grant, GrantId};
 
 impl Dispatcher {
-    /// The grants that an executor before us left.
+    /// Restores the stored grants.
     pub fn restore_grants(&mut self, grants: Vec<Grant>) {
-        self.asks.grants = grants.into_iter().map(|grant| (grant.id, grant)).collect();
+        self.confirmations.grants = grants.into_iter().map(|grant| (grant.id, grant)).collect();
     }
 
-    /// What was denied under an executor before us is not asked again either.
+    /// Restores the cool-down of a task that was denied under an earlier executor.
     pub fn restore_denial(&mut self, task: &Task) {
         let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
         if let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Denied) {
-            self.asks.denied.insert(super::call(task), after(decision.at, self.limits.asks.cool_down));
+            self.confirmations
+                .denied
+                .insert(super::call_digest(task), after(decision.at, self.limits.confirmations.cool_down));
         }
     }
 
-    /// The questions that an executor before us asked, oldest first: they count as its own did.
-    pub fn restore_confirmations(&mut self, asked: &[ConfirmationRecord], now: Timestamp) {
-        for ConfirmationRecord { uid, at } in asked {
-            // Not later than now, whatever the clock said then: it may have been set back.
-            self.asks.asked.entry(*uid).or_default().push_back((*at).min(now));
+    /// Counts the confirmations of earlier executors, oldest first, towards the hourly limit.
+    pub fn restore_confirmations(&mut self, records: &[ConfirmationRecord], now: Timestamp) {
+        for ConfirmationRecord { uid, at } in records {
+            // The clock may have been set back since: none of them may lie in the future.
+            self.confirmations.asked_at.entry(*uid).or_default().push_back((*at).min(now));
         }
     }
 
-    /// The grants that have ended before this, and let nothing through that has not started: nobody needs
-    /// them any more.
+    /// Returns the grants that ended before `before` and are not in use by an approved task that has not started.
     pub fn ended_grants(&self, before: Timestamp) -> Vec<GrantId> {
-        let of = |task: &Task| match task.confirmation.as_ref()?.decision.as_ref()?.by {
+        let grant_of = |task: &Task| match task.confirmation.as_ref()?.decision.as_ref()?.by {
             DecidedBy::Grant(id) => Some(id),
             DecidedBy::Page(_) => None,
         };
-        let in_use: BTreeSet<_> = self.asks.approved.iter().filter_map(|id| of(&self.open.get(id)?.task)).collect();
-        let is_spent = |grant: &&Grant| grant.ended_at() < before && !in_use.contains(&grant.id);
-        self.asks.grants.values().filter(is_spent).map(|grant| grant.id).collect()
+        let in_use: BTreeSet<_> =
+            self.confirmations.approved.iter().filter_map(|id| grant_of(&self.open.get(id)?.task)).collect();
+        let has_ended = |grant: &&Grant| grant.ended_at() < before && !in_use.contains(&grant.id);
+        self.confirmations.grants.values().filter(has_ended).map(|grant| grant.id).collect()
     }
 
+    /// Forgets these grants.
     pub fn forget_grants(&mut self, ids: &[GrantId]) {
         for id in ids {
-            self.asks.grants.remove(id);
+            self.confirmations.grants.remove(id);
         }
     }
 }
@@ -61,16 +63,16 @@ mod tests {
     use protocol::task::TaskId;
     use serde_json::json;
 
-    use super::super::super::tests::{Bench, asking, definition, limits};
+    use super::super::super::tests::{Bench, definition, limits, unconfirmed};
     use super::*;
     use crate::store::{Change, Store as _};
     use crate::task::grant::GrantScope;
 
     #[test]
-    fn a_grant_that_ended_is_spent_but_not_while_something_it_let_through_is_to_start() {
+    fn an_ended_grant_is_kept_while_a_task_that_it_approved_has_not_started() {
         let mut bench = Bench::new(limits(1));
         let scheduled = bench.now + SignedDuration::from_hours(20);
-        let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..asking(bench.now, json!({})) };
+        let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..unconfirmed(bench.now, json!({})) };
         let grant = Grant {
             id: TaskId::new(),
             tool: task.tool.clone(),
@@ -95,7 +97,7 @@ mod tests {
             (vec![], vec![grant.id])
         );
         bench.admit(&task, &definition(json!({})));
-        assert_eq!(bench.dispatcher.confirmable().count(), 1, "the grant let it through");
+        assert_eq!(bench.dispatcher.confirmable().count(), 1, "the grant approved it");
         assert_eq!(bench.dispatcher.ended_grants(second), []);
         bench.cancel(task.id, 1);
         assert_eq!(bench.dispatcher.ended_grants(second), [grant.id]);
@@ -104,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_ends_by_its_time_its_last_use_or_when_it_is_taken_back() {
+    fn a_grant_ends_at_its_expiry_its_last_use_or_its_revocation() {
         let bench = Bench::new(limits(1));
         let at = |hours| bench.now + SignedDuration::from_hours(hours);
-        let task = asking(bench.now, json!({}));
+        let task = unconfirmed(bench.now, json!({}));
         let grant = Grant {
             id: TaskId::new(),
             tool: task.tool,

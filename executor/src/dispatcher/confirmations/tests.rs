@@ -1,11 +1,11 @@
-//! Each rule of asking a human, on the in-memory store.
+//! The rules of confirmations, tested with the in-memory store.
 
 use std::sync::Arc;
 
 use protocol::mailbox::request::Answer;
 use serde_json::json;
 
-use super::super::tests::{Bench, Turn, asking, definition, error_of, limits};
+use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
 use super::super::{DispatcherLimits, Event};
 use super::*;
 use crate::catalog::definition::Definition;
@@ -17,7 +17,7 @@ fn plain() -> Arc<Definition> {
 }
 
 fn digest(bench: &Bench, id: TaskId) -> Digest {
-    bench.stored(id).confirmation.expect("a question").digest
+    bench.stored(id).confirmation.expect("a confirmation").digest
 }
 
 fn decide(bench: &mut Bench, tasks: &[(TaskId, Digest)], action: DecisionAction) -> Turn {
@@ -35,9 +35,9 @@ fn decide_with_grant(
     bench.handle(Event::Decide(Box::new(DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant })))
 }
 
-/// A task that waits for a yes.
-fn asked(bench: &mut Bench, input: Value) -> TaskId {
-    let task = asking(bench.now, input);
+/// Admits a task that waits for confirmation.
+fn pending(bench: &mut Bench, input: Value) -> TaskId {
+    let task = unconfirmed(bench.now, input);
     let turn = bench.admit(&task, &plain());
     assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)]);
     assert!(turn.performed.is_empty());
@@ -52,52 +52,52 @@ fn refusal(turn: &Turn) -> Code {
 }
 
 #[test]
-fn a_yes_starts_the_task_and_a_second_answer_changes_nothing() {
+fn an_approval_starts_the_task_and_a_second_decision_is_rejected() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({}));
+    let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
     let turn = decide(&mut bench, &of, DecisionAction::Approve);
-    assert_eq!((turn.performed, turn.told), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
+    assert_eq!((turn.performed, turn.replies), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
     let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: None });
-    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotPending(id))]));
-    let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("kept");
+    assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
+    let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("a decision");
     assert_eq!((decision.verdict, decision.by), (Verdict::Approved, DecidedBy::Page("page".to_owned())));
 }
 
 #[test]
-fn a_denied_task_never_runs_and_its_caller_reads_why() {
+fn a_denied_task_never_runs_and_its_error_gives_the_reason() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({}));
+    let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
     let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: Some("not today".to_owned()) });
     assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Denied)]));
     let task = bench.stored(id);
     let error = error_of(&task);
     assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human denied it: not today"));
-    // The same at once is not even asked about; later it is.
-    let again = asking(bench.now, json!({}));
+    // The same call is denied without asking until the cool-down is over.
+    let again = unconfirmed(bench.now, json!({}));
     assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied);
-    asked(&mut bench, json!({"other": 1}));
+    pending(&mut bench, json!({"other": 1}));
     bench.pass(Duration::from_mins(10));
-    asked(&mut bench, json!({}));
+    pending(&mut bench, json!({}));
 }
 
 #[test]
-fn an_answer_to_something_else_than_what_was_shown_is_stale_and_a_batch_is_all_or_nothing() {
+fn a_decision_with_another_digest_is_stale_and_a_batch_is_all_or_nothing() {
     let mut bench = Bench::new(limits(5));
-    let (first, second) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+    let (first, second) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let (one, two) = (digest(&bench, first), digest(&bench, second));
     let turn = decide(&mut bench, &[(first, one), (second, one)], DecisionAction::Approve);
-    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::Stale(second))]));
+    assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::Stale(second))]));
     assert_eq!(bench.state(first), State::AwaitingConfirmation);
     let turn = decide(&mut bench, &[(first, one), (second, two)], DecisionAction::Approve);
     assert_eq!(turn.performed, [first, second]);
 }
 
 #[test]
-fn an_edited_task_runs_as_edited_and_keeps_what_was_asked() {
+fn an_edited_task_runs_with_the_new_input_and_keeps_the_original() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({"to": "eve"}));
+    let id = pending(&mut bench, json!({"to": "eve"}));
     let of = [(id, digest(&bench, id))];
     let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
     let new = Digest::of(&[b"new"]);
@@ -105,32 +105,32 @@ fn an_edited_task_runs_as_edited_and_keeps_what_was_asked() {
     assert_eq!(decide(&mut bench, &of, edit).performed, [id]);
     let task = bench.stored(id);
     assert_eq!((&task.input, task.asked_input()), (&input, json!({"to": "eve"}).as_object().expect("an object")));
-    let asked = task.confirmation.expect("kept");
-    assert_eq!((asked.digest, asked.decision.expect("kept").verdict), (new, Verdict::Edited));
+    let confirmation = task.confirmation.expect("a confirmation");
+    assert_eq!((confirmation.digest, confirmation.decision.expect("a decision").verdict), (new, Verdict::Edited));
 }
 
 #[test]
-fn nobody_answers_for_ever_and_a_late_yes_is_none() {
+fn an_unanswered_confirmation_expires_and_a_late_approval_is_rejected() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({}));
+    let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    let deadline = bench.stored(id).confirmation.expect("a question").expires_at;
+    let deadline = bench.stored(id).confirmation.expect("a confirmation").expires_at;
     assert_eq!(bench.dispatcher.next_deadline(), Some(deadline));
     bench.now = deadline - SignedDuration::from_millis(1);
     bench.handle(Event::Tick);
     assert_eq!(bench.state(id), State::AwaitingConfirmation);
     bench.now = deadline;
     let turn = decide(&mut bench, &of, DecisionAction::Approve);
-    assert_eq!((turn.performed, turn.told), (vec![], vec![Err(DecisionError::NotPending(id))]));
+    assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
     assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Expired, Code::Expired));
     assert_eq!(bench.dispatcher.next_deadline(), None);
 }
 
 #[test]
-fn what_was_approved_and_could_not_start_in_time_does_not() {
+fn an_approved_task_that_cannot_start_in_time_expires() {
     let mut bench = Bench::new(limits(1));
-    let first = asked(&mut bench, json!({"n": 1}));
-    let second = asked(&mut bench, json!({"n": 2}));
+    let first = pending(&mut bench, json!({"n": 1}));
+    let second = pending(&mut bench, json!({"n": 2}));
     let of = [(first, digest(&bench, first)), (second, digest(&bench, second))];
     assert_eq!(decide(&mut bench, &of, DecisionAction::Approve).performed, [first]);
     bench.pass(Duration::from_hours(1));
@@ -139,11 +139,11 @@ fn what_was_approved_and_could_not_start_in_time_does_not() {
 }
 
 #[test]
-fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may() {
+fn a_pending_confirmation_survives_a_crash_without_waiting_longer() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({}));
+    let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    // A clock that was set back a year extends nothing by more than the longest wait.
+    // Setting the clock back a year extends the wait to at most the configured one.
     bench.now -= SignedDuration::from_hours(365 * 24);
     bench.crash(Some(&plain()));
     assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + CONFIRMATION_WINDOW));
@@ -153,10 +153,10 @@ fn a_question_waits_over_a_crash_with_the_same_digest_and_no_longer_than_it_may(
 }
 
 #[test]
-fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
+fn a_changed_definition_ends_pending_and_approved_tasks() {
     let mut bench = Bench::new(limits(1));
     let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
-    let (waits, approved) = (asked(&mut bench, json!({"n": 1})), asked(&mut bench, json!({"n": 2})));
+    let (waits, approved) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
     decide(&mut bench, &of, DecisionAction::Approve);
     let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
@@ -166,29 +166,29 @@ fn a_changed_definition_ends_what_was_asked_and_what_was_approved() {
         assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::Drifted));
     }
     assert_eq!(bench.succeed(running).performed, []);
-    // Or while no executor ran.
-    let left = asked(&mut bench, json!({"n": 3}));
+    // The same if it changed while no executor ran.
+    let left = pending(&mut bench, json!({"n": 3}));
     bench.crash(None);
     assert_eq!(error_of(&bench.stored(left)).code, Code::Drifted);
 }
 
 #[test]
-fn the_same_question_is_asked_once_and_so_many_may_wait() {
+fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limited() {
     let most = limits(1);
     let mut bench = Bench::new(DispatcherLimits {
-        asks: ConfirmationLimits { waiting_per_session: 2, waiting: 3, ..most.asks },
+        confirmations: ConfirmationLimits { waiting_per_session: 2, waiting: 3, ..most.confirmations },
         ..most
     });
-    let first = asked(&mut bench, json!({"n": 1}));
-    let same = bench.admit(&asking(bench.now, json!({"n": 1})), &plain());
+    let first = pending(&mut bench, json!({"n": 1}));
+    let same = bench.admit(&unconfirmed(bench.now, json!({"n": 1})), &plain());
     assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");
-    let second = asked(&mut bench, json!({"n": 2}));
-    let third = asking(bench.now, json!({"n": 3}));
+    let second = pending(&mut bench, json!({"n": 2}));
+    let third = unconfirmed(bench.now, json!({"n": 3}));
     assert_eq!(refusal(&bench.admit(&third, &plain())), Code::Throttled, "of one session");
-    let mut of_other = asking(bench.now, json!({"n": 3}));
+    let mut of_other = unconfirmed(bench.now, json!({"n": 3}));
     of_other.caller.session = Some("other".to_owned());
     bench.admit(&of_other, &plain());
-    let mut of_third = asking(bench.now, json!({"n": 4}));
+    let mut of_third = unconfirmed(bench.now, json!({"n": 4}));
     of_third.caller.session = Some("third".to_owned());
     assert_eq!(refusal(&bench.admit(&of_third, &plain())), Code::Throttled, "of all");
     assert_eq!(bench.dispatcher.queue_position(second), Some(2));
@@ -198,17 +198,20 @@ fn the_same_question_is_asked_once_and_so_many_may_wait() {
 }
 
 #[test]
-fn a_human_is_asked_so_often_in_an_hour() {
+fn the_number_of_confirmations_per_hour_is_limited() {
     let most = limits(1);
-    let mut bench = Bench::new(DispatcherLimits { asks: ConfirmationLimits { per_hour: 2, ..most.asks }, ..most });
+    let mut bench = Bench::new(DispatcherLimits {
+        confirmations: ConfirmationLimits { per_hour: 2, ..most.confirmations },
+        ..most
+    });
     for n in 0..2 {
-        let id = asked(&mut bench, json!({"n": n}));
+        let id = pending(&mut bench, json!({"n": n}));
         bench.cancel(id, 1);
         bench.pass(Duration::from_mins(10));
     }
-    assert_eq!(refusal(&bench.admit(&asking(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
+    assert_eq!(refusal(&bench.admit(&unconfirmed(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
     bench.pass(Duration::from_mins(40));
-    asked(&mut bench, json!({"n": 2}));
+    pending(&mut bench, json!({"n": 2}));
 }
 
 fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, most_uses: Option<u32>) -> Grant {
@@ -234,37 +237,37 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
 }
 
 #[test]
-fn a_remembered_yes_lets_like_calls_through_so_often_and_over_a_crash() {
+fn a_grant_approves_matching_calls_up_to_its_uses_and_survives_a_crash() {
     let mut bench = Bench::new(limits(5));
-    let id = asked(&mut bench, json!({"n": 1}));
+    let id = pending(&mut bench, json!({"n": 1}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, Some(("n", FieldCoverage::AtMost(5.into()))), Some(2));
     assert_eq!(decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone())).performed, [id]);
-    let through = asking(bench.now, json!({"n": 5}));
+    let through = unconfirmed(bench.now, json!({"n": 5}));
     assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
-    let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("kept");
+    let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("a decision");
     assert_eq!(decision.by, DecidedBy::Grant(grant.id));
-    asked(&mut bench, json!({"n": 6}));
+    pending(&mut bench, json!({"n": 6}));
     bench.crash(Some(&plain()));
-    let last = asking(bench.now, json!({"n": 2}));
+    let last = unconfirmed(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&last, &plain()).performed, [last.id]);
     assert_eq!(bench.store.grants().expect("read")[0].uses, 2);
-    asked(&mut bench, json!({"n": 3}));
+    pending(&mut bench, json!({"n": 3}));
 }
 
 #[test]
-fn a_revoked_grant_lets_nothing_start_that_has_not() {
+fn revoking_a_grant_denies_the_tasks_that_have_not_started() {
     let mut bench = Bench::new(limits(1));
-    let id = asked(&mut bench, json!({}));
+    let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, None, None);
     decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone()));
-    let queued = asking(bench.now, json!({}));
+    let queued = unconfirmed(bench.now, json!({}));
     assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
     let turn = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: grant.id });
-    assert_eq!(turn.told, [Ok(vec![])]);
+    assert_eq!(turn.replies, [Ok(vec![])]);
     assert_eq!(bench.succeed(id).performed, []);
     assert_eq!(bench.state(queued.id), State::Denied);
     let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id });
-    assert_eq!(none.told, [Err(DecisionError::NotPending(id))]);
+    assert_eq!(none.replies, [Err(DecisionError::NotPending(id))]);
 }

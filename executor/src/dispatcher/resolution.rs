@@ -1,6 +1,6 @@
-//! Resolving: somebody says what had happened to a task that ended as unknown.
+//! Resolution: records what happened to a task that ended as unknown.
 //!
-//! The task is in memory no more, so that it comes with the event, as the store has it.
+//! Ended tasks are not in memory, so the event carries the stored task.
 
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -14,34 +14,34 @@ use crate::store::Change;
 use crate::task::resolution::ResolutionClaim;
 use crate::task::{Task, resolution};
 
-/// The caller of `request` says what had happened to a task.
+/// A request, from a caller or the page, to resolve a task.
 #[derive(Debug)]
 pub struct ResolveRequest {
     pub request: TaskId,
     pub id: TaskId,
     pub uid: u32,
-    /// As the store has it.
+    /// The stored task; `None` if there is no such task.
     pub task: Option<Task>,
     pub verdict: ResolutionClaim,
 }
 
 impl Dispatcher {
-    pub(super) fn handle_resolve(&mut self, asked: ResolveRequest, now: Timestamp, effects: &mut Effects) {
-        let ResolveRequest { request, id, uid, task, verdict } = asked;
-        let resolved = match task.filter(|task| task.caller.uid == uid) {
+    pub(super) fn handle_resolve(&mut self, resolve: ResolveRequest, now: Timestamp, effects: &mut Effects) {
+        let ResolveRequest { request, id, uid, task, verdict } = resolve;
+        let result = match task.filter(|task| task.caller.uid == uid) {
             Some(task) => self.resolve(task, verdict, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
                 .hint("to list the tasks: agent-magic-tool tasks")),
         };
-        let answer = match resolved {
+        let answer = match result {
             Ok(resolution) => Answer::Resolved { id, resolution },
             Err(error) => Answer::Refused(error),
         };
         effects.actions.push(Action::Answer(request, Box::new(answer)));
     }
 
-    /// Has it recorded and told, whoever says it; what was said first stands. `task` is as the store
-    /// has it.
+    /// Records the resolution of a stored task and publishes it. The first resolution is final: a later equal one
+    /// succeeds, and a different one is refused.
     pub fn resolve(
         &mut self,
         mut task: Task,
@@ -51,19 +51,19 @@ impl Dispatcher {
     ) -> Result<Resolution, ErrorBody> {
         let id = task.id;
         if task.resolution.is_some() {
-            self.resolving.remove(&id);
+            self.resolutions.remove(&id);
         } else {
-            // Said in this very turn, or while there was no room to record it.
-            task.resolution = self.resolving.get(&id).cloned();
+            // Resolved in the same turn, or while the disk was full, so it may not be in the store yet.
+            task.resolution = self.resolutions.get(&id).cloned();
         }
         let is_new = task.resolution.is_none();
         let resolution = resolution::resolve(&task, verdict, now)?;
         if is_new {
-            self.resolving.insert(id, resolution.clone());
+            self.resolutions.insert(id, resolution.clone());
             effects.changes.push(Change::Resolve(id, Box::new(resolution.clone())));
         }
         task.resolution = Some(resolution.clone());
-        // Again if it was said before: who said it may have been killed before it was published.
+        // Also when it was resolved before: that executor may have been killed before it published the result.
         effects.actions.push(Action::Publish(Box::new(task)));
         Ok(resolution)
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::task::effect::EffectClass;
 
-    fn asked(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
+    fn resolve(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
         use crate::store::Store as _;
         let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
         let task = bench.store.task(id).expect("read");
@@ -97,26 +97,30 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_speak_at_once_the_first_is_recorded_and_the_other_told() {
+    fn of_two_concurrent_resolutions_the_first_is_recorded_and_the_other_refused() {
         let mut bench = Bench::new(limits(1));
         let id = bench.start(EffectClass::Once, &definition(json!({})));
-        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, true)).answers), [Err(Code::NotUnknown)]);
+        assert_eq!(codes(&bench.handle(resolve(&bench, id, 1, true)).answers), [Err(Code::NotUnknown)]);
         bench.crash(None);
         assert_eq!(bench.state(id), State::Unknown);
-        assert_eq!(codes(&bench.handle(asked(&bench, id, 2, true)).answers), [Err(Code::UnknownTask)], "not its own");
+        assert_eq!(
+            codes(&bench.handle(resolve(&bench, id, 2, true)).answers),
+            [Err(Code::UnknownTask)],
+            "another user's task"
+        );
 
-        // Both read the record before either was committed.
+        // All three read the store before any of them was committed.
         let (first, second, same) =
-            (asked(&bench, id, 1, true), asked(&bench, id, 1, false), asked(&bench, id, 1, true));
+            (resolve(&bench, id, 1, true), resolve(&bench, id, 1, false), resolve(&bench, id, 1, true));
         let mut effects = Effects::default();
         for event in [first, second, same] {
             bench.dispatcher.handle(event, bench.now, &mut effects);
         }
         let turn = bench.carry_out(effects);
         assert_eq!(codes(&turn.answers), [Ok(true), Err(Code::AlreadyResolved), Ok(true)]);
-        assert_eq!(turn.published, [(id, State::Unknown); 2], "it stays as it ended");
+        assert_eq!(turn.published, [(id, State::Unknown); 2], "the state stays the same");
         assert!(bench.stored(id).resolution.expect("recorded").happened);
-        assert_eq!(codes(&bench.handle(asked(&bench, id, 1, false)).answers), [Err(Code::AlreadyResolved)]);
-        assert!(bench.dispatcher.resolving.is_empty(), "the record has it");
+        assert_eq!(codes(&bench.handle(resolve(&bench, id, 1, false)).answers), [Err(Code::AlreadyResolved)]);
+        assert!(bench.dispatcher.resolutions.is_empty(), "the store has it");
     }
 }

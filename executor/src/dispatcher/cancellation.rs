@@ -1,4 +1,4 @@
-//! Stopping: what becomes of open tasks that their caller no longer wants.
+//! Cancellation: stops open tasks on behalf of their caller.
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -11,60 +11,60 @@ use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, advance, fail
 use crate::task::effect::EffectClass;
 
 impl Dispatcher {
-    /// The open tasks of a user's session, the oldest first.
+    /// Returns the open tasks of one session of a user, oldest first.
     pub fn open_in_session(&self, uid: u32, session: &str) -> Vec<TaskId> {
-        let is_of = |caller: &Caller| caller.uid == uid && caller.session.as_deref() == Some(session);
+        let is_in_session = |caller: &Caller| caller.uid == uid && caller.session.as_deref() == Some(session);
         let mut ids: Vec<_> =
-            self.open.values().filter(|open| is_of(&open.task.caller)).map(|open| open.task.id).collect();
+            self.open.values().filter(|open| is_in_session(&open.task.caller)).map(|open| open.task.id).collect();
         ids.sort_unstable();
         ids
     }
 
     pub(super) fn cancel(&mut self, request: TaskId, id: TaskId, uid: u32, now: Timestamp, effects: &mut Effects) {
-        let is_theirs = self.open.get(&id).is_some_and(|open| open.task.caller.uid == uid);
-        let answer = if is_theirs {
+        let is_own = self.open.get(&id).is_some_and(|open| open.task.caller.uid == uid);
+        let answer = if is_own {
             Answer::Cancelling { id, state: self.stop(id, now, effects) }
         } else {
             Answer::Refused(
                 ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
-                    .hint("a task that ended cannot be cancelled: agent-magic-tool tasks"),
+                    .hint("an ended task cannot be cancelled; to list the tasks: agent-magic-tool tasks"),
             )
         };
         effects.actions.push(Action::Answer(request, Box::new(answer)));
     }
 
-    /// Stops an open task for its caller; its state after that.
+    /// Cancels an open task, or starts to if it is running. Returns its new state.
     fn stop(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> State {
-        let open = self.open.get_mut(&id).expect("whoever calls this knows that it is open");
+        let open = self.open.get_mut(&id).expect("the callers check that the task is open");
         if open.task.state == State::Running {
             open.cancelling = true;
-            // A lookup goes on: whoever cancels wants to know what it finds.
+            // A lookup continues: its result says whether there is anything left to cancel.
             if matches!(open.phase, LookupPhase::Work) {
                 effects.actions.push(Action::Interrupt(id, FailureKind::Cancelled));
             }
         } else {
-            self.lines.leave(&open.task.caller, &open.kind(), id);
+            self.queue.remove(&open.task.caller, &open.kind(), id);
             if let Some(at) = open.delayed_to.take() {
                 self.delayed.remove(&(at, id));
             }
             let error = match (open.task.attempt, open.task.effect) {
                 (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
-                (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was tried again")
-                    .hint("an attempt before that may have taken effect"),
+                (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was retried")
+                    .hint("an earlier attempt may have taken effect"),
                 (_, EffectClass::Read | EffectClass::Verifiable | EffectClass::Once) => {
-                    ErrorBody::new(Code::Cancelled, "cancelled before it was tried again").hint("nothing was changed")
+                    ErrorBody::new(Code::Cancelled, "cancelled before it was retried").hint("nothing was changed")
                 }
             };
             advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
         }
         let state = open.task.state;
         if state.is_final() {
-            self.close(id, effects);
+            self.remove(id, effects);
         }
         state
     }
 
-    /// Stops whatever is open of a session.
+    /// Cancels all open tasks of a session.
     pub(super) fn abandon(&mut self, request: TaskId, uid: u32, session: &str, now: Timestamp, effects: &mut Effects) {
         let ids = self.open_in_session(uid, session);
         for id in &ids {
@@ -86,7 +86,7 @@ mod tests {
     use protocol::task::{State, TaskId};
 
     #[test]
-    fn what_a_session_left_open_is_stopped_and_nothing_of_others() {
+    fn abandoning_a_session_cancels_its_open_tasks_and_no_others() {
         let mut bench = Bench::new(limits(1));
         let plain = definition(json!({}));
         let of = |uid, session: &str| {
@@ -94,17 +94,19 @@ mod tests {
             task.caller = Caller { uid, session: Some(session.to_owned()), ..Caller::default() };
             task
         };
-        let (runs, waits, other, stranger) = (of(1, "s"), of(1, "s"), of(1, "x"), of(2, "s"));
-        for task in [&runs, &waits, &other, &stranger] {
+        let (running, queued, other_session, other_user) = (of(1, "s"), of(1, "s"), of(1, "x"), of(2, "s"));
+        for task in [&running, &queued, &other_session, &other_user] {
             bench.admit(task, &plain);
         }
-        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [runs.id, waits.id]);
+        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [running.id, queued.id]);
         let mut effects = Effects::default();
         let event = Event::Abandon { request: TaskId::new(), uid: 1, session: "s".to_owned() };
         bench.dispatcher.handle(event, bench.now, &mut effects);
-        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [runs.id], "it is told to stop, and reports");
-        let interrupted =
-            effects.actions.iter().filter(|action| matches!(action, super::Action::Interrupt(id, _) if *id == runs.id));
+        assert_eq!(bench.dispatcher.open_in_session(1, "s"), [running.id], "it stays open until it reports");
+        let interrupted = effects
+            .actions
+            .iter()
+            .filter(|action| matches!(action, super::Action::Interrupt(id, _) if *id == running.id));
         assert_eq!(interrupted.count(), 1);
         assert_eq!(bench.dispatcher.counts()[&State::Queued], 2);
     }
