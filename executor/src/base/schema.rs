@@ -70,7 +70,7 @@ impl InputSchema {
             return Value::String(text.to_owned());
         }
         match protocol::json::parse(text.as_bytes()) {
-            Ok(value) if kinds.iter().any(|kind| is_of(kind, &value)) => value,
+            Ok(value) if kinds.iter().any(|kind| is_type(kind, &value)) => value,
             // A single list item, as in `to=ann`.
             _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
             _ => Value::String(text.to_owned()),
@@ -151,7 +151,7 @@ fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {
     }
 }
 
-fn is_of(kind: &str, value: &Value) -> bool {
+fn is_type(kind: &str, value: &Value) -> bool {
     match kind {
         "integer" => value.is_i64() || value.is_u64(),
         "number" => value.is_number(),

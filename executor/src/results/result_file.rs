@@ -75,7 +75,7 @@ pub fn render(
             file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         }
         if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
-            file.insert("confirmation".into(), waiting(asked, approver));
+            file.insert("confirmation".into(), confirmation_status(asked, approver));
         }
         file.insert("created_at".into(), task.created_at.to_string().into());
         return RenderedResult { text: text(file), data_file: None };
@@ -102,7 +102,7 @@ pub fn render(
                 };
                 meta.insert("bytes".into(), text.len().into());
                 meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
-                refer(&mut meta, task, name(extension), read_commands(task.id, extension, Some(data)));
+                add_data_reference(&mut meta, task, name(extension), read_commands(task.id, extension, Some(data)));
                 data_file = Some(DataFile::Text { text, extension });
             } else {
                 file.insert("data".into(), data.clone());
@@ -112,7 +112,7 @@ pub fn render(
             let extension = if content_type.starts_with("text/") { "txt" } else { "bin" };
             meta.insert("bytes".into(), (*bytes).into());
             meta.insert("content_type".into(), content_type.as_str().into());
-            refer(&mut meta, task, name(extension), read_commands(task.id, extension, None));
+            add_data_reference(&mut meta, task, name(extension), read_commands(task.id, extension, None));
             data_file = Some(DataFile::File { path: path.clone(), extension });
         }
     }
@@ -120,7 +120,7 @@ pub fn render(
     file.insert("finished_at".into(), end.at.to_string().into());
     meta.insert("attempts".into(), task.attempt.into());
     if let Some(decision) = task.confirmation.as_ref().and_then(|asked| asked.decision.as_ref()) {
-        meta.insert("confirmation".into(), decided(decision, task));
+        meta.insert("confirmation".into(), decision_summary(decision, task));
     }
     if let Some(at) = task.run_at {
         meta.insert("run_at".into(), at.to_string().into());
@@ -139,7 +139,7 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
             "The tool execution waits for a human to confirm it; they have the page open."
         }
         State::AwaitingConfirmation => {
-            "The tool execution waits for a human to confirm it. Nobody has the page open: tell the user to run \
+            "The tool execution waits for a human to confirm it. No human has the page open: tell the user to run \
              `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again."
         }
         _ => "The tool execution has been delegated to the agent.",
@@ -158,7 +158,7 @@ fn scheduled_message(task: &Task, at: &str) -> String {
     if task.caller.wakes { format!("{what} {WILL_BE_WOKEN}") } else { what }
 }
 
-fn waiting(asked: &Confirmation, approver: ApproverStatus) -> Value {
+fn confirmation_status(asked: &Confirmation, approver: ApproverStatus) -> Value {
     json!({
         "why": asked.why,
         "expires_at": asked.expires_at.to_string(),
@@ -171,7 +171,7 @@ fn waiting(asked: &Confirmation, approver: ApproverStatus) -> Value {
 }
 
 /// The decision, for the caller. Does not say which human decided.
-fn decided(decision: &Decision, task: &Task) -> Value {
+fn decision_summary(decision: &Decision, task: &Task) -> Value {
     let by = match decision.by {
         DecidedBy::Page(_) => "human",
         DecidedBy::Grant(_) => "a remembered yes",
@@ -206,7 +206,7 @@ fn text(file: Map<String, Value>) -> String {
 }
 
 /// Adds to `meta` where the data file is, which call it is the result of, and how to read it.
-fn refer(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
+fn add_data_reference(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
     meta.insert("data_file".into(), path.into());
     meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
     meta.insert("read".into(), read.into());

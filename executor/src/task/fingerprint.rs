@@ -45,7 +45,7 @@ impl Fingerprint {
     }
 
     /// Whether the file still has this content.
-    pub fn holds(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         !self.sha256.is_empty() && Self::of(&self.path) == *self
     }
 }
@@ -89,13 +89,13 @@ mod tests {
         fs::write(&path, "echo one").expect("written");
         let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time");
         let first = Fingerprint::of(&path);
-        assert!(first.holds() && first.holds());
+        assert!(first.is_current() && first.is_current());
         fs::write(&path, "echo two").expect("written");
         File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
-        assert!(!first.holds());
+        assert!(!first.is_current());
         fs::write(&path, "echo one").expect("written");
-        assert!(first.holds(), "the original content matches again");
+        assert!(first.is_current(), "the original content matches again");
         fs::remove_file(&path).expect("removed");
-        assert!(!first.holds() && !Fingerprint::of(&path).holds());
+        assert!(!first.is_current() && !Fingerprint::of(&path).is_current());
     }
 }

@@ -54,7 +54,8 @@ fn already_resolved(task: &Task, first: &Resolution) -> ErrorBody {
         ResolvedBy::Human => "a human",
     };
     let note = first.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-    ErrorBody::new(Code::AlreadyResolved, format!("{who} said at {} of task `{}` that {what}{note}", first.at, task.id))
+    let message = format!("{who} already resolved task `{}` at {}: {what}{note}", task.id, first.at);
+    ErrorBody::new(Code::AlreadyResolved, message)
         .hint("the first resolution is final; it is in the result as `_meta.resolution`")
         .detail("resolution", serde_json::to_value(first).expect("a resolution is plain JSON"))
 }
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(resolve(&task, again, later), Ok(first));
         let refused = resolve(&task, claim(true), later).expect_err("it contradicts the first resolution");
         assert_eq!(refused.code, Code::AlreadyResolved);
-        assert!(refused.message.ends_with("that it did not happen: it is in the outbox"), "{}", refused.message);
+        assert!(refused.message.ends_with(": it did not happen: it is in the outbox"), "{}", refused.message);
     }
 
     #[test]

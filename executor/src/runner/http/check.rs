@@ -224,7 +224,7 @@ mod tests {
     use super::super::super::Runner as _;
     use super::*;
 
-    fn place_of(changes: Value) -> Option<String> {
+    fn mistake_location(changes: Value) -> Option<String> {
         let mut definition = json!({"base_url": "https://api.example.com"});
         let (Value::Object(definition), Value::Object(changes)) = (&mut definition, changes) else { panic!("objects") };
         definition.extend(changes);
@@ -255,7 +255,7 @@ mod tests {
             (json!({"method": "POST", "pagination": {"link_header": true}}), "pagination"),
             (json!({"pagination": {"next_token": {"query": "t", "response": "n"}}}), "pagination"),
         ] {
-            assert_eq!(place_of(changes.clone()).as_deref(), Some(place), "{changes}");
+            assert_eq!(mistake_location(changes.clone()).as_deref(), Some(place), "{changes}");
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
             json!({"method": "DELETE", "auth": {"basic": {"username": "u", "password": "secret:p"}}}),
             json!({"pagination": {"link_header": true, "max_items": "{{ limit }}"}}),
         ] {
-            assert_eq!(place_of(changes.clone()), None, "{changes}");
+            assert_eq!(mistake_location(changes.clone()), None, "{changes}");
         }
     }
 }
