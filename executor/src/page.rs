@@ -31,6 +31,7 @@ use crate::store::sqlite::records::{RecordReader, TaskCounts};
 mod actions;
 mod assets;
 mod card;
+pub mod client;
 mod command;
 mod events;
 mod form;

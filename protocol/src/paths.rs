@@ -40,6 +40,9 @@ const CLIENT_MARKERS: [(&str, &str); 2] = [("gemini-cli", "GEMINI_CLI"), ("curso
 const DESKTOP: [&str; 8] =
     ["PATH", "HOME", "LANG", "WAYLAND_DISPLAY", "DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
+/// The name of each folder of this program below a base directory.
+const NAME: &str = "agent-magic-tool";
+
 /// The folders of one user and one mailbox.
 #[derive(Debug, Clone)]
 pub struct Paths {
@@ -70,6 +73,18 @@ impl Paths {
             cache: base("XDG_CACHE_HOME", ".cache")?,
             subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS").map(|paths| absolute(&paths)),
         })
+    }
+
+    /// The folders of a user with this home folder and mailbox, whatever the environment says.
+    pub fn below(home: &Path, mailbox: &Path) -> Self {
+        let below = |folder: &str| home.join(folder).join(NAME);
+        Self {
+            mailbox: mailbox.to_owned(),
+            config: below(".config"),
+            state: below(".local/state"),
+            cache: below(".cache"),
+            subtools: None,
+        }
     }
 
     /// Environment that points a child process at the same folders, whatever its working directory.
@@ -236,7 +251,7 @@ fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, NoHomeFolde
         .and_then(absolute)
         .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
         .ok_or(NoHomeFolder(variable))?;
-    Ok(folder.join("agent-magic-tool"))
+    Ok(folder.join(NAME))
 }
 
 /// Creates a folder and its missing parents with mode 0700, so that a permissive umask grants no access.

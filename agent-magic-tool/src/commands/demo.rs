@@ -1,191 +1,93 @@
-//! `demo`: shows how it all works, on this machine and without any account. Nothing is faked: it runs
-//! this program with a temporary mailbox and home folder, which are removed afterwards.
-
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+//! `demo`: shows how it all works, on this machine and without any account.
+//!
+//! It runs this program with a temporary mailbox and home folder, which are removed afterwards. Two things may
+//! be stand-ins, and then say so: the language model always is (`demo/model.rs`), the human is where no one
+//! answers (`demo/approver.rs`). Everything else is what it would be elsewhere.
 
 use protocol::code::Exit;
-use protocol::error::ErrorBody;
-use serde::Deserialize;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::launch;
 
-/// Enough files that searching them takes a moment.
-const NOTES: usize = 400;
+mod approver;
+mod model;
+mod stage;
 
-/// The file that the demo adds, as a developer would write it.
+use approver::Approver;
+use model::ScriptedModel;
+use stage::Stage;
+
+/// A subtool as a developer would write it. It says nothing about its effects, so a human is asked.
 const ADDED_SUBTOOL: &str = r#"{
-  "archive_notes": {
-    "description": "Packs all notes into one compressed archive and returns its size.",
-    "input": {"type": "object", "properties": {"name": {"type": "string", "default": "notes"}}},
-    "annotations": {"idempotentHint": true},
-    "confirm": "never",
-    "run": {"process": {"argv": ["sh", "-c", "sleep 1; tar czf \"$1.tgz\" notes; wc -c < \"$1.tgz\"", "archive", "{{ name }}"], "folder": "."}}
+  "publish_report": {
+    "description": "Publishes a report: puts a text with a title on the team's board.",
+    "input": {
+      "type": "object",
+      "properties": {"title": {"type": "string"}, "text": {"type": "string"}},
+      "required": ["title", "text"]
+    },
+    "run": {"process": {"argv": ["tee", "board/{{ title }}.md"], "stdin": "{{ text }}\n", "folder": "."}}
   }
 }
 "#;
+
+const QUESTION: &str = "Publish the news about the 年度报告 on our board.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Error> {
-    let demo = Demo::prepare(context).map_err(|error| Error::io("failed to create the demo's folder", &error))?;
-    let result = run_steps(&demo);
+    let stage = Stage::prepare(context).map_err(|error| Error::io("failed to create the demo's folder", &error))?;
+    let result = play(&stage);
     // The demo's executor stops even if a step failed.
-    let stopped = demo.call(&["executor", "stop"]);
+    let stopped = stage.call(&["executor", "stop"]);
     result.and(stopped.map(|_| Exit::Ok))
 }
 
-fn run_steps(demo: &Demo<'_>) -> Result<Exit, Error> {
-    demo.comment("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
-    demo.shell(
+fn play(stage: &Stage<'_>) -> Result<Exit, Error> {
+    stage.comment("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
+    stage.shell(
         "agent-magic-tool list tools --query=\"search the contents of my notes\" --limit=1",
         &["list", "tools", "--query=search the contents of my notes", "--limit=1"],
     )?;
 
-    demo.comment("It runs the subtool. That returns at once, with the path of a result file:")?;
+    stage.comment("It runs the subtool. That returns at once, with the path of a result file:")?;
     let input = r#"{"pattern": "年度报告", "path": "notes"}"#;
-    let receipt = demo.shell(
+    let receipt = stage.shell(
         &format!("agent-magic-tool run files_search --input='{input}'"),
         &["run", "files_search", "--input", input],
     )?;
-    demo.comment("The file already exists. An executor outside the agent works on the task:")?;
-    demo.cat(text(&receipt, "result_file"))?;
-    demo.comment("`wait` blocks until the same file is final:")?;
-    demo.wait(text(&receipt, "id"))?;
+    stage.comment("The file already exists. An executor outside the agent works on the task:")?;
+    stage.cat(text(&receipt, "result_file"))?;
+    stage.comment("`wait` blocks until the same file is final:")?;
+    let id = text(&receipt, "id");
+    stage.shell(&format!("agent-magic-tool wait {id}"), &["wait", id])?;
 
-    demo.comment("A developer adds a subtool by adding a file. No restart, no prompt change:")?;
-    let file = demo.home().join(".config/agent-magic-tool/subtools/archive.json");
-    write(&file, ADDED_SUBTOOL)?;
-    demo.print(&format!("{}\n{ADDED_SUBTOOL}", demo.prompt("cat ~/.config/agent-magic-tool/subtools/archive.json")))?;
-    let receipt = demo.shell("agent-magic-tool run archive_notes", &["run", "archive_notes"])?;
-    demo.comment("This one takes a second. Until then, the file says that it is pending:")?;
-    demo.cat(text(&receipt, "result_file"))?;
-    demo.comment("After that:")?;
-    demo.wait(text(&receipt, "id"))?;
-    demo.comment("That is all. Next: agent-magic-tool --help")?;
+    stage.comment("A developer adds a subtool by adding a file. This one changes something, so a human must approve it:")?;
+    stage.add_subtool("publish.json", ADDED_SUBTOOL)?;
+
+    stage.comment("Now an agent does it all: the loop that comes with the program. Its model is scripted for this demo.")?;
+    let model = ScriptedModel::start().map_err(|error| Error::io("failed to start the scripted model", &error))?;
+    stage.configure(&model.configuration())?;
+    let mut agent = stage.start(&["agent", QUESTION], &format!("agent-magic-tool agent \"{QUESTION}\""))?;
+    let mut approver = Approver::new(stage);
+    while let Some(line) = agent.next_line() {
+        stage.print_line(&line)?;
+        if approver.is_needed(&line) {
+            stage.comment("The loop sleeps: no request, no tokens. A human decides on the page:")?;
+            approver.decide()?;
+            stage.comment("The result file is final, and that wakes the loop. The model reads the file and answers:")?;
+        }
+    }
+    agent.finish()?;
+    let requests = model.requests();
+    stage.comment(&format!("The model was asked {requests} times, and not once while it waited for the human."))?;
+    stage.comment("That is all. Next: agent-magic-tool --help")?;
     Ok(Exit::Ok)
 }
 
 /// A text field of an answer. Empty if it is missing, which then shows in the demo's output.
 fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
-}
-
-/// A temporary folder with a home, a mailbox and some notes.
-#[derive(Debug)]
-struct Demo<'a> {
-    root: TempDir,
-    program: PathBuf,
-    context: &'a Context,
-}
-
-impl<'a> Demo<'a> {
-    fn prepare(context: &'a Context) -> std::io::Result<Self> {
-        let demo = Self {
-            root: tempfile::Builder::new().prefix("agent-magic-tool-demo-").tempdir()?,
-            program: launch::program()?,
-            context,
-        };
-        fs::create_dir_all(demo.folder().join("notes"))?;
-        fs::create_dir_all(demo.home().join(".config/agent-magic-tool/subtools"))?;
-        for day in 1..=NOTES {
-            let note = match day {
-                77 => "Board meeting.\n年度报告: revenue grew by a fifth.\n".to_owned(),
-                _ => format!("Day {day}.\n{}", "Nothing to report.\n".repeat(40)),
-            };
-            fs::write(demo.folder().join(format!("notes/day-{day:03}.md")), note)?;
-        }
-        Ok(demo)
-    }
-
-    fn home(&self) -> PathBuf {
-        self.root.path().join("home")
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.root.path().join("work")
-    }
-
-    fn call(&self, arguments: &[&str]) -> Result<Value, Error> {
-        #[derive(Deserialize)]
-        struct DemoOutput {
-            error: ErrorBody,
-        }
-        let output = Command::new(&self.program)
-            .args(arguments)
-            .env("HOME", self.home())
-            .env("AGENT_MAGIC_TOOL_DIR", self.root.path().join("mailbox"))
-            .env_remove("AGENT_MAGIC_TOOL_SUBTOOLS")
-            .env_remove("XDG_CONFIG_HOME")
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("XDG_CACHE_HOME")
-            .current_dir(self.folder())
-            .output()
-            .map_err(|error| Error::io("failed to run the program for the demo", &error))?;
-        serde_json::from_slice(&output.stdout).map_err(|_| {
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            match stderr.lines().find_map(|line| serde_json::from_str::<DemoOutput>(line).ok()) {
-                Some(DemoOutput { error }) => error.into(),
-                None => Error::internal(format!("the demo's command failed ({}): {stderr}", output.status)),
-            }
-        })
-    }
-
-    /// Prints `line` as a shell prompt, runs this program with `arguments` and prints its output.
-    fn shell(&self, line: &str, arguments: &[&str]) -> Result<Value, Error> {
-        self.print(&format!("{}\n", self.prompt(line)))?;
-        let answer = self.call(arguments)?;
-        self.print(&format!("{}\n", self.shorten_paths(&answer.to_string())))?;
-        Ok(answer)
-    }
-
-    fn wait(&self, id: &str) -> Result<Value, Error> {
-        self.shell(&format!("agent-magic-tool wait {id}"), &["wait", id])
-    }
-
-    fn cat(&self, file: &str) -> Result<(), Error> {
-        let content =
-            fs::read_to_string(file).map_err(|error| Error::io(&format!("failed to read `{file}`"), &error))?;
-        self.print(&format!(
-            "{}\n{}",
-            self.prompt(&format!("cat {}", self.shorten_paths(file))),
-            self.shorten_paths(&content)
-        ))
-    }
-
-    /// Replaces the long path of the demo's folder by a short one.
-    fn shorten_paths(&self, text: &str) -> String {
-        text.replace(&self.root.path().display().to_string(), "/tmp/demo")
-    }
-
-    fn prompt(&self, line: &str) -> String {
-        if self.context.output.is_terminal() {
-            format!("\x1b[1;32m$\x1b[0m \x1b[1m{line}\x1b[0m")
-        } else {
-            format!("$ {line}")
-        }
-    }
-
-    fn comment(&self, text: &str) -> Result<(), Error> {
-        let line = if self.context.output.is_terminal() {
-            format!("\n\x1b[36m# {text}\x1b[0m\n")
-        } else {
-            format!("\n# {text}\n")
-        };
-        self.print(&line)
-    }
-
-    fn print(&self, text: &str) -> Result<(), Error> {
-        self.context.output.text(text)
-    }
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    fs::write(file, text).map_err(|error| Error::io(&format!("failed to write `{}`", file.display()), &error))
 }

@@ -33,7 +33,7 @@ use input::{Input, Question};
 use running::RunningSession;
 use state::Activity;
 use text::{one_line, preview, sanitize, short_id};
-use watch::PageClient;
+use watch::PageAccess;
 
 /// The longest line about a session, in characters.
 const WIDTH: usize = 100;
@@ -54,7 +54,7 @@ struct Chat<'a> {
     /// Lines to print above the input line.
     lines: Sender<String>,
     typing: Arc<AtomicBool>,
-    page: Arc<PageClient>,
+    page: Arc<PageAccess>,
     running: RunningSession,
     /// The text that the next input line starts with.
     prefill: String,
@@ -101,7 +101,7 @@ fn chat(
         caller: context.caller.clone(),
         dispatch: context.dispatch,
     };
-    let page = Arc::new(PageClient::new(page_context));
+    let page = Arc::new(PageAccess::new(page_context));
     let running = RunningSession::open(args, config, sessions, lines.clone(), Arc::clone(&typing), &page, context)?;
     let mut chat = Chat { args, config, sessions, context, lines, typing, page, running, prefill: String::new() };
     chat.greet();

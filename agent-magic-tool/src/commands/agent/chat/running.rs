@@ -16,7 +16,7 @@ use protocol::mailbox::Mailbox;
 use super::super::{Args, open};
 use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
-use super::watch::{PageClient, watch};
+use super::watch::{PageAccess, watch};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -46,7 +46,7 @@ impl RunningSession {
         sessions: &SessionStore,
         lines: Sender<String>,
         typing: Arc<AtomicBool>,
-        page: &Arc<PageClient>,
+        page: &Arc<PageAccess>,
         context: &Context,
     ) -> Result<Self, Error> {
         let state = Arc::new(ChatState::new(typing));

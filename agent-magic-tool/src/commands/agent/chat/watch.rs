@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use executor::page::terminal::{PendingQuestion, TerminalError, TerminalSession};
+use executor::page::client::PageClientError;
+use executor::page::terminal::{PendingQuestion, TerminalSession};
 use notify::RecommendedWatcher;
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
@@ -28,20 +29,20 @@ use crate::result::ResultFile;
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A client of the confirmation page, for the human at this terminal.
-pub(super) struct PageClient {
+pub(super) struct PageAccess {
     context: Context,
     session: Mutex<Option<TerminalSession>>,
     /// Whether the link to the page was shown.
     link_shown: Mutex<bool>,
 }
 
-impl std::fmt::Debug for PageClient {
+impl std::fmt::Debug for PageAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PageClient").finish_non_exhaustive()
+        f.debug_struct("PageAccess").finish_non_exhaustive()
     }
 }
 
-impl PageClient {
+impl PageAccess {
     pub(super) fn new(context: Context) -> Self {
         Self { context, session: Mutex::default(), link_shown: Mutex::new(false) }
     }
@@ -57,14 +58,14 @@ impl PageClient {
     }
 
     /// Runs `action` with a session of the page; logs in first if there is no session or it has expired.
-    fn with_session<T>(&self, action: impl Fn(&TerminalSession) -> Result<T, TerminalError>) -> Result<T, Error> {
+    fn with_session<T>(&self, action: impl Fn(&TerminalSession) -> Result<T, PageClientError>) -> Result<T, Error> {
         page_command::refuse_agents(&self.context)?;
         let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.context.paths.executor();
-        let failed = |error: TerminalError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
+        let failed = |error: PageClientError| Error::new(Code::NoExecutor, protocol::error::chain(&error));
         if let Some(session) = &*current {
             match action(session) {
-                Err(TerminalError::Refused { status: 401 | 403, .. } | TerminalError::Io(_)) => {}
+                Err(PageClientError::Refused { status: 401 | 403, .. } | PageClientError::Io(_)) => {}
                 done => return done.map_err(failed),
             }
         }
@@ -100,7 +101,7 @@ pub(super) fn watch(
     mailbox: &Mailbox,
     state: &ChatState,
     screen: &Screen,
-    page: &PageClient,
+    page: &PageAccess,
     requests: &Receiver<WatchRequest>,
     sender: Sender<WatchRequest>,
 ) {
@@ -136,7 +137,7 @@ pub(super) fn watch(
 }
 
 /// Shows a task's question, or that the task needs approval.
-fn show_confirmation(id: TaskId, tool: &str, state: &ChatState, screen: &Screen, page: &PageClient) {
+fn show_confirmation(id: TaskId, tool: &str, state: &ChatState, screen: &Screen, page: &PageAccess) {
     match page.question(id) {
         Ok(Some(pending)) if question::fits_a_line(&pending) => {
             let text = question::text(&pending);
