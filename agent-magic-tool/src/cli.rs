@@ -80,7 +80,7 @@ enum Command {
     Agent(agent::Args),
     /// Serve your own agent's one tool: JSON lines in, JSON lines out
     #[command(name = "command-executor")]
-    CommandExecutor(command_executor::Args),
+    OneTool(command_executor::Args),
     /// Connect a third-party agent: install its instructions and the hook that wakes it
     Setup(setup::Args),
     /// Called by a third-party agent; wakes it when results are ready
@@ -173,7 +173,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Setup(args) => setup::run(&args, context),
         Command::Hook(args) => Ok(hook::run(&args, context)),
         Command::Agent(args) => agent::run(&args, context),
-        Command::CommandExecutor(args) => command_executor::run(&args, context),
+        Command::OneTool(args) => command_executor::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),

@@ -132,7 +132,7 @@ impl Output {
     fn write_stderr(&self, text: &str) {
         match &self.target {
             OutputTarget::Buffer(printed) => {
-                printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text)
+                printed.lock().unwrap_or_else(PoisonError::into_inner).stderr.push_str(text);
             }
             OutputTarget::Chat(chat) => drop(chat.send(text.to_owned())),
             OutputTarget::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
