@@ -72,7 +72,7 @@ fn doctor_names_the_setting_for_each_client() {
     in ~/.codex/config.toml: [sandbox_workspace_write] writable_roots = ["MAILBOX"]; or: codex --add-dir MAILBOX
     in ~/.claude/settings.json: "sandbox": {"filesystem": {"allowWrite": ["MAILBOX"]}}
     start it with: SANDBOX_MOUNTS=MAILBOX:MAILBOX:rw
-    allow this folder to be written in the client's sandbox: MAILBOX
+    make this folder writable in the client's sandbox: MAILBOX
     "#);
 }
 

@@ -105,7 +105,7 @@ fn arguments<T: DeserializeOwned>(templates: &impl Serialize, invocation: &Invoc
 }
 
 /// Deserializes a whole number, also one written as `5.0`, which JSON Schema calls an integer too.
-fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+fn whole_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = Number::deserialize(deserializer)?;
     let written_as_float =
         || number.as_f64().filter(|value| value.fract() == 0.0).and_then(|value| format!("{value:.0}").parse().ok());

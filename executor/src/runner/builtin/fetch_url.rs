@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::interrupt::blocking;
-use super::whole;
+use super::whole_number;
 use crate::runner::{RunnerContext, RunnerOutput};
 use crate::task::failure::{Failure, Retry};
 use page::{PageContent, WebPage};
@@ -46,9 +46,9 @@ pub struct FetchUrl {
 #[serde(deny_unknown_fields)]
 pub(super) struct FetchUrlArguments {
     url: String,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     max_chars: Option<u64>,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     start: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::cancelled;
 use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
-use super::whole;
+use super::whole_number;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
@@ -40,7 +40,7 @@ pub struct ListFiles {
 pub(super) struct ListFilesArguments {
     path: Option<String>,
     glob: Option<String>,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     limit: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
-use super::whole;
+use super::whole_number;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
@@ -45,9 +45,9 @@ pub struct ReadFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFileArguments {
     path: String,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     start: Option<u64>,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     lines: Option<u64>,
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::{Interruptible, cancelled};
 use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
-use super::whole;
+use super::whole_number;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
@@ -64,7 +64,7 @@ pub(super) struct SearchFilesArguments {
     glob: Option<String>,
     #[serde(default)]
     ignore_case: bool,
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     limit: Option<u64>,
 }
 
