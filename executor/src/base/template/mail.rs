@@ -226,7 +226,7 @@ mod tests {
             json!({"to": "a@b.example\nBcc: eve@example.com", "subject": "x", "body": ""}),
             json!({"to": "A\r\nBcc: eve@example.com <a@b.example>", "subject": "x", "body": ""}),
             json!({"to": ["a@b.example> <eve@example.com"], "subject": "x", "body": ""}),
-            json!({"to": "nobody", "subject": "x", "body": ""}),
+            json!({"to": "no-address", "subject": "x", "body": ""}),
         ] {
             let outcome = built(input.clone());
             assert!(outcome.is_err(), "{input}: {outcome:?}");
