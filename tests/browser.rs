@@ -1,4 +1,4 @@
-//! A real browser: headless Chromium, driven over the DevTools protocol.
+//! A real browser: headless Chromium, driven over its debugging protocol.
 //!
 //! All tests share one process, which ends with the test program. Each test has its own browser context with its own
 //! cookies and storage. Clicks and keys are real input events, not script calls.
