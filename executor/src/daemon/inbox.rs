@@ -81,8 +81,8 @@ impl Inbox {
         self.retry_at.map_or(at, |retry_at| retry_at.min(at))
     }
 
-    /// Reloads changed definitions. Returns an event if humans were asked, or have approved, by definitions that
-    /// have changed.
+    /// Reloads changed definitions. Returns an event if that changed the definitions of tasks that wait for a human or
+    /// were approved by one.
     pub(super) fn refresh_definitions(&mut self, dispatcher: &Dispatcher) -> Option<Event> {
         if !self.intake.refresh() {
             return None;

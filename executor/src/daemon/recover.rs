@@ -60,8 +60,8 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
     tasks.carry_out(effects)
 }
 
-/// Publishes the results of tasks that ended after `since` and are not in the mailbox: an earlier executor recorded
-/// them and did not publish them, or they were removed with an earlier mailbox.
+/// Publishes results that the mailbox lacks, of tasks that ended after `since`: an earlier executor recorded them and
+/// did not publish them, or they were removed with an earlier mailbox.
 pub(super) fn publish_missing(
     publisher: &mut Publisher,
     store: &dyn Store,

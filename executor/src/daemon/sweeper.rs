@@ -1,4 +1,4 @@
-//! Retention: deletes what is older or larger than the configuration keeps, and files that nothing refers to.
+//! Retention: deletes ended tasks beyond the configured age and size, and files that nothing refers to.
 //!
 //! `store/retention.rs` decides which tasks are forgotten.
 
@@ -26,11 +26,11 @@ use crate::task::Outcome;
 const MAX_INTERVAL: Duration = Duration::from_hours(1);
 /// The shortest time between two sweeps.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
-/// Tasks that ended less long ago stay, whatever their size: a caller may be about to read the result.
+/// Tasks that ended more recently stay, whatever their size: a caller may be about to read the result.
 const MIN_AGE: Duration = Duration::from_mins(10);
 /// How long ended grants are still shown.
 const GRANT_AGE: Duration = Duration::from_hours(30 * 24);
-/// How many tasks are forgotten in one turn of the event loop, which callers may have to wait for.
+/// How many tasks are forgotten in one step of the event loop. Callers wait for the step.
 const MAX_BATCH: usize = 50;
 
 pub(super) struct Sweeper {
@@ -75,7 +75,7 @@ impl Sweeper {
         outcome
     }
 
-    /// Finds the tasks to forget in the following turns, and deletes old hook deliveries, grants and files of the
+    /// Finds the tasks to forget in the following steps, and deletes old hook deliveries, grants and files of the
     /// mailbox.
     fn sweep(
         &mut self,
