@@ -29,7 +29,7 @@ fn findings_name_file_subtool_and_place() {
     assert_snapshot!(world.run(&["lint"]), @r#"
     exit: 2
     --- stdout
-    [{"level":"error","code":"not-loaded","file":"CONFIG/subtools/own.json","subtool":"unknown_key","place":"runn","message":"unknown field `runn`; did you mean `run`?"},{"level":"warning","code":"short-description","file":"CONFIG/subtools/own.json","subtool":"short","place":"description","message":"2 words do not say when to use it; begin with the words of the one who needs it"},{"level":"warning","code":"required-with-default","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` is required and has a default; a default makes it optional"},{"level":"warning","code":"undescribed-parameter","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` has no description"}]
+    [{"level":"error","code":"not-loaded","file":"CONFIG/subtools/own.json","subtool":"unknown_key","place":"runn","message":"unknown field `runn`; did you mean `run`?"},{"level":"warning","code":"short-description","file":"CONFIG/subtools/own.json","subtool":"short","place":"description","message":"2 words do not say when to use it; use the words that a user who needs it would use"},{"level":"warning","code":"required-with-default","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` is required and has a default; a default makes it optional"},{"level":"warning","code":"undescribed-parameter","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` has no description"}]
     --- stderr
     note: 1 errors, 3 warnings
     "#);

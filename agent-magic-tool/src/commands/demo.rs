@@ -1,8 +1,8 @@
 //! `demo`: shows how it all works, on this machine and without any account.
 //!
-//! It runs this program with a temporary mailbox and home folder, which are removed afterwards. Two things may
-//! be stand-ins, and then say so: the language model always is (`demo/model.rs`), the human is where no one
-//! answers (`demo/approver.rs`). Everything else is what it would be elsewhere.
+//! It runs this program with a temporary mailbox and home folder, which are removed afterwards. Two parts may be
+//! stand-ins, and then the output says so: the language model always is one (`demo/model.rs`), the human is one
+//! if there is no answer (`demo/approver.rs`). Everything else is real.
 
 use protocol::code::Exit;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use approver::Approver;
 use model::ScriptedModel;
 use stage::Stage;
 
-/// A subtool as a developer would write it. It says nothing about its effects, so a human is asked.
+/// The subtool that the demo adds. It declares no effects, so a run needs a human's confirmation.
 const ADDED_SUBTOOL: &str = r#"{
   "publish_report": {
     "description": "Publishes a report: puts a text with a title on the team's board.",
@@ -64,20 +64,26 @@ fn play(stage: &Stage<'_>) -> Result<Exit, Error> {
     let id = text(&receipt, "id");
     stage.shell(&format!("agent-magic-tool wait {id}"), &["wait", id])?;
 
-    stage.comment("A developer adds a subtool by adding a file. This one changes something, so a human must approve it:")?;
+    stage.comment(
+        "A developer adds a subtool by adding a file. This one changes something, so a human must approve it:",
+    )?;
     stage.add_subtool("publish.json", ADDED_SUBTOOL)?;
 
-    stage.comment("Now an agent does it all: the loop that comes with the program. Its model is scripted for this demo.")?;
+    stage.comment(
+        "Now an agent does it all: the loop that comes with the program. Its model is scripted for this demo.",
+    )?;
     let model = ScriptedModel::start().map_err(|error| Error::io("failed to start the scripted model", &error))?;
     stage.configure(&model.configuration())?;
-    let mut agent = stage.start(&["agent", QUESTION], &format!("agent-magic-tool agent \"{QUESTION}\""))?;
+    let line = format!("agent-magic-tool agent --if-no-approver=wait \"{QUESTION}\"");
+    let mut agent = stage.start(&["agent", "--if-no-approver=wait", QUESTION], &line)?;
     let mut approver = Approver::new(stage);
     while let Some(line) = agent.next_line() {
         stage.print_line(&line)?;
         if approver.is_needed(&line) {
             stage.comment("The loop sleeps: no request, no tokens. A human decides on the page:")?;
             approver.decide()?;
-            stage.comment("The result file is final, and that wakes the loop. The model reads the file and answers:")?;
+            stage
+                .comment("The result file is final, and that wakes the loop. The model reads the file and answers:")?;
         }
     }
     agent.finish()?;

@@ -1,6 +1,6 @@
-//! A language model that follows a script: a server of OpenAI's chat completions with five answers.
+//! A scripted language model: a server for `OpenAI`'s chat completions with five fixed answers.
 //!
-//! The loop cannot tell it from a real one. It listens on loopback and ends with the program.
+//! For the agent it is a model like any other. It listens on loopback and ends with the program.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// The largest request that it reads; the loop's are a few kilobytes.
+/// The largest request that is read; the agent's requests have a few kilobytes.
 const MAX_REQUEST_BYTES: u64 = 4 << 20;
 
 pub(super) struct ScriptedModel {
@@ -26,7 +26,7 @@ impl ScriptedModel {
         let counter = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that hangs up gets no answer and needs none.
+                // Fails only if the client has closed the connection.
                 drop(answer(stream, &counter));
             }
         });
@@ -42,7 +42,7 @@ impl ScriptedModel {
         )
     }
 
-    /// How many requests it has answered.
+    /// The number of requests answered so far.
     pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
@@ -78,7 +78,7 @@ fn answer(stream: TcpStream, counter: &AtomicUsize) -> io::Result<()> {
     reader.into_inner().into_inner().write_all((head + &body).as_bytes())
 }
 
-/// The script: what it says to the n-th request.
+/// The scripted answer to request `number`, counted from 0.
 fn message(number: usize, request: &Value) -> Value {
     let newest = request["messages"].as_array().and_then(|messages| messages.last());
     let newest = newest.map(|message| message["content"].to_string()).unwrap_or_default();
@@ -90,7 +90,7 @@ fn message(number: usize, request: &Value) -> Value {
              text=\"年度报告: revenue grew by a fifth.\"",
         ),
         2 => json!({"role": "assistant", "content": "A human has to approve this. I go on when it is done."}),
-        3 => call(number, &format!("agent-magic-tool read {} --jq .stdout", id_in(&newest))),
+        3 => call(number, &format!("agent-magic-tool read {} --jq .", id_in(&newest))),
         _ => json!({"role": "assistant", "content": "It is on the board: 年度报告, revenue grew by a fifth."}),
     }
 }
@@ -112,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_reads_the_task_that_woke_it() {
+    fn the_script_reads_the_result_named_in_the_wake_up() {
         let id = "01a1fe2b8a4c76149d4818af262abafe";
         let request = json!({"messages": [{"role": "user", "content": format!("Results are ready: {id} (x)")}]});
-        let said = message(3, &request).to_string();
-        assert!(said.contains(id), "{said}");
+        let answer = message(3, &request).to_string();
+        assert!(answer.contains(id), "{answer}");
     }
 }

@@ -1,4 +1,4 @@
-//! The demo's own world: a temporary home, mailbox and folder of notes, and how its commands are shown.
+//! The demo's temporary home, mailbox and notes, and the functions that run and show its commands.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -29,7 +29,7 @@ pub(super) struct Stage<'a> {
     context: &'a Context,
 }
 
-/// A command of the demo whose output is shown as it comes.
+/// A running command of the demo, whose output is read line by line.
 pub(super) struct RunningCommand {
     child: Child,
     lines: Receiver<String>,
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
         self.home().join(".config/agent-magic-tool")
     }
 
-    /// This program in the demo's world.
+    /// This program in the demo's environment.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).env("HOME", self.home()).env("AGENT_MAGIC_TOOL_DIR", self.mailbox());
@@ -82,7 +82,7 @@ impl<'a> Stage<'a> {
         command
     }
 
-    /// Runs a command and returns what it printed.
+    /// Runs a command and returns the JSON that it prints.
     pub(super) fn call(&self, words: &[&str]) -> Result<Value, Error> {
         #[derive(Deserialize)]
         struct DemoOutput {
@@ -98,7 +98,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Prints `line` behind a prompt, runs this program with `words` and prints its output.
+    /// Prints `line` after a prompt, runs this program with `words` and prints its output.
     pub(super) fn shell(&self, line: &str, words: &[&str]) -> Result<Value, Error> {
         self.print_line(&self.prompt(line))?;
         let answer = self.call(words)?;
@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         Ok(answer)
     }
 
-    /// Prints `line` behind a prompt and starts the command.
+    /// Prints `line` after a prompt and starts the command.
     pub(super) fn start(&self, words: &[&str], line: &str) -> Result<RunningCommand, Error> {
         self.print_line(&self.prompt(line))?;
         let mut command = self.command(words);
@@ -140,7 +140,7 @@ impl<'a> Stage<'a> {
         fs::write(&path, text).map_err(|error| Error::io(&format!("failed to write `{}`", path.display()), &error))
     }
 
-    /// Whether someone sits at the terminal who could use a browser.
+    /// Whether a person is at the terminal, who could decide on the page.
     pub(super) fn has_person(&self) -> bool {
         self.context.output.is_terminal() && refuse_agents(self.context).is_ok()
     }
@@ -154,7 +154,8 @@ impl<'a> Stage<'a> {
     /// Signs in to the page of the demo's executor.
     pub(super) fn sign_in(&self) -> Result<PageClient, Error> {
         let paths = Paths::below(&self.home(), &self.mailbox());
-        PageClient::log_in(&paths.executor()).map_err(|error| Error::internal(format!("failed to sign in to the page: {error}")))
+        PageClient::log_in(&paths.executor())
+            .map_err(|error| Error::internal(format!("failed to sign in to the page: {error}")))
     }
 
     fn prompt(&self, line: &str) -> String {
@@ -173,7 +174,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Prints a line, with a short name for the demo's folder.
+    /// Prints a line, with a short path for the demo's folder.
     pub(super) fn print_line(&self, text: &str) -> Result<(), Error> {
         let short = text.replace(&self.root.path().display().to_string(), "/tmp/demo");
         self.context.output.text(&format!("{short}\n"))
@@ -181,7 +182,7 @@ impl<'a> Stage<'a> {
 }
 
 impl RunningCommand {
-    /// The next line that it prints; `None` at its end.
+    /// Waits for the next line of output; `None` at the end.
     pub(super) fn next_line(&mut self) -> Option<String> {
         self.lines.recv().ok()
     }
@@ -192,10 +193,12 @@ impl RunningCommand {
     }
 }
 
-/// Sends every line of a stream.
+/// Sends every line of a stream to `lines`, in a thread.
 fn forward(stream: Option<impl std::io::Read + Send + 'static>, lines: Sender<String>) {
     if let Some(stream) = stream {
-        thread::spawn(move || BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
+        thread::spawn(move || {
+            BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+        });
     }
 }
 

@@ -60,7 +60,8 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
     let folder = context.paths.executor();
-    let site = PageSite::load_or_create(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
+    let site =
+        PageSite::load_or_create(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
     if site.port == 0 {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
             .hint("check `enabled` under [page] in config.toml, then the executor's log"));
