@@ -1,8 +1,7 @@
-//! The catalog: every subtool that may be used here, and what was left out and why.
+//! The catalog: every usable subtool, and the problems of what could not be loaded.
 //!
-//! Loaded strictly (`catalog/load.rs`), listed from a cache that knows when it is stale
-//! (`catalog/listing.rs`), searched by words (`catalog/search.rs`). One bad file never hides the
-//! good ones. Decides nothing about single runs: that is `policy.rs`.
+//! `catalog/load.rs` loads it strictly, `catalog/listing.rs` caches the listing, and `catalog/search.rs` searches it.
+//! A bad file or definition does not affect the others. Whether a run is allowed is up to `intake/policy.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,12 +21,12 @@ use crate::task::name::SubtoolName;
 
 pub mod definition;
 mod dependencies;
+mod deserialize;
 mod file_keys;
 pub mod format;
 pub mod lint;
 pub mod listing;
 mod load;
-mod reading;
 pub mod search;
 mod sources;
 
@@ -41,22 +40,22 @@ pub struct Catalog {
     problems: Vec<LoadProblem>,
 }
 
-/// A subtool that was loaded, with all that was derived from its definition once.
+/// A loaded subtool, with what is derived from its definition.
 #[derive(Debug, Clone)]
 pub struct Subtool {
     pub name: SubtoolName,
     pub definition: Arc<Definition>,
     pub schema: Arc<InputSchema>,
     pub origin: Origin,
-    /// SHA-256 of the merged definition, in hex: a changed definition is another subtool.
+    /// SHA-256 of the name and the merged definition, in hex. An accepted task never runs under another hash.
     pub hash: String,
 }
 
-/// Where a definition was read.
+/// Where a definition was read from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A pack that ships with this program.
+    /// A pack that ships with the program.
     Pack(String),
     File(PathBuf),
 }
@@ -70,13 +69,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something that could not be loaded and was left out.
+/// A file, subtool or setting that could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadProblem {
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subtool: Option<String>,
-    /// Where in the file: a path of keys like `run.http.method`, or a line and column.
+    /// The location in the file: a path of keys like `run.http.method`, or a line and column.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<String>,
     pub message: String,
@@ -96,7 +95,7 @@ impl fmt::Display for LoadProblem {
 }
 
 impl Catalog {
-    /// Reads everything that `sources` names.
+    /// Loads all definitions of `sources`.
     pub fn load(sources: &Sources) -> Self {
         load::load(sources)
     }
@@ -105,7 +104,7 @@ impl Catalog {
         self.subtools.get(name)
     }
 
-    /// All subtools, by name.
+    /// Returns all subtools, ordered by name.
     pub fn subtools(&self) -> impl Iterator<Item = &Subtool> {
         self.subtools.values()
     }
@@ -114,13 +113,13 @@ impl Catalog {
         &self.problems
     }
 
-    /// The names within `tool_scope` that are most like `name`, the likeliest first.
+    /// Returns up to three names within `tool_scope` that are most similar to `name`, best first.
     pub fn nearest(&self, name: &str, tool_scope: &ToolScope) -> Vec<String> {
         nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| tool_scope.covers(known)), 3)
     }
 }
 
-/// The catalog as it is now, whenever it is asked.
+/// Always uses the current catalog.
 impl SubtoolDirectory for watch::Receiver<Arc<Catalog>> {
     fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>> {
         let catalog = self.borrow();

@@ -1,7 +1,8 @@
-//! A subtool's definition: the types of discovery JSON, and nothing that runs.
+//! A subtool's definition: the types of discovery JSON.
 //!
-//! Only `description` and `input` are ever shown to a model; the rest is the developer's. Loading,
-//! merging `$defaults` and finding mistakes is `catalog.rs`.
+//! A model only sees `description` and `input`; the rest is for the developer. Loading a file, merging `$defaults` and
+//! finding mistakes is up to `catalog/load.rs`. The doc comments of these types are the descriptions in
+//! `subtools/subtool.schema.json`.
 
 use std::sync::Arc;
 
@@ -20,74 +21,74 @@ use crate::task::name::SubtoolName;
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// What it does, in the words of the one who looks for it. Shown to the model.
+    /// What it does, in the words of a user who needs it. Shown to the model.
     #[schemars(regex(pattern = r"\S"))]
     pub description: String,
-    /// JSON Schema of the input (draft 2020-12 unless its `$schema` says otherwise). Shown to the model.
+    /// The JSON Schema of the input (draft 2020-12 unless its `$schema` says otherwise). Shown to the model.
     #[schemars(schema_with = "input_schema")]
     pub input: Map<String, Value>,
-    /// Claims about its effects, as in MCP.
+    /// Declares its effects, as in MCP.
     #[serde(default)]
     pub annotations: Annotations,
     /// How it is performed: exactly one runner.
     pub run: Run,
-    /// Whether a human must say yes. Absent: decided by policy from the annotations.
+    /// Whether a human must approve a run. Absent: policy decides from the annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
-    /// The weakest kind of yes that is enough, where one is needed. Absent: that of the page.
+    /// The minimum assurance of an approval, if one is needed. Absent: `page`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_assurance: Option<Assurance>,
-    /// Whether a human may let later calls through with one yes.
-    #[serde(default = "yes")]
+    /// Whether a human may approve later calls in advance, with a grant.
+    #[serde(default = "enabled")]
     pub grantable: bool,
-    /// How long one attempt may take. Absent: the configured default.
+    /// The timeout of one attempt. Absent: the configured default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<PositiveDuration>,
-    /// How often a failed attempt is repeated, if repeating it is harmless.
+    /// Retries of a failed attempt, if that is safe to repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// How to find out whether a run took effect that was lost before it reported.
+    /// How to find out whether a lost attempt took effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
-    /// What a human is shown that would be replaced, before they say yes.
+    /// How to look up the values that a run would replace, to show them to the human who confirms it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
-    /// At most `calls` runs by one session in any window of the length `per`.
+    /// The maximum number of runs per session in a time window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
-    /// How many of its tasks may run at the same time.
+    /// The maximum number of its tasks that run at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
-    /// Subtools that are used together with it.
+    /// Subtools that it is used together with. If one of them is missing, it is not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<SubtoolName>,
-    /// Privileges that the caller needs, like `mail:send`.
+    /// Privileges that callers need, such as `mail:send`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["mail:send"])]
     pub requires: Vec<String>,
     /// Only for callers with administrative access.
     #[serde(default)]
     pub admin: bool,
-    /// A subtool that is not enabled is neither listed nor run.
-    #[serde(default = "yes")]
+    /// Whether it is listed and can be run.
+    #[serde(default = "enabled")]
     pub enabled: bool,
-    /// JSON Schema of the data that it returns.
+    /// The JSON Schema of the data that it returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "output_schema")]
     pub output: Option<Map<String, Value>>,
-    /// What becomes of the runner's data before it is a result.
+    /// How the runner's data becomes the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultShape>,
-    /// Words to find it and to group it by.
+    /// Tags for searching, grouping and policy rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Inputs to learn it from; each is checked against `input`.
+    /// Example inputs; each is checked against `input`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
 }
 
-fn yes() -> bool {
+fn enabled() -> bool {
     true
 }
 
@@ -103,8 +104,8 @@ fn output_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema_of(["object", "null"])
 }
 
-/// A JSON Schema, checked by draft 7's own: the newest that editors know in full, and no stricter
-/// than its successors.
+/// A JSON Schema, checked with the meta-schema of draft 7: the newest one that editors fully support, and not stricter
+/// than later ones.
 fn json_schema_of(kind: impl Serialize) -> Schema {
     json_schema!({
         "type": kind,
@@ -113,20 +114,20 @@ fn json_schema_of(kind: impl Serialize) -> Schema {
     })
 }
 
-/// MCP's tool annotations. What is not declared counts as the most harmful case.
+/// MCP's tool annotations. What is not declared is assumed to be the most harmful case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Annotations {
     /// It changes nothing.
     #[serde(default)]
     pub read_only_hint: bool,
-    /// What it changes may be lost. Absent: true, unless it is read-only.
+    /// It may delete or overwrite something. Absent: true, unless it is read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Doing it twice with the same input is the same as doing it once.
+    /// Running it twice with the same input has the same effect as running it once.
     #[serde(default)]
     pub idempotent_hint: bool,
-    /// It reaches beyond this machine. Absent: true.
+    /// It interacts with systems outside this machine. Absent: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
@@ -142,7 +143,7 @@ impl Annotations {
 }
 
 impl Definition {
-    /// What repeating it may do. Whoever is idempotent needs no lookup.
+    /// Returns how safe it is to repeat a run. An idempotent subtool stays idempotent even with `verify`.
     pub fn effect_class(&self) -> EffectClass {
         match self.annotations.effect_class() {
             EffectClass::Once if self.verify.is_some() => EffectClass::Verifiable,
@@ -151,42 +152,42 @@ impl Definition {
     }
 }
 
-/// A lookup that tells whether a run took effect.
+/// A lookup that finds out whether a run took effect.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// The subtool that looks it up: a read-only one that callers may use, since they get what it finds.
+    /// The read-only subtool that looks it up. Callers must be allowed to use it, because they get its data.
     pub subtool: SubtoolName,
-    /// The lookup's input: JSON templates over the input of the run.
+    /// The input of the lookup: JSON templates over the input of the run.
     #[serde(default)]
     pub input: Map<String, Value>,
-    /// A jq expression over the lookup's data: `true` if it happened, `false` if it surely did not; anything else leaves it open.
+    /// A jq expression over the lookup's data: `true` if the run took effect, `false` if it certainly did not; anything else means unknown.
     #[schemars(example = "any(.[]; .subject != null)")]
     pub happened: String,
-    /// The subtool of that name, once the catalog is loaded.
+    /// The subtool with that name, set when the catalog is loaded.
     #[serde(skip)]
     pub lookup: Option<Lookup>,
 }
 
-/// A look at what is there now. It is taken when a human is asked, and again right before the start: what
-/// changed in between ends the task, and nothing was done.
+/// A lookup of the values that a run would replace. It runs before a human is asked and again right before the task
+/// starts: if the values changed in between, the task ends without doing anything.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preview {
-    /// The subtool that looks: a read-only one that callers may use.
+    /// The read-only subtool that looks them up. Callers must be allowed to use it.
     pub subtool: SubtoolName,
-    /// Its input: JSON templates over the input of the run.
+    /// The input of the lookup: JSON templates over the input of the run.
     #[serde(default)]
     pub input: Map<String, Value>,
-    /// A jq expression over what it finds: an object with what each field of the input would replace.
+    /// A jq expression over the lookup's data: an object with the value that each field of the input would replace.
     #[schemars(example = "{title: .title, body: .body}")]
     pub replaces: String,
-    /// The subtool of that name, once the catalog is loaded.
+    /// The subtool with that name, set when the catalog is loaded.
     #[serde(skip)]
     pub lookup: Option<Lookup>,
 }
 
-/// What a lookup is performed with.
+/// A resolved lookup subtool.
 #[derive(Debug, Clone)]
 pub struct Lookup {
     pub definition: Arc<Definition>,
@@ -197,39 +198,39 @@ pub struct Lookup {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
-    /// It runs without being asked about.
+    /// It runs without confirmation.
     Never,
-    /// A human must say yes to every run.
+    /// A human must approve every run.
     Always,
-    /// A human must say yes where this expression over `input` and `caller` holds, like `input.to | length > 1`.
+    /// A human must approve a run if this expression over `input` and `caller` is true, such as `input.to | length > 1`.
     When(String),
 }
 
-/// Repetitions of an attempt that failed in a way that another one may mend.
+/// Retries of an attempt that failed in a way that a retry may fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retries {
-    /// How many times after the first.
+    /// The maximum number of retries.
     #[schemars(range(max = 10))]
     pub times: u32,
-    /// The pause before the first repetition; it doubles each time. Absent: `500ms`.
-    #[serde(default = "first_pause")]
+    /// The delay before the first retry; it doubles each time. Absent: `500ms`.
+    #[serde(default = "default_backoff")]
     pub backoff: PositiveDuration,
 }
 
-fn first_pause() -> PositiveDuration {
+fn default_backoff() -> PositiveDuration {
     PositiveDuration::from_millis(500)
 }
 
-/// A limit on how often one session may run it; calls beyond it are refused.
+/// A limit on how often one session may run it. Calls beyond it are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// How many runs; 0 is no limit.
+    /// The maximum number of runs in a window; 0 means no limit.
     pub calls: u32,
-    /// In any window of this length, like `1m`.
+    /// The length of the sliding window, such as `1m`.
     pub per: PositiveDuration,
-    /// Whether a call beyond it switches the subtool off for its session, until a human switches it on again.
+    /// Whether a call beyond the limit switches the subtool off for its session, until a human switches it on again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub auto_disable: bool,
 }
@@ -239,21 +240,21 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What becomes of the runner's data.
+/// How the runner's data becomes the result.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResultShape {
-    /// A jq expression over the runner's data, like `.messages // []`.
+    /// A jq expression over the runner's data, such as `.messages // []`.
     pub select: String,
 }
 
-/// An input that works.
+/// An example input.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// As a caller would give it; it must fit the subtool's `input`.
+    /// The input; it must be valid under the subtool's `input` schema.
     pub input: Map<String, Value>,
-    /// What it shows, for a reader.
+    /// A note about what the example shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

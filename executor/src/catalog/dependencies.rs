@@ -1,60 +1,60 @@
-//! Who must be left out because of `depends_on`: what depends on nothing that exists, on itself,
-//! or on something that was left out. Two passes over all dependencies, however deep they are.
+//! Finds the nodes with broken dependencies: those that depend on a missing node, on themselves, or on a broken node.
+//! Takes time linear in the number of dependencies.
 
 use std::collections::BTreeMap;
 
-/// Why a node is left out.
+/// Why a node is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BrokenDependency<'a> {
-    /// It depends on this, which is not there, or not any more.
+    /// It depends on this node, which is missing or broken.
     Absent(&'a str),
-    /// Following its dependencies leads back to it.
+    /// It depends on itself, directly or indirectly.
     Circular,
 }
 
-/// The broken ones of `nodes`, each with the first reason found, causes before consequences.
+/// Returns the broken ones of `nodes`, each with the first reason found, causes before consequences.
 ///
-/// `dependencies` gives what a node depends on.
+/// `dependencies` returns what a node depends on; it is called once for each node.
 pub(super) fn broken<'a>(
     nodes: &[&'a str],
     mut dependencies: impl FnMut(&'a str) -> Vec<&'a str>,
 ) -> Vec<(&'a str, BrokenDependency<'a>)> {
-    let paths: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(place, name)| (*name, place)).collect();
+    let indexes: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(index, name)| (*name, index)).collect();
     let mut forward = vec![Vec::new(); nodes.len()];
     let mut backward = vec![Vec::new(); nodes.len()];
     let mut reasons: Vec<Option<BrokenDependency<'_>>> = vec![None; nodes.len()];
-    for (place, node) in nodes.iter().enumerate() {
+    for (index, node) in nodes.iter().enumerate() {
         for name in dependencies(node) {
-            match paths.get(name) {
+            match indexes.get(name) {
                 Some(&on) => {
-                    forward[place].push(on);
-                    backward[on].push(place);
+                    forward[index].push(on);
+                    backward[on].push(index);
                 }
                 None => {
-                    reasons[place].get_or_insert(BrokenDependency::Absent(name));
+                    reasons[index].get_or_insert(BrokenDependency::Absent(name));
                 }
             }
         }
     }
-    for place in circular(&forward) {
-        reasons[place].get_or_insert(BrokenDependency::Circular);
+    for index in circular(&forward) {
+        reasons[index].get_or_insert(BrokenDependency::Circular);
     }
-    let mut found: Vec<usize> = (0..nodes.len()).filter(|place| reasons[*place].is_some()).collect();
+    let mut found: Vec<usize> = (0..nodes.len()).filter(|index| reasons[*index].is_some()).collect();
     let mut next = 0;
     while let Some(&gone) = found.get(next) {
-        for &place in &backward[gone] {
-            if reasons[place].is_none() {
-                reasons[place] = Some(BrokenDependency::Absent(nodes[gone]));
-                found.push(place);
+        for &index in &backward[gone] {
+            if reasons[index].is_none() {
+                reasons[index] = Some(BrokenDependency::Absent(nodes[gone]));
+                found.push(index);
             }
         }
         next += 1;
     }
-    found.into_iter().filter_map(|place| Some((nodes[place], reasons[place]?))).collect()
+    found.into_iter().filter_map(|index| Some((nodes[index], reasons[index]?))).collect()
 }
 
-/// The nodes that lie on a circle, by Tarjan's algorithm for strongly connected components (1972),
-/// with a stack of its own instead of recursion.
+/// Returns the nodes that are part of a cycle, by Tarjan's algorithm for strongly connected components (1972), with an
+/// explicit stack instead of recursion.
 fn circular(forward: &[Vec<usize>]) -> Vec<usize> {
     const UNSEEN: usize = usize::MAX;
     let mut number = vec![UNSEEN; forward.len()];
@@ -65,7 +65,7 @@ fn circular(forward: &[Vec<usize>]) -> Vec<usize> {
         if number[root] != UNSEEN {
             continue;
         }
-        // Each with how many of its dependencies were followed.
+        // Nodes, each with how many of its dependencies were followed.
         let mut path = vec![(root, 0)];
         while let Some((node, followed)) = path.last_mut() {
             let node = *node;
@@ -85,11 +85,14 @@ fn circular(forward: &[Vec<usize>]) -> Vec<usize> {
                 continue;
             }
             path.pop();
-            if let Some((before, _)) = path.last() {
-                lowest[*before] = lowest[*before].min(lowest[node]);
+            if let Some((parent, _)) = path.last() {
+                lowest[*parent] = lowest[*parent].min(lowest[node]);
             }
             if lowest[node] == number[node] {
-                let start = open.iter().rposition(|other| *other == node).expect("a node is open until it is left");
+                let start = open
+                    .iter()
+                    .rposition(|other| *other == node)
+                    .expect("a node is open until its component is complete");
                 let component = open.split_off(start);
                 for member in &component {
                     is_open[*member] = false;
@@ -115,19 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_circular_takes_along_what_depends_on_it() {
+    fn what_depends_on_a_broken_node_is_broken_too() {
         use BrokenDependency::{Absent, Circular};
         let graph: &[(&str, &[&str])] = &[
             ("good", &[]),
-            ("leans", &["good", "good"]),
-            ("falls_too", &["good", "falls"]),
-            ("falls", &["nobody"]),
+            ("depends", &["good", "good"]),
+            ("indirectly_broken", &["good", "broken"]),
+            ("broken", &["missing"]),
             ("itself", &["itself"]),
             ("a", &["b", "good"]),
             ("b", &["c"]),
             ("c", &["a"]),
             ("d", &["c"]),
-            // Between two circles, and on neither.
+            // Between two cycles, but in neither of them.
             ("between", &["itself", "a"]),
             ("e", &["between", "f"]),
             ("f", &["e"]),
@@ -140,29 +143,29 @@ mod tests {
                 ("a", Circular),
                 ("b", Circular),
                 ("between", Absent("itself")),
+                ("broken", Absent("missing")),
                 ("c", Circular),
                 ("d", Absent("c")),
                 ("e", Circular),
                 ("f", Circular),
-                ("falls", Absent("nobody")),
-                ("falls_too", Absent("falls")),
+                ("indirectly_broken", Absent("broken")),
                 ("itself", Circular),
             ]
         );
     }
 
     #[test]
-    fn each_nodes_dependencies_are_asked_once_however_long_the_chain() {
+    fn the_dependencies_of_each_node_are_queried_once_even_in_a_long_chain() {
         let names: Vec<_> = (0..5000).map(|number| format!("n{number}")).collect();
         let nodes: Vec<_> = names.iter().map(String::as_str).collect();
-        for (end, expected) in [(None, 0), (Some("nobody"), 5000), (Some("n0"), 5000)] {
-            let mut asked = 0;
+        for (end, expected) in [(None, 0), (Some("missing"), 5000), (Some("n0"), 5000)] {
+            let mut queries = 0;
             let found = broken(&nodes, |node| {
-                asked += 1;
+                queries += 1;
                 let number: usize = node[1..].parse().expect("a number");
                 nodes.get(number + 1).copied().or(end).into_iter().collect()
             });
-            assert_eq!((found.len(), asked), (expected, 5000), "{end:?}");
+            assert_eq!((found.len(), queries), (expected, 5000), "{end:?}");
         }
     }
 }

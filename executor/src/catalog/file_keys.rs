@@ -1,27 +1,27 @@
-//! The keys that belong to a file and not to one subtool: `$schema`, `$defaults`, `$namespace`; and
-//! how `$defaults` lie under a subtool.
+//! The keys of a definition file that apply to the whole file: `$schema`, `$defaults` and `$namespace`. Also merges
+//! `$defaults` into a subtool.
 
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value};
 
-use super::load::{MisplacedKey, concealed};
-use super::reading::{ReadError, read};
+use super::deserialize::{ReadError, deserialize};
+use super::load::{LocatedMessage, without_values};
 use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
 
-/// The keys that belong to a file.
+/// All keys of a file that are not subtools.
 const FILE_KEYS: [&str; 3] = ["$schema", "$defaults", "$namespace"];
 
-/// The objects of which exactly one key is chosen.
+/// The paths of the objects that have exactly one of several keys.
 const CHOICES: [&[&str]; 5] =
     [&["run"], &["run", "http", "auth"], &["run", "http", "body"], &["run", "builtin"], &["confirm"]];
 
-/// What a file says about all of its subtools.
+/// The settings of a file for all of its subtools.
 #[derive(Default)]
 pub(super) struct FileKeys {
     pub(super) defaults: Map<String, Value>,
     pub(super) namespace: String,
-    /// Each with its place.
+    /// Messages, each with its location.
     pub(super) mistakes: Vec<(String, String)>,
 }
 
@@ -38,63 +38,63 @@ impl FileKeys {
         file
     }
 
-    fn take(&mut self, key: &str, value: Value) -> Result<(), MisplacedKey> {
+    fn take(&mut self, key: &str, value: Value) -> Result<(), LocatedMessage> {
         match (key, value) {
             ("$schema", Value::String(_)) => {}
-            ("$schema", _) => return Err((None, "`$schema` is a string".to_owned())),
+            ("$schema", _) => return Err((None, "`$schema` must be a string".to_owned())),
             ("$namespace", Value::String(own))
                 if (1..=62).contains(&own.len()) && own.parse::<SubtoolName>().is_ok() =>
             {
                 self.namespace = format!("{own}-");
             }
             ("$namespace", _) => {
-                let message = "`$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -";
+                let message = "`$namespace` must be a string of 1 to 62 of the characters a-z A-Z 0-9 _ -";
                 return Err((None, message.to_owned()));
             }
             ("$defaults", Value::Object(own)) => {
                 check_defaults(&own)?;
                 self.defaults = own;
             }
-            ("$defaults", _) => return Err((None, "`$defaults` is an object".to_owned())),
+            ("$defaults", _) => return Err((None, "`$defaults` must be an object".to_owned())),
             (other, _) => {
                 let hint = did_you_mean(nearest(other, FILE_KEYS.into_iter(), 1));
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                return Err((None, format!("the keys of a file are `$schema`, `$defaults` and `$namespace`{hint}")));
+                return Err((None, format!("the only file keys are `$schema`, `$defaults` and `$namespace`{hint}")));
             }
         }
         Ok(())
     }
 }
 
-/// Whether each of the defaults fits by itself; what is missing, the subtools have.
-fn check_defaults(defaults: &Map<String, Value>) -> Result<(), MisplacedKey> {
+/// Checks each of the defaults on its own. Missing keys are allowed, since the subtools may have them.
+fn check_defaults(defaults: &Map<String, Value>) -> Result<(), LocatedMessage> {
     for (key, value) in defaults {
         let mut whole = serde_json::json!({"description": "", "input": {}, "run": {"builtin": {"list_files": {}}}});
         whole[key] = value.clone();
-        match read::<Definition>(&whole) {
+        match deserialize::<Definition>(&whole) {
             Ok(_) | Err((_, ReadError::Missing(_))) => {}
-            Err((place, misfit)) => return Err((place, concealed(misfit.to_string(), defaults.get("run")))),
+            Err((place, error)) => return Err((place, without_values(error.to_string(), defaults.get("run")))),
         }
     }
     Ok(())
 }
 
-/// Lays `own` over `defaults`, object by object.
+/// Merges `own` over `defaults`, object by object.
 ///
-/// Of [`CHOICES`], another choice replaces the default one instead of standing beside it.
+/// In the objects of [`CHOICES`], another key replaces the default one instead of being added to it.
 pub(super) fn merge(defaults: Map<String, Value>, own: Map<String, Value>) -> Map<String, Value> {
-    lay(defaults, own, &mut Vec::new())
+    merge_at(defaults, own, &mut Vec::new())
 }
 
-/// `path` leads to both.
-fn lay(mut base: Map<String, Value>, own: Map<String, Value>, path: &mut Vec<String>) -> Map<String, Value> {
+/// Merges two objects that are both at `path`.
+fn merge_at(mut base: Map<String, Value>, own: Map<String, Value>, path: &mut Vec<String>) -> Map<String, Value> {
     for (key, value) in own {
         match (base.remove(&key), value) {
             (Some(Value::Object(base_fields)), Value::Object(fields)) => {
                 path.push(key.clone());
                 let replaces = CHOICES.contains(&path.iter().map(String::as_str).collect::<Vec<_>>().as_slice())
                     && !base_fields.keys().eq(fields.keys());
-                let merged = if replaces { fields } else { lay(base_fields, fields, path) };
+                let merged = if replaces { fields } else { merge_at(base_fields, fields, path) };
                 path.pop();
                 base.insert(key, Value::Object(merged));
             }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_lie_under_a_subtool_and_a_choice_is_replaced_whole() {
+    fn a_subtool_is_merged_over_the_defaults_and_another_choice_replaces_the_default() {
         let defaults =
             json!({"run": {"http": {"base_url": "https://a", "auth": {"bearer": "secret:x"}}}, "timeout": "30s"});
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_known_by_its_place_not_by_its_name() {
+    fn a_choice_is_recognized_by_its_path_and_not_by_its_name() {
         let defaults = json!({"input": {"properties": {"body": {"type": "string"}, "run": {"type": "integer"}}},
             "run": {"http": {"body": {"json": {"body": {"a": 1}}}}}});
         let own = json!({"input": {"properties": {"body": {"description": "The text."}, "run": {"minimum": 1}}},

@@ -1,35 +1,33 @@
-//! The format of a definition file, as JSON Schema: what an editor completes and flags.
+//! The format of a definition file as JSON Schema, for completion and checks in editors.
 //!
-//! `subtools/subtool.schema.json` is [`file_schema`] as text; a test keeps it equal. The loader
-//! never asks it: it decides by the types, and finds more (a template's syntax, an example that
-//! does not fit). Where they differ the loader is right. It takes a spelling that the schema flags:
-//! a duration in ISO 8601.
+//! `subtools/subtool.schema.json` contains [`file_schema`]; a test keeps it up to date. The loader does not use it: it
+//! checks the types directly, and more than a schema can express, such as template syntax and examples. Where the two
+//! differ, the loader is right; for example it accepts ISO 8601 durations, which the schema does not.
 //!
-//! The schema sees a file as it is written, before `$defaults` are laid under its subtools. So the
-//! types' own schemas lose what they require, and it is required again, key by key, where
-//! `$defaults` does not have that key.
+//! The schema describes a file as written, before `$defaults` are merged into its subtools. So `required` is removed
+//! from the types' own schemas, and each key is required again where `$defaults` does not have it.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::definition::Definition;
 
-/// A file's keys that are subtools.
+/// The pattern of the keys that are names of subtools.
 const NAMES: &str = "^[a-zA-Z0-9_-]{1,64}$";
 
-/// The schema of a whole definition file, draft 2020-12.
+/// Returns the schema of a definition file, in draft 2020-12.
 pub fn file_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     generator.subschema_for::<Definition>();
     let mut definitions = generator.take_definitions(true);
-    definitions.values_mut().for_each(tidy);
+    definitions.values_mut().for_each(simplify);
 
     let subtool = definitions["Definition"].clone();
-    let demands = demands(&subtool, &definitions);
-    for name in merged(&definitions) {
-        definitions[&name].as_object_mut().expect("types are described by objects").remove("required");
+    let requirements = requirements(&subtool, &definitions);
+    for name in mergeable(&definitions) {
+        definitions[&name].as_object_mut().expect("the schema of a type is an object").remove("required");
     }
-    let subtool = definitions.remove("Definition").expect("it was just read");
+    let subtool = definitions.remove("Definition").expect("`Definition` was read above");
     definitions.insert("Subtool".to_owned(), subtool);
     definitions.sort_keys();
 
@@ -40,34 +38,34 @@ pub fn file_schema() -> Value {
         "type": "object",
         "properties": {
             "$schema": {
-                "description": "The address of this schema, for editors.",
+                "description": "The path or URL of this schema, for editors.",
                 "type": "string",
                 "examples": ["./subtool.schema.json"]
             },
             "$defaults": {
-                "description": "What every subtool of this file has unless it says otherwise: laid under each, object by object.",
+                "description": "Defaults for every subtool of this file. Each subtool is merged over them, object by object.",
                 "$ref": "#/$defs/Subtool"
             },
             "$namespace": {
-                "description": "Put before every name of this file, with a `-`.",
+                "description": "A prefix for every name in this file, followed by `-`.",
                 "type": "string",
                 "pattern": "^[a-zA-Z0-9_-]{1,62}$"
             }
         },
         "patternProperties": { NAMES: { "$ref": "#/$defs/Subtool" } },
         "additionalProperties": false,
-        "allOf": demands,
+        "allOf": requirements,
         "$defs": definitions
     })
 }
 
-/// [`file_schema`] as the file `subtools/subtool.schema.json` has it.
+/// Returns [`file_schema`] as the text of `subtools/subtool.schema.json`.
 pub fn file_schema_text() -> String {
     format!("{:#}\n", file_schema())
 }
 
-/// Makes a generated schema say more to an editor, and less that only Rust cares about.
-fn tidy(schema: &mut Value) {
+/// Makes a generated schema more helpful in editors, and removes details that matter only to Rust.
+fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
             one_key_of_several(keywords);
@@ -79,15 +77,15 @@ fn tidy(schema: &mut Value) {
                 }
                 keywords.remove("format");
             }
-            keywords.values_mut().for_each(tidy);
+            keywords.values_mut().for_each(simplify);
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(simplify),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Turns a choice between objects of one key each into one object with one of these keys, because
-/// then an editor points at the wrong key instead of saying that none of the choices fits.
+/// Turns a `oneOf` over objects with one key each into one object with exactly one of these keys. Then an editor points
+/// at a wrong key instead of reporting that no alternative matches.
 fn one_key_of_several(keywords: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = keywords.get("oneOf") else { return };
     let mut properties = Map::new();
@@ -107,59 +105,59 @@ fn one_key_of_several(keywords: &mut Map<String, Value>) {
     keywords.insert("maxProperties".to_owned(), 1.into());
 }
 
-/// For each key of a subtool that demands something: the demand on every subtool of a file whose
-/// `$defaults` do not have that key.
-fn demands(subtool: &Value, definitions: &Map<String, Value>) -> Vec<Value> {
+/// Returns, for each key of a subtool that is required or has required keys, a schema that requires them in every
+/// subtool of a file whose `$defaults` do not have that key.
+fn requirements(subtool: &Value, definitions: &Map<String, Value>) -> Vec<Value> {
     let required = names(&subtool["required"]);
     let properties = subtool["properties"].as_object().into_iter().flatten();
-    let demands = properties.filter_map(|(key, schema)| {
-        let mut demand = Map::new();
+    let requirements = properties.filter_map(|(key, schema)| {
+        let mut requirement = Map::new();
         if required.contains(&key.as_str()) {
-            demand.insert("required".to_owned(), json!([key]));
+            requirement.insert("required".to_owned(), json!([key]));
         }
-        if let Some(deeper) = demanded(schema, definitions) {
-            demand.insert("properties".to_owned(), json!({ key: deeper }));
+        if let Some(nested) = requirement_of(schema, definitions) {
+            requirement.insert("properties".to_owned(), json!({ key: nested }));
         }
-        (!demand.is_empty()).then(|| {
+        (!requirement.is_empty()).then(|| {
             json!({
                 "if": { "properties": { "$defaults": { "required": [key] } }, "required": ["$defaults"] },
-                "else": { "patternProperties": { NAMES: demand } }
+                "else": { "patternProperties": { NAMES: requirement } }
             })
         })
     });
-    demands.collect()
+    requirements.collect()
 }
 
-/// What `schema` and all that lies in it require, and nothing else of it.
-fn demanded(schema: &Value, definitions: &Map<String, Value>) -> Option<Value> {
+/// Returns only the `required` keywords of `schema`, at all levels.
+fn requirement_of(schema: &Value, definitions: &Map<String, Value>) -> Option<Value> {
     let schema = resolved(schema, definitions)?;
-    let mut demand = Map::new();
+    let mut requirement = Map::new();
     if let Some(required) = schema.get("required") {
-        demand.insert("required".to_owned(), required.clone());
+        requirement.insert("required".to_owned(), required.clone());
     }
     let properties: Map<_, _> = schema["properties"]
         .as_object()
         .into_iter()
         .flatten()
-        .filter_map(|(key, schema)| Some((key.clone(), demanded(schema, definitions)?)))
+        .filter_map(|(key, schema)| Some((key.clone(), requirement_of(schema, definitions)?)))
         .collect();
     if !properties.is_empty() {
-        demand.insert("properties".to_owned(), properties.into());
+        requirement.insert("properties".to_owned(), properties.into());
     }
-    if let Some(deeper) = schema.get("additionalProperties").and_then(|schema| demanded(schema, definitions)) {
-        demand.insert("additionalProperties".to_owned(), deeper);
+    if let Some(nested) = schema.get("additionalProperties").and_then(|schema| requirement_of(schema, definitions)) {
+        requirement.insert("additionalProperties".to_owned(), nested);
     }
-    (!demand.is_empty()).then(|| demand.into())
+    (!requirement.is_empty()).then(|| requirement.into())
 }
 
-/// The types of `definitions` onto which `$defaults` can be laid; the elements of a list are not.
-fn merged(definitions: &Map<String, Value>) -> Vec<String> {
+/// Returns the types of `definitions` that can be merged with `$defaults`. The elements of an array cannot.
+fn mergeable(definitions: &Map<String, Value>) -> Vec<String> {
     let mut found = vec!["Definition".to_owned()];
     let mut next = 0;
     while let Some(name) = found.get(next) {
-        let mut referred = Vec::new();
-        references(&definitions[name], &mut referred);
-        for name in referred {
+        let mut referenced = Vec::new();
+        references(&definitions[name], &mut referenced);
+        for name in referenced {
             if !found.contains(&name) {
                 found.push(name);
             }
@@ -183,7 +181,7 @@ fn references(schema: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The schema itself, the one it refers to, or the one that is not null.
+/// Returns the schema itself, the one that it references, or the alternative that is not null.
 fn resolved<'a>(schema: &'a Value, definitions: &'a Map<String, Value>) -> Option<&'a Value> {
     if let Some(name) = schema.get("$ref").and_then(definition_name) {
         return definitions.get(name);

@@ -1,4 +1,4 @@
-//! Lint: what makes a subtool hard to find or easy to misuse, beyond what the loader refuses.
+//! Lint: warns about definitions that load but are hard to find or easy to misuse.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::listing::ListingEntry;
 use super::{Catalog, Subtool, search};
 
-/// Fewer words than these hardly say when to use a subtool.
+/// A description with fewer words hardly says when to use a subtool.
 const MIN_WORDS: usize = 4;
-/// Two subtools whose scores are this close answer the same question.
-const TIE: f64 = 0.98;
+/// Two subtools tie if the lower score is at least this share of the higher one.
+const MIN_TIE_RATIO: f64 = 0.98;
 
-/// One thing worth changing.
+/// One finding about the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
@@ -27,12 +27,12 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// It was left out of the catalog.
+    /// It could not be loaded.
     Error,
     Warning,
 }
 
-/// Everything that is wrong with `catalog` or could be better.
+/// Returns the load problems of `catalog` as errors, and warnings about its subtools.
 pub fn lint(catalog: &Catalog) -> Vec<Finding> {
     let mut findings: Vec<_> = catalog
         .problems()
@@ -70,7 +70,8 @@ fn description(subtool: &Subtool, findings: &mut Vec<Finding>) {
     let words = text.split_whitespace().count();
     let is_spaced = text.is_ascii();
     if is_spaced && words < MIN_WORDS {
-        let message = format!("{words} words do not say when to use it; begin with the words of the one who needs it");
+        let message =
+            format!("{words} words do not say when to use it; use the words that a user who needs it would use");
         findings.push(warning(subtool, "short-description", "description", message));
     }
 }
@@ -90,12 +91,12 @@ fn parameters(subtool: &Subtool, findings: &mut Vec<Finding>) {
         }
     }
     for name in required.iter().filter(|name| !properties.contains_key(**name)) {
-        let message = format!("`{name}` is required but is no property");
+        let message = format!("`{name}` is required but not declared in `properties`");
         findings.push(warning(subtool, "unknown-required", "input.required", message));
     }
 }
 
-/// Two subtools that the words of the one find equally well, and neither says how it differs.
+/// Warns about two subtools that the description of one finds equally well, if neither says how it differs.
 fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
     let subtools: Vec<_> = catalog.subtools().collect();
     let entries: Vec<_> = subtools
@@ -105,13 +106,13 @@ fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
     for (index, entry) in entries.iter().enumerate() {
         let hits = search::search(&entry.description, &entries);
         let Some(own) = hits.iter().find(|hit| hit.index == index).map(|hit| hit.score) else { continue };
-        for rival in hits.iter().filter(|hit| hit.index > index && hit.score >= own * TIE) {
+        for rival in hits.iter().filter(|hit| hit.index > index && hit.score >= own * MIN_TIE_RATIO) {
             let (one, other) = (subtools[index], subtools[rival.index]);
             if contrasts(one, other) || contrasts(other, one) {
                 continue;
             }
             let message = format!(
-                "its words find `{}` as well; say in one of them what it is not for, like `NOT {}`",
+                "its description finds `{}` just as well; say in one of the two what it is not for, like `NOT {}`",
                 other.name, other.name
             );
             findings.push(warning(one, "tie", "description", message));

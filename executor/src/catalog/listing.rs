@@ -1,8 +1,7 @@
-//! The listing: what `list` shows, kept ready in a cache file.
+//! The listing: what `list` shows, cached in a file.
 //!
-//! Loading a catalog compiles every schema and template; `list` needs neither. So the checked
-//! result is written down once, with the state of all files it came from, and is believed as long
-//! as that state is the same. The cache is never more than a copy: losing it costs a few milliseconds.
+//! Loading a catalog compiles every schema and template, and `list` needs neither. So the result is cached with the
+//! state of all source files, and used as long as that state is the same. Losing the cache costs a few milliseconds.
 
 use std::fs;
 use std::io::Write as _;
@@ -22,17 +21,17 @@ use super::{Catalog, LoadProblem, Sources, SourcesStamp};
 pub struct Listing {
     stamp: SourcesStamp,
     pub problems: Vec<LoadProblem>,
-    /// By name.
+    /// Ordered by name.
     pub entries: Vec<ListingEntry>,
 }
 
-/// One subtool as a model sees it, and the words to find it by.
+/// One subtool as a model sees it, and its search terms.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListingEntry {
     pub name: String,
     pub description: String,
-    /// Its JSON Schema, never parsed again.
+    /// Its JSON Schema as text, which is only copied to the output.
     pub input: Box<RawValue>,
     pub terms: SearchTerms,
 }
@@ -49,9 +48,8 @@ impl ListingEntry {
 }
 
 impl Listing {
-    /// The listing of `sources`: from `cache` if that is fresh, else made anew and written there.
-    ///
-    /// A cache that cannot be written is no error: the next call makes the listing again.
+    /// Returns the listing of `sources`: from `cache` if that is current, otherwise by loading the catalog and updating
+    /// the cache. Failing to write the cache is not an error.
     pub fn of(sources: &Sources, cache: &Path) -> Self {
         let stamp = sources.stamp();
         if let Some(listing) = read(cache)
@@ -62,7 +60,7 @@ impl Listing {
         let listing = Self::from_catalog(&Catalog::load(sources), stamp);
         let written = write(cache, &listing);
         if let Err(error) = written {
-            tracing::debug!(cache = %cache.display(), %error, "the listing was not cached");
+            tracing::debug!(cache = %cache.display(), %error, "failed to cache the listing");
         }
         listing
     }

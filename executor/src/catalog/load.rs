@@ -1,4 +1,4 @@
-//! Loading: from files to subtools, strictly, with a place for every mistake.
+//! Loads subtools from definition files, strictly, and reports each mistake with its location.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::dependencies::{BrokenDependency, broken};
+use super::deserialize::deserialize;
 use super::file_keys::{FileKeys, merge};
-use super::reading::read;
 use super::sources::SourceFile;
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
 use crate::base::schema::{self, InputSchema};
@@ -21,20 +21,21 @@ use crate::config::secret::SecretName;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
-/// A file of definitions larger than this is refused; Google's largest API makes about 3 MB.
+/// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Shorter values are not taken out of messages: they would match by chance, and no token is so short.
+/// Shorter values are not removed from messages: they would match by accident, and no secret is that short.
 const MIN_SECRET_CHARS: usize = 6;
 
-/// A pack that ships inside the program.
+/// A pack of definitions that ships with the program.
 #[derive(Debug)]
 pub struct Pack {
     pub name: &'static str,
+    /// The definition file.
     pub text: &'static str,
 }
 
-/// The packs that ship.
+/// All packs that ship with the program.
 pub const SHIPPED: &[Pack] = &[
     Pack { name: "files", text: include_str!("../../../subtools/files.json") },
     Pack { name: "git", text: include_str!("../../../subtools/git.json") },
@@ -47,41 +48,42 @@ pub const SHIPPED: &[Pack] = &[
 ];
 
 pub(super) fn load(sources: &Sources) -> Catalog {
-    let mut loading = CatalogBuilder { catalog: Catalog::default() };
+    let mut builder = CatalogBuilder { catalog: Catalog::default() };
     for pack in sources.packs() {
-        loading.file(&Origin::Pack(pack.name.to_owned()), pack.text.as_bytes());
+        builder.file(&Origin::Pack(pack.name.to_owned()), pack.text.as_bytes());
     }
     let (files, problems) = sources.files();
-    loading.catalog.problems.extend(problems);
-    for SourceFile { path, found } in files {
+    builder.catalog.problems.extend(problems);
+    for SourceFile { path, metadata } in files {
         let origin = Origin::File(path.clone());
-        let size = found.map_or(0, |found| found.len());
+        let size = metadata.map_or(0, |metadata| metadata.len());
         if size > MAX_FILE_BYTES {
-            loading.problem(&origin, None, None, format!("{size} bytes; the most is {MAX_FILE_BYTES}"));
+            let message = format!("the file has {size} bytes; the limit is {MAX_FILE_BYTES}");
+            builder.problem(&origin, None, None, message);
             continue;
         }
         match fs::read(&path) {
-            Ok(bytes) => loading.file(&origin, &bytes),
-            Err(error) => loading.problem(&origin, None, None, format!("it cannot be read: {error}")),
+            Ok(bytes) => builder.file(&origin, &bytes),
+            Err(error) => builder.problem(&origin, None, None, format!("failed to read it: {error}")),
         }
     }
-    loading.check_dependencies();
-    while loading.check_lookups() {
-        loading.check_dependencies();
+    builder.check_dependencies();
+    while builder.check_lookups() {
+        builder.check_dependencies();
     }
-    let hidden: Vec<_> = loading
+    let hidden: Vec<_> = builder
         .catalog
         .subtools
         .values()
-        .filter(|subtool| !sources.permit(subtool.name.as_str(), &subtool.definition))
+        .filter(|subtool| !sources.permits(subtool.name.as_str(), &subtool.definition))
         .map(|subtool| subtool.name.clone())
         .collect();
     for name in hidden {
-        loading.catalog.subtools.remove(&name);
+        builder.catalog.subtools.remove(&name);
     }
-    // Only now: callers get what a lookup finds, so it must be one that they may use themselves.
-    loading.resolve_lookups();
-    loading.catalog
+    // After hiding subtools: callers get the data of a lookup, so it must be a subtool that they may use.
+    builder.resolve_lookups();
+    builder.catalog
 }
 
 struct CatalogBuilder {
@@ -101,7 +103,7 @@ impl CatalogBuilder {
     fn file(&mut self, origin: &Origin, bytes: &[u8]) {
         let object = match json::parse_within(bytes, JsonLimits::DEFINITIONS) {
             Ok(Value::Object(object)) => object,
-            Ok(_) => return self.problem(origin, None, None, "a file of definitions is one JSON object"),
+            Ok(_) => return self.problem(origin, None, None, "a definition file must be a JSON object"),
             Err(error) => {
                 let place = format!("line {} column {}", error.line, error.column);
                 return self.problem(origin, None, Some(place), error.message);
@@ -110,7 +112,7 @@ impl CatalogBuilder {
         let (own, subtools): (Vec<_>, Vec<_>) = object.into_iter().partition(|(key, _)| key.starts_with('$'));
         let FileKeys { defaults, namespace, mistakes } = FileKeys::of(own);
         if !mistakes.is_empty() {
-            // They may have meant every subtool of the file, so none of these is what it should be.
+            // The mistake may affect every subtool of the file, so load none of them.
             for (place, message) in mistakes {
                 self.problem(origin, None, Some(place), message);
             }
@@ -131,22 +133,23 @@ impl CatalogBuilder {
                 vacant.insert(subtool);
             }
             Entry::Occupied(first) => {
-                let message = format!("the name is taken by {}; a later definition wins nothing", first.get().origin);
+                let message =
+                    format!("the name is already defined by {}; the first definition wins", first.get().origin);
                 self.problem(&subtool.origin, Some(subtool.name.as_str()), None, message);
             }
         }
     }
 
-    /// A subtool that depends on an unknown one, or on itself through others, is left out.
+    /// Removes the subtools that depend on a missing one or, directly or indirectly, on themselves.
     fn check_dependencies(&mut self) {
         let subtools = &self.catalog.subtools;
         let names: Vec<_> = subtools.keys().map(SubtoolName::as_str).collect();
         let depends_on = |name| subtools.get(name).map_or(&[][..], |subtool| &subtool.definition.depends_on);
         let broken: Vec<(SubtoolName, String)> = broken(&names, |name| names_of(depends_on(name)))
             .into_iter()
-            .filter_map(|(name, why)| {
-                let message = match why {
-                    BrokenDependency::Absent(other) => format!("there is no subtool `{other}`"),
+            .filter_map(|(name, reason)| {
+                let message = match reason {
+                    BrokenDependency::Absent(other) => format!("no subtool named `{other}`"),
                     BrokenDependency::Circular => "it depends on itself".to_owned(),
                 };
                 Some((subtools.get(name)?.name.clone(), message))
@@ -158,10 +161,8 @@ impl CatalogBuilder {
             }
         }
     }
-}
 
-impl CatalogBuilder {
-    /// A subtool whose `verify` or `preview` names nothing that can look is left out; whether there was one.
+    /// Removes the subtools whose `verify` or `preview` names an unsuitable subtool. Returns whether there were any.
     fn check_lookups(&mut self) -> bool {
         let subtools = &self.catalog.subtools;
         let found: Vec<_> = subtools
@@ -171,8 +172,8 @@ impl CatalogBuilder {
                 let verify = verify.as_ref().map(|verify| ("verify", &verify.subtool, &verify.input));
                 let preview = preview.as_ref().map(|preview| ("preview", &preview.subtool, &preview.input));
                 let mut lookups = verify.into_iter().chain(preview);
-                let unfit = lookups.find_map(|(place, name, input)| unfit(place, name, input, subtools))?;
-                Some((subtool.name.clone(), unfit))
+                let mistake = lookups.find_map(|(key, name, input)| lookup_mistake(key, name, input, subtools))?;
+                Some((subtool.name.clone(), mistake))
             })
             .collect();
         for (name, (place, message)) in &found {
@@ -183,6 +184,7 @@ impl CatalogBuilder {
         !found.is_empty()
     }
 
+    /// Attaches the definitions of the lookups to the subtools that use them.
     fn resolve_lookups(&mut self) {
         let subtools = &self.catalog.subtools;
         let lookup = |name: &SubtoolName| {
@@ -211,39 +213,45 @@ impl CatalogBuilder {
     }
 }
 
-/// Why the subtool `name` cannot look with this input, if it cannot: where that is wrong, and what.
-fn unfit(
-    place: &str,
+/// Checks that the subtool `name` can be a lookup with this input. Returns the location and message of a mistake.
+fn lookup_mistake(
+    key: &str,
     name: &SubtoolName,
     input: &Map<String, Value>,
     subtools: &BTreeMap<SubtoolName, Subtool>,
 ) -> Option<(String, String)> {
     let Some(lookup) = subtools.get(name).map(|lookup| &lookup.definition) else {
-        return Some((format!("{place}.subtool"), format!("there is no subtool `{name}`")));
+        return Some((format!("{key}.subtool"), format!("no subtool named `{name}`")));
     };
     if lookup.effect_class() != EffectClass::Read {
-        let message = format!("`{name}` is not read-only, so that looking could change something");
-        return Some((format!("{place}.subtool"), message));
+        let message = format!("`{name}` is not read-only, so a lookup could change something");
+        return Some((format!("{key}.subtool"), message));
     }
     let required = lookup.input.get("required").and_then(Value::as_array).into_iter().flatten();
     let missing = required.filter_map(Value::as_str).find(|field| !input.contains_key(*field))?;
-    Some((format!("{place}.input"), format!("`{name}` needs `{missing}`")))
+    Some((format!("{key}.input"), format!("`{name}` requires `{missing}`")))
 }
 
 fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
     subtools.iter().map(SubtoolName::as_str).collect()
 }
 
-pub(super) type MisplacedKey = (Option<String>, String);
+/// The location of a mistake, `None` for the whole subtool, and a message.
+pub(super) type LocatedMessage = (Option<String>, String);
 
-fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Origin) -> Result<Subtool, MisplacedKey> {
+fn subtool(
+    name: &str,
+    value: Value,
+    defaults: &Map<String, Value>,
+    origin: &Origin,
+) -> Result<Subtool, LocatedMessage> {
     let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| (None, error.to_string()))?;
-    let Value::Object(own) = value else { return Err((None, "a subtool is a JSON object".to_owned())) };
+    let Value::Object(own) = value else { return Err((None, "a subtool must be a JSON object".to_owned())) };
     let merged = Value::Object(merge(defaults.clone(), own));
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
-    let concealed = |message: String| concealed(message, merged.get("run"));
-    let definition: Definition = read(&merged).map_err(|(place, misfit)| (place, concealed(misfit.to_string())))?;
-    let schema = check(&definition).map_err(|(place, message)| (place, concealed(message)))?;
+    let safe = |message: String| without_values(message, merged.get("run"));
+    let definition: Definition = deserialize(&merged).map_err(|(place, error)| (place, safe(error.to_string())))?;
+    let schema = check(&definition).map_err(|(place, message)| (place, safe(message)))?;
     Ok(Subtool {
         name,
         definition: Arc::new(definition),
@@ -253,11 +261,11 @@ fn subtool(name: &str, value: Value, defaults: &Map<String, Value>, origin: &Ori
     })
 }
 
-/// Everything about a definition that its types cannot say.
-fn check(definition: &Definition) -> Result<InputSchema, MisplacedKey> {
+/// Checks what the types of a definition cannot express. Returns the compiled input schema.
+fn check(definition: &Definition) -> Result<InputSchema, LocatedMessage> {
     let at = |place: &str, message: &dyn ToString| (Some(place.to_owned()), message.to_string());
     if definition.description.trim().is_empty() {
-        return Err(at("description", &"it is empty; a model finds the subtool by these words"));
+        return Err(at("description", &"it is empty; a model finds the subtool by its description"));
     }
     let schema = InputSchema::compile(&definition.input).map_err(|error| at("input", &error))?;
     if let Some(output) = &definition.output {
@@ -274,14 +282,14 @@ fn check(definition: &Definition) -> Result<InputSchema, MisplacedKey> {
         select::check(&shape.select).map_err(|error| at("result.select", &error))?;
     }
     if definition.concurrency == Some(0) {
-        return Err(at("concurrency", &"0 would never run; the least is 1"));
+        return Err(at("concurrency", &"a limit of 0 would run no task; the minimum is 1"));
     }
     if definition.retries.is_some_and(|retries| retries.times > 10) {
-        return Err(at("retries.times", &"the most is 10"));
+        return Err(at("retries.times", &"the maximum is 10"));
     }
     if let Some(verify) = &definition.verify {
         if definition.effect_class() != EffectClass::Verifiable {
-            return Err(at("verify", &"it may be repeated as it is, by its annotations, and needs no lookup"));
+            return Err(at("verify", &"its annotations say that it is safe to repeat, so it needs no lookup"));
         }
         template::check_value(&Value::Object(verify.input.clone())).map_err(|error| at("verify.input", &error))?;
         select::check(&verify.happened).map_err(|error| at("verify.happened", &error))?;
@@ -300,9 +308,9 @@ fn check(definition: &Definition) -> Result<InputSchema, MisplacedKey> {
     Ok(schema)
 }
 
-/// `message` without the values that `run` holds: any of them may be a secret that was written where
-/// its name belongs, and messages are kept, cached and shown. The place says which one is meant.
-pub(super) fn concealed(mut message: String, run: Option<&Value>) -> String {
+/// Removes the values of `run` from `message`: any of them may be a secret that was written instead of its name, and
+/// messages are cached and displayed. The location still says which value is meant.
+pub(super) fn without_values(mut message: String, run: Option<&Value>) -> String {
     match run {
         Some(Value::String(text)) => {
             if text.len() >= MIN_SECRET_CHARS && SecretName::in_reference(text).is_none() {
@@ -310,8 +318,10 @@ pub(super) fn concealed(mut message: String, run: Option<&Value>) -> String {
             }
             message
         }
-        Some(Value::Array(items)) => items.iter().fold(message, |message, item| concealed(message, Some(item))),
-        Some(Value::Object(fields)) => fields.values().fold(message, |message, field| concealed(message, Some(field))),
+        Some(Value::Array(items)) => items.iter().fold(message, |message, item| without_values(message, Some(item))),
+        Some(Value::Object(fields)) => {
+            fields.values().fold(message, |message, field| without_values(message, Some(field)))
+        }
         None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => message,
     }
 }

@@ -1,10 +1,10 @@
-//! Search: which subtools a query means, best first.
+//! Search: ranks subtools by relevance to a query.
 //!
-//! BM25F (Robertson and Zaragoza 2009) over four fields: name, description, the parameters' names,
-//! and what their schemas say. Names are split at case, digits and punctuation, words stemmed
-//! (Snowball English), words that say nothing left out; Chinese, Japanese and Korean text is
-//! matched by single characters and pairs, which needs no dictionary. A name of which the query
-//! hits much counts more. The order is total: equal scores are listed by name.
+//! BM25F (Robertson and Zaragoza 2009) over four fields: the name, the description, the names of the parameters, and
+//! the text in their schemas. Names are split at case changes, digits and punctuation; words are stemmed (Snowball
+//! English), and stop words are dropped from the query. Chinese, Japanese and Korean text is matched by single
+//! characters and pairs, which needs no dictionary. A subtool scores higher the more of its name the query matches.
+//! Subtools with equal scores are ordered by name.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use super::listing::ListingEntry;
 
-/// BM25's saturation.
+/// BM25's term frequency saturation.
 const K1: f64 = 1.2;
 
-/// How much a word in each field weighs, and how much the field's length dampens it.
+/// The weight of a word in each field, and how strongly the field's length reduces it (BM25's `b`).
 const FIELDS: [SearchField; 4] = [
     SearchField { weight: 10.0, length: 0.3 },
     SearchField { weight: 5.0, length: 0.6 },
@@ -30,24 +30,24 @@ struct SearchField {
     length: f64,
 }
 
-/// What scores below this share of the best hit merely has a word of the query somewhere. In the
-/// queries of `tests/catalog/search.rs` all that could be meant scores two fifths or more; the half
-/// of that leaves room for longer queries, in which each word weighs less.
+/// Hits below this share of the best score are dropped, because they merely mention a word of the query. In the
+/// queries of `tests/catalog/search.rs` every relevant hit scores at least 0.4 of the best; half of that leaves room
+/// for longer queries, in which each word weighs less.
 const MIN_SCORE_SHARE: f64 = 0.2;
 
-/// What a query found.
+/// An entry that matches a query.
 #[derive(Debug, PartialEq)]
 pub struct Hit {
-    /// The place in the entries that were searched.
+    /// The index in the searched entries.
     pub index: usize,
     pub score: f64,
 }
 
-/// The entries that `query` means, best first; empty if it means none.
+/// Returns the entries that match `query`, best first.
 pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
     let mut words = WordSplitter::new();
     let mut wanted: HashMap<String, f64> = HashMap::new();
-    for word in words.of(query, WordFilter::Telling) {
+    for word in words.split(query, WordFilter::NoStopWords) {
         *wanted.entry(word).or_default() += 1.0;
     }
     if wanted.is_empty() {
@@ -63,8 +63,8 @@ pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
         .keys()
         .map(|word| {
             #[expect(clippy::cast_precision_loss, reason = "a count of documents is far below 2^52")]
-            let having = documents.iter().filter(|document| document.hits.contains_key(word.as_str())).count() as f64;
-            (word.as_str(), (1.0 + (count - having + 0.5) / (having + 0.5)).ln())
+            let matching = documents.iter().filter(|document| document.hits.contains_key(word.as_str())).count() as f64;
+            (word.as_str(), (1.0 + (count - matching + 0.5) / (matching + 0.5)).ln())
         })
         .collect();
     let mut hits: Vec<Hit> = documents
@@ -79,20 +79,19 @@ pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
     hits
 }
 
-/// The words to find an entry by, split and stemmed: one text for each field, joined by spaces.
-///
-/// Made once, when the catalog is loaded: a query is compared with them as they are.
+/// The search terms of an entry: for each field its split and stemmed words, joined by spaces. Computed once, when the
+/// catalog is loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SearchTerms([String; 4]);
 
 impl SearchTerms {
     pub fn of(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
         let mut words = WordSplitter::new();
-        let (mut parameters, mut sayings) = (Vec::new(), Vec::new());
-        describe(input, &mut parameters, &mut sayings);
-        sayings.extend_from_slice(tags);
-        let texts = [name, description, &parameters.join(" "), &sayings.join(" ")];
-        Self(texts.map(|text| words.of(text, WordFilter::All).join(" ")))
+        let (mut parameters, mut texts) = (Vec::new(), Vec::new());
+        collect(input, &mut parameters, &mut texts);
+        texts.extend_from_slice(tags);
+        let fields = [name, description, &parameters.join(" "), &texts.join(" ")];
+        Self(fields.map(|text| words.split(text, WordFilter::All).join(" ")))
     }
 
     fn field(&self, field: usize) -> impl Iterator<Item = &str> {
@@ -100,7 +99,7 @@ impl SearchTerms {
     }
 }
 
-/// How often an entry has each wanted word, by field.
+/// How often an entry contains each word of the query, by field.
 struct Document<'a> {
     hits: HashMap<&'a str, [f64; 4]>,
     lengths: [f64; 4],
@@ -128,8 +127,8 @@ impl<'a> Document<'a> {
                 .iter()
                 .enumerate()
                 .map(|(f, field)| {
-                    let dampened = 1.0 - field.length + field.length * self.lengths[f] / means[f];
-                    field.weight * counts[f] / dampened.max(f64::EPSILON)
+                    let normalization = 1.0 - field.length + field.length * self.lengths[f] / means[f];
+                    field.weight * counts[f] / normalization.max(f64::EPSILON)
                 })
                 .sum();
             let repeated = 1.0 + wanted[*word].ln();
@@ -138,7 +137,7 @@ impl<'a> Document<'a> {
         score * (1.0 + 0.5 * self.name_coverage())
     }
 
-    /// Which share of the name's words the query hits.
+    /// The share of the name's words that the query contains.
     #[expect(clippy::cast_precision_loss, reason = "a name has at most 64 words")]
     fn name_coverage(&self) -> f64 {
         let hit = self.terms.field(0).filter(|word| self.hits.contains_key(word)).count();
@@ -146,35 +145,34 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Collects the names of all parameters, and what their schemas say about them.
-fn describe(schema: &Map<String, Value>, names: &mut Vec<String>, sayings: &mut Vec<String>) {
+/// Collects the names of all parameters, and the titles, descriptions and enum values in their schemas.
+fn collect(schema: &Map<String, Value>, names: &mut Vec<String>, texts: &mut Vec<String>) {
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
             names.push(name.clone());
             for key in ["title", "description"] {
-                sayings.extend(property[key].as_str().map(str::to_owned));
+                texts.extend(property[key].as_str().map(str::to_owned));
             }
             let choices = property["enum"].as_array().into_iter().flatten();
-            sayings.extend(choices.filter_map(Value::as_str).map(str::to_owned));
+            texts.extend(choices.filter_map(Value::as_str).map(str::to_owned));
             if let Value::Object(property) = property {
-                describe(property, names, sayings);
+                collect(property, names, texts);
             }
         }
     }
     if let Some(Value::Object(items)) = schema.get("items") {
-        describe(items, names, sayings);
+        collect(items, names, texts);
     }
 }
 
-/// Which words of a text are wanted.
+/// Which words of a text to keep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WordFilter {
     All,
-    /// Without those that every query has.
-    Telling,
+    NoStopWords,
 }
 
-/// Splits texts into words.
+/// Splits text into stemmed words.
 struct WordSplitter {
     stemmer: Stemmer,
 }
@@ -184,21 +182,21 @@ impl WordSplitter {
         Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 
-    fn of(&mut self, text: &str, keep: WordFilter) -> Vec<String> {
+    fn split(&mut self, text: &str, filter: WordFilter) -> Vec<String> {
         let mut words = Vec::new();
         let mut word = String::new();
         let mut previous: Option<char> = None;
         let mut ideograms: Option<char> = None;
         for character in text.chars() {
             if is_ideogram(character) {
-                self.finish(&mut word, keep, &mut words);
+                self.finish(&mut word, filter, &mut words);
                 words.push(character.to_string());
                 words.extend(ideograms.map(|before| format!("{before}{character}")));
                 ideograms = Some(character);
             } else {
                 ideograms = None;
-                if !character.is_alphanumeric() || previous.is_some_and(|before| is_border(before, character)) {
-                    self.finish(&mut word, keep, &mut words);
+                if !character.is_alphanumeric() || previous.is_some_and(|before| is_boundary(before, character)) {
+                    self.finish(&mut word, filter, &mut words);
                 }
                 if character.is_alphanumeric() {
                     word.extend(character.to_lowercase());
@@ -206,24 +204,24 @@ impl WordSplitter {
             }
             previous = Some(character);
         }
-        self.finish(&mut word, keep, &mut words);
+        self.finish(&mut word, filter, &mut words);
         words
     }
 
-    fn finish(&mut self, word: &mut String, keep: WordFilter, words: &mut Vec<String>) {
+    /// Adds the word, if it is not empty or filtered out, and clears it.
+    fn finish(&mut self, word: &mut String, filter: WordFilter, words: &mut Vec<String>) {
         if word.is_empty() {
             return;
         }
-        let telling = keep == WordFilter::All || !says_nothing(word);
-        if telling {
+        if filter == WordFilter::All || !is_stop_word(word) {
             words.push(self.stemmer.stem(word).into_owned());
         }
         word.clear();
     }
 }
 
-/// Where one word of `camelCase42` ends and the next begins.
-fn is_border(before: char, after: char) -> bool {
+/// Whether a word ends between two characters, as in `camelCase42`.
+fn is_boundary(before: char, after: char) -> bool {
     (before.is_lowercase() && after.is_uppercase()) || (before.is_numeric() != after.is_numeric())
 }
 
@@ -235,8 +233,8 @@ fn is_ideogram(character: char) -> bool {
         | '\u{20000}'..='\u{3ffff}') // ideographs beyond the basic plane
 }
 
-/// Words of a request that do not tell what is wanted, sorted.
-const SILENT: &[&str] = &[
+/// Words that say nothing about what a query is for, sorted.
+const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did",
     "do", "does", "for", "from", "give", "had", "has", "have", "help", "her", "his", "how", "i", "if", "im", "in",
     "into", "is", "it", "its", "just", "know", "let", "like", "ll", "looking", "may", "me", "might", "much", "must",
@@ -246,8 +244,8 @@ const SILENT: &[&str] = &[
     "who", "whose", "why", "will", "with", "would", "you", "your",
 ];
 
-fn says_nothing(word: &str) -> bool {
-    SILENT.binary_search(&word).is_ok()
+fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
 #[cfg(test)]
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_words_lead_to_the_subtool() {
+    fn a_query_in_the_words_of_a_user_finds_the_subtool() {
         assert_eq!(found("gmail"), ["gmail_search_messages", "gmail_send_message"]);
         assert_eq!(found("send email")[0], "gmail_send_message");
         assert_eq!(found("how many products are there?")[0], "countProducts");
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_merely_mentions_a_word_is_left_out() {
+    fn a_subtool_that_merely_mentions_a_word_is_not_found() {
         let input = json!({"properties": {"level": {"type": "string", "description": "Which messages are kept"}}});
         let entries = [
             entry("gmail_search_messages", "Searches for messages in Gmail based on a query.", &json!({})),
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_finds_nothing() {
+    fn a_query_without_relevant_words_finds_nothing() {
         assert!(found("").is_empty());
         assert!(found("the of and").is_empty());
         assert!(found("xylophone").is_empty());
@@ -310,13 +308,13 @@ mod tests {
 
     #[test]
     fn names_are_split_at_case_digits_and_punctuation() {
-        let split = WordSplitter::new().of("getUser_by-id42 HTTPServer", WordFilter::All);
+        let split = WordSplitter::new().split("getUser_by-id42 HTTPServer", WordFilter::All);
         assert_eq!(split, ["get", "user", "by", "id", "42", "httpserver"]);
     }
 
     #[test]
-    fn the_silent_words_are_sorted() {
-        assert!(SILENT.is_sorted());
-        assert!(says_nothing("a") && says_nothing("your") && says_nothing("looking") && !says_nothing("get"));
+    fn the_stop_words_are_sorted() {
+        assert!(STOP_WORDS.is_sorted());
+        assert!(is_stop_word("a") && is_stop_word("your") && is_stop_word("looking") && !is_stop_word("get"));
     }
 }

@@ -1,4 +1,4 @@
-//! The search path: which packs and files make up the catalog, and whether they changed.
+//! The sources of the catalog: which packs and files it is loaded from, and whether they changed.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -16,32 +16,32 @@ use crate::base::trust::{self, Distrust};
 use crate::catalog::definition::Definition;
 use crate::config::{self, Config};
 
-/// The pack that is there when a human wants to be asked about whole command lines.
+/// The pack that is added if the shell settings ask a human about whole command lines.
 const SHELL_PACK: &str = "shell";
 
-/// The pack that is there where there is a model to ask.
+/// The pack that is removed if no model is configured.
 const MODELS_PACK: &str = "models";
 
-/// Where definitions are read, and which of them callers may use.
+/// Where definitions are read from, and which of them callers may use.
 #[derive(Debug, Clone)]
 pub struct Sources {
     packs: Vec<&'static Pack>,
     folders: Vec<PathBuf>,
-    /// A folder that was named in so many words must be there; the default one need not.
+    /// Whether the folders were named explicitly. Such a folder must exist; the default one need not.
     named: bool,
     access: AccessFilter,
     problems: Vec<LoadProblem>,
 }
 
-/// A definition file, and what was found there, if anything.
+/// A definition file with its metadata, if that could be read.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
-    pub(super) found: Option<Metadata>,
+    pub(super) metadata: Option<Metadata>,
 }
 
-/// What makes a listing stale: any other size, time or identity of any file, another that is not taken,
-/// another program, other settings.
+/// Identifies the state of the sources. A listing is stale if a file's size, modification time or inode changed, or
+/// the set of files, the problems, the settings or the program's version did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcesStamp {
     program: String,
@@ -51,12 +51,12 @@ pub struct SourcesStamp {
 }
 
 impl Sources {
-    /// The search path of this user.
+    /// Returns the sources of this user.
     pub fn of(paths: &Paths, config: &Config) -> Self {
         Self::new(config, &paths.config, paths.named_subtools())
     }
 
-    /// `named` is the value of `AGENT_MAGIC_TOOL_SUBTOOLS`: folders or files joined by `:`.
+    /// `named` is the value of `AGENT_MAGIC_TOOL_SUBTOOLS`: folders or files separated by `:`.
     pub fn new(config: &Config, config_folder: &Path, named: Option<&OsStr>) -> Self {
         let mut problems = Vec::new();
         let mut packs = Vec::new();
@@ -67,7 +67,7 @@ impl Sources {
                     file: "config.toml".to_owned(),
                     subtool: None,
                     place: Some("catalog.packs".to_owned()),
-                    message: format!("there is no pack `{name}`"),
+                    message: format!("no pack named `{name}`"),
                 }),
             }
         }
@@ -89,13 +89,13 @@ impl Sources {
         &self.packs
     }
 
-    /// The folders and files of the search path, for people to read.
+    /// Returns the folders and files of the search path, for display.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// Every definition file that is taken, in the order of the search path, and what is wrong with the
-    /// path and with the others.
+    /// Returns every trusted definition file in the order of the search path, and the problems of the settings, the
+    /// folders and the other files.
     pub(super) fn files(&self) -> (Vec<SourceFile>, Vec<LoadProblem>) {
         let mut files = Vec::new();
         let mut problems = self.problems.clone();
@@ -105,71 +105,71 @@ impl Sources {
         };
         for folder in &self.folders {
             if let Err(distrust) = trust::check(folder)
-                && distrust.is_of_others()
+                && distrust.is_writable_by_others()
             {
-                problem(folder, left_out(&distrust));
+                problem(folder, untrusted(&distrust));
                 continue;
             }
             match definition_files(folder) {
-                Ok(found) => {
-                    for path in found {
-                        match trusted(&path) {
-                            Ok(found) => files.push(SourceFile { path, found }),
-                            Err(distrust) => problem(&path, left_out(&distrust)),
+                Ok(paths) => {
+                    for path in paths {
+                        match trusted_metadata(&path) {
+                            Ok(metadata) => files.push(SourceFile { path, metadata }),
+                            Err(distrust) => problem(&path, untrusted(&distrust)),
                         }
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => {}
-                Err(error) => problem(folder, format!("it cannot be read: {error}")),
+                Err(error) => problem(folder, format!("failed to read it: {error}")),
             }
         }
         (files, problems)
     }
 
-    /// Whether callers may use this subtool at all.
-    pub(super) fn permit(&self, name: &str, definition: &Definition) -> bool {
+    /// Whether callers may use this subtool.
+    pub(super) fn permits(&self, name: &str, definition: &Definition) -> bool {
         definition.enabled && self.access.permits(name, definition)
     }
 
-    /// The state of everything that the catalog is made from.
+    /// Returns the current state of the sources.
     pub fn stamp(&self) -> SourcesStamp {
         let (files, problems) = self.files();
         let files = files
             .into_iter()
-            .map(|SourceFile { path, found }| match found {
-                Some(found) => (path, found.len(), found.mtime(), found.mtime_nsec(), found.ino()),
+            .map(|SourceFile { path, metadata }| match metadata {
+                Some(metadata) => (path, metadata.len(), metadata.mtime(), metadata.mtime_nsec(), metadata.ino()),
                 None => (path, 0, 0, 0, 0),
             })
             .collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.named, self.access.words),
+            settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.named, self.access.settings),
             problems,
             files,
         }
     }
 }
 
-/// What is found at the path of a file in a trusted folder. Most are no links, and one look is enough.
-fn trusted(path: &Path) -> Result<Option<Metadata>, Distrust> {
-    // What cannot be looked at is told by whoever reads it.
-    let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
-    let is_link = found.is_symlink();
-    let checked = if is_link { trust::check(path) } else { trust::check_one(path, &found) };
+/// Returns the metadata of a file in a trusted folder. Checks the whole path only if the file is a symbolic link.
+fn trusted_metadata(path: &Path) -> Result<Option<Metadata>, Distrust> {
+    // Opening the file later reports why it is not accessible.
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(None) };
+    let is_link = metadata.is_symlink();
+    let checked = if is_link { trust::check(path) } else { trust::check_entry(path, &metadata) };
     match checked {
-        Err(distrust) if distrust.is_of_others() => Err(distrust),
+        Err(distrust) if distrust.is_writable_by_others() => Err(distrust),
         _ if is_link => Ok(fs::metadata(path).ok()),
-        _ => Ok(Some(found)),
+        _ => Ok(Some(metadata)),
     }
 }
 
-fn left_out(distrust: &Distrust) -> String {
+fn untrusted(distrust: &Distrust) -> String {
     let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
-    format!("it is not read, since it might be somebody else's word: {distrust}{remedy}")
+    format!("not loaded, because another user may have changed it: {distrust}{remedy}")
 }
 
-/// The `*.json` of a folder by name, or the file itself.
+/// Returns the definition files of a folder, ordered by name, or `path` itself if it is a file.
 fn definition_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if fs::metadata(path)?.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -188,7 +188,7 @@ fn definition_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `[access]` of the configuration, ready to ask.
+/// The `[access]` settings, compiled.
 #[derive(Debug, Clone)]
 struct AccessFilter {
     allow: GlobSet,
@@ -196,7 +196,7 @@ struct AccessFilter {
     privileges: GlobSet,
     admin: bool,
     /// The settings as text, for the stamp.
-    words: String,
+    settings: String,
 }
 
 impl AccessFilter {
@@ -206,7 +206,7 @@ impl AccessFilter {
             deny: globs(&access.deny, "access.deny", problems),
             privileges: globs(&access.privileges, "access.privileges", problems),
             admin: access.admin,
-            words: format!("{access:?}"),
+            settings: format!("{access:?}"),
         }
     }
 

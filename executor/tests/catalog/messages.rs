@@ -27,24 +27,24 @@ fn malformed_json() {
         problems_of_text("{\"greet\": {\"input\": {}, \"input\": {}}}"),
         @"acme.json: line 1 column 31: duplicate key `input`"
     );
-    assert_snapshot!(problems_of_text("[]"), @"acme.json: a file of definitions is one JSON object");
+    assert_snapshot!(problems_of_text("[]"), @"acme.json: a definition file must be a JSON object");
 }
 
 #[test]
 fn keys_of_a_file() {
     assert_snapshot!(
         problems_of_file(&json!({"$default": {}})),
-        @"acme.json: $default: the keys of a file are `$schema`, `$defaults` and `$namespace`; did you mean `$defaults`?"
+        @"acme.json: $default: the only file keys are `$schema`, `$defaults` and `$namespace`; did you mean `$defaults`?"
     );
     assert_snapshot!(
         problems_of_file(&json!({"$namespace": 5})),
-        @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
+        @"acme.json: $namespace: `$namespace` must be a string of 1 to 62 of the characters a-z A-Z 0-9 _ -"
     );
     assert_snapshot!(
         problems_of_file(&json!({"$namespace": ""})),
-        @"acme.json: $namespace: `$namespace` is a string: 1 to 62 of the characters a-z A-Z 0-9 _ -"
+        @"acme.json: $namespace: `$namespace` must be a string of 1 to 62 of the characters a-z A-Z 0-9 _ -"
     );
-    assert_snapshot!(problems_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` is an object");
+    assert_snapshot!(problems_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` must be an object");
     assert_snapshot!(
         problems_of_file(&json!({"$defaults": {"tiemout": "5s"}})),
         @"acme.json: $defaults.tiemout: unknown field `tiemout`; did you mean `timeout`?"
@@ -75,13 +75,13 @@ fn lookups() {
     let writes = || json!({"annotations": {"readOnlyHint": false}});
     let yes = || json!({"happened": "length > 0"});
     assert_snapshot!(problems_of_lookup("look", yes(), writes()), @"");
-    assert_snapshot!(problems_of_lookup("lock", yes(), writes()), @"acme.json: send: verify.subtool: there is no subtool `lock`");
-    assert_snapshot!(problems_of_lookup("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so that looking could change something");
-    assert_snapshot!(problems_of_lookup("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` needs `id`");
+    assert_snapshot!(problems_of_lookup("lock", yes(), writes()), @"acme.json: send: verify.subtool: no subtool named `lock`");
+    assert_snapshot!(problems_of_lookup("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so a lookup could change something");
+    assert_snapshot!(problems_of_lookup("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` requires `id`");
     assert_snapshot!(problems_of_lookup("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is not a valid jq expression: syntax error");
     assert_snapshot!(problems_of_lookup("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
-    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
-    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: it may be repeated as it is, by its annotations, and needs no lookup");
+    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: its annotations say that it is safe to repeat, so it needs no lookup");
+    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: its annotations say that it is safe to repeat, so it needs no lookup");
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn keys_of_a_subtool() {
     );
     assert_snapshot!(
         problems(json!({"confirm": "when"})),
-        @r#"acme.json: greet: confirm.when: `when` needs more: write it as {"when": …}"#
+        @r#"acme.json: greet: confirm.when: `when` needs a value; write it as {"when": …}"#
     );
     assert_snapshot!(
         problems(json!({"confirm": {"never": true}})),
-        @r#"acme.json: greet: confirm.never: `never` stands alone: write it as "never""#
+        @r#"acme.json: greet: confirm.never: `never` takes no value; write it as "never""#
     );
     assert_snapshot!(problems(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
     assert_snapshot!(problems(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
@@ -124,7 +124,7 @@ fn keys_of_a_subtool() {
     );
     assert_snapshot!(
         problems(json!({"concurrency": 0})),
-        @"acme.json: greet: concurrency: 0 would never run; the least is 1"
+        @"acme.json: greet: concurrency: a limit of 0 would run no task; the minimum is 1"
     );
 }
 
@@ -136,9 +136,9 @@ fn runners() {
     );
     assert_snapshot!(
         problems(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
-        @"acme.json: greet: run: exactly one runner; this has `process` and `http`"
+        @"acme.json: greet: run: expected exactly one runner, found `process` and `http`"
     );
-    assert_snapshot!(problems(json!({"run": {}})), @"acme.json: greet: run: exactly one runner, `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`; this has none");
+    assert_snapshot!(problems(json!({"run": {}})), @"acme.json: greet: run: expected exactly one runner: `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`");
     assert_snapshot!(
         problems(json!({"run": {"http": {"path": "/a"}}})),
         @"acme.json: greet: run.http: missing field `base_url`"
@@ -253,8 +253,8 @@ fn schemas_examples_and_expressions() {
         @"acme.json: greet: confirm.when: template `input.a >`: syntax error: unexpected end of input, expected expression"
     );
     assert_snapshot!(
-        problems(json!({"depends_on": ["nobody"]})),
-        @"acme.json: greet: depends_on: there is no subtool `nobody`"
+        problems(json!({"depends_on": ["missing"]})),
+        @"acme.json: greet: depends_on: no subtool named `missing`"
     );
 }
 
@@ -263,5 +263,5 @@ fn a_duplicate_name() {
     let greet = json!({"greet": definition(json!({}))});
     let folder = Folder::with(&[("a.json", &greet), ("b.json", &greet)]);
     let problems = folder.problems().join("\n");
-    assert_snapshot!(problems, @"b.json: greet: the name is taken by a.json; a later definition wins nothing");
+    assert_snapshot!(problems, @"b.json: greet: the name is already defined by a.json; the first definition wins");
 }

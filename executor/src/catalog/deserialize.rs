@@ -1,9 +1,7 @@
-//! Definitions out of JSON: by the types' own `Deserialize`, with `serde_json` replaced by something
-//! stricter that speaks to the one who wrote the file.
+//! A strict serde deserializer from JSON values, with messages for the author of a definition.
 //!
-//! An object is written as an object, never as a list of its fields. And no message repeats a
-//! value: where the name of a secret belongs, the secret itself may stand. Decides nothing about
-//! what a definition means: that is `load.rs`.
+//! Unlike `serde_json` it does not accept an array where an object is expected. No message quotes a value, because the
+//! author may have written a secret instead of its name. What a definition means is up to `load.rs`.
 
 use std::fmt;
 
@@ -16,8 +14,8 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-/// Reads `value`; the place of a mistake is a path of keys, `None` for the value itself.
-pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, ReadError)> {
+/// Deserializes `value`. An error comes with its location as a path of keys, `None` for the value itself.
+pub(super) fn deserialize<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, ReadError)> {
     serde_path_to_error::deserialize(ValueReader(value)).map_err(|error| {
         let place = error.path().to_string();
         (Some(place).filter(|place| place != "."), error.into_inner())
@@ -27,9 +25,9 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<Stri
 /// Why a value does not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadError {
-    /// A key is not there.
+    /// A required key is missing.
     Missing(&'static str),
-    Wrong(String),
+    Invalid(String),
 }
 
 impl std::error::Error for ReadError {}
@@ -38,30 +36,30 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(key) => write!(f, "missing field `{key}`"),
-            Self::Wrong(message) => f.write_str(message),
+            Self::Invalid(message) => f.write_str(message),
         }
     }
 }
 
 impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::Wrong(message.to_string())
+        Self::Invalid(message.to_string())
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::Wrong(format!("expected {}, found {}", wanted(expected), kind(found)))
+        Self::Invalid(format!("expected {}, found {}", expected_type(expected), found_type(found)))
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::Wrong(format!("expected {}", wanted(expected)))
+        Self::Invalid(format!("expected {}", expected_type(expected)))
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        Self::Wrong(unknown("choice", found, known))
+        Self::Invalid(unknown("choice", found, known))
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        Self::Wrong(unknown("field", found, known))
+        Self::Invalid(unknown("field", found, known))
     }
 
     fn missing_field(key: &'static str) -> Self {
@@ -69,26 +67,27 @@ impl de::Error for ReadError {
     }
 }
 
-/// Names the likeliest of the known names, or all of them if none is like it.
+/// Suggests the most similar of the known names, or lists all of them.
 fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     let hint = did_you_mean(nearest(found, known.iter().copied(), 1))
         .unwrap_or_else(|| format!("expected {}", joined(known, "or")));
     format!("unknown {what} `{found}`; {hint}")
 }
 
-/// JSON's words for what serde's types expect.
-fn wanted(expected: &dyn Expected) -> String {
+/// Describes what a type expects in terms of JSON.
+fn expected_type(expected: &dyn Expected) -> String {
     match expected.to_string().as_str() {
         "a sequence" => "an array".to_owned(),
         "a map" => "an object".to_owned(),
         "u8" => format!("a whole number from 0 to {}", u8::MAX),
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
-        "u64" => "a whole number from 0".to_owned(),
+        "u64" => "a whole number of at least 0".to_owned(),
         other => other.to_owned(),
     }
 }
 
-fn kind(found: Unexpected<'_>) -> &'static str {
+/// Describes what was found without quoting it.
+fn found_type(found: Unexpected<'_>) -> &'static str {
     match found {
         Unexpected::Bool(_) => "a boolean",
         Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Float(_) => "a number",
@@ -100,17 +99,17 @@ fn kind(found: Unexpected<'_>) -> &'static str {
     }
 }
 
-/// `a`, `b` and `c`.
-fn joined(names: &[&str], word: &str) -> String {
+/// Joins quoted names: `a`, `b` and `c`.
+fn joined(names: &[&str], conjunction: &str) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {
         [] => "nothing".to_owned(),
         [only] => only.clone(),
-        [first @ .., last] => format!("{} {word} {last}", first.join(", ")),
+        [first @ .., last] => format!("{} {conjunction} {last}", first.join(", ")),
     }
 }
 
-/// A value, as serde reads it.
+/// A JSON value as a deserializer.
 #[derive(Clone, Copy)]
 struct ValueReader<'de>(&'de Value);
 
@@ -195,9 +194,9 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
             Value::String(choice) => visitor.visit_enum(EnumReader { choice, content: None }),
             Value::Object(fields) => match fields.iter().collect::<Vec<_>>().as_slice() {
                 [(choice, content)] => visitor.visit_enum(EnumReader { choice, content: Some(ValueReader(content)) }),
-                several => {
-                    let found: Vec<_> = several.iter().map(|(choice, _)| choice.as_str()).collect();
-                    Err(ReadError::Wrong(not_one(name, &found, choices)))
+                keys => {
+                    let found: Vec<_> = keys.iter().map(|(choice, _)| choice.as_str()).collect();
+                    Err(ReadError::Invalid(not_exactly_one(name, &found, choices)))
                 }
             },
             _ => Err(de::Error::invalid_type(self.unexpected(), &joined(choices, "or").as_str())),
@@ -210,7 +209,8 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
     }
 }
 
-fn not_one(name: &str, found: &[&str], choices: &[&str]) -> String {
+/// The message for an object that must have exactly one key of `choices` and has `found`.
+fn not_exactly_one(name: &str, found: &[&str], choices: &[&str]) -> String {
     let what = match name {
         "Run" => "runner",
         "Auth" => "kind of authentication",
@@ -219,12 +219,12 @@ fn not_one(name: &str, found: &[&str], choices: &[&str]) -> String {
         _ => "choice",
     };
     match found {
-        [] => format!("exactly one {what}, {}; this has none", joined(choices, "or")),
-        found => format!("exactly one {what}; this has {}", joined(found, "and")),
+        [] => format!("expected exactly one {what}: {}", joined(choices, "or")),
+        found => format!("expected exactly one {what}, found {}", joined(found, "and")),
     }
 }
 
-/// One of several: a string, or an object of one key.
+/// An enum value: a string, or an object with one key.
 struct EnumReader<'de> {
     choice: &'de str,
     content: Option<ValueReader<'de>>,
@@ -242,7 +242,8 @@ impl<'de> EnumAccess<'de> for EnumReader<'de> {
 impl<'de> EnumReader<'de> {
     fn content(&self) -> Result<ValueReader<'de>, ReadError> {
         let choice = self.choice;
-        self.content.ok_or_else(|| ReadError::Wrong(format!("`{choice}` needs more: write it as {{\"{choice}\": …}}")))
+        self.content
+            .ok_or_else(|| ReadError::Invalid(format!("`{choice}` needs a value; write it as {{\"{choice}\": …}}")))
     }
 }
 
@@ -252,7 +253,7 @@ impl<'de> VariantAccess<'de> for EnumReader<'de> {
     fn unit_variant(self) -> Result<(), ReadError> {
         match self.content {
             None => Ok(()),
-            Some(_) => Err(ReadError::Wrong(format!("`{0}` stands alone: write it as \"{0}\"", self.choice))),
+            Some(_) => Err(ReadError::Invalid(format!("`{0}` takes no value; write it as \"{0}\"", self.choice))),
         }
     }
 
