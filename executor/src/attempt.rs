@@ -27,7 +27,7 @@ mod lookup;
 pub mod report;
 
 /// Why a running attempt is being stopped; set at most once.
-pub type StopCause = Arc<std::sync::OnceLock<FailureKind>>;
+pub type InterruptCause = Arc<std::sync::OnceLock<FailureKind>>;
 
 /// Performs one attempt and reports how it ended. Always returns, shortly after the timeout at the latest.
 pub async fn perform(
@@ -37,7 +37,7 @@ pub async fn perform(
     context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
-    cause: StopCause,
+    cause: InterruptCause,
 ) -> AttemptReport {
     let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
     let result = match purpose {
@@ -56,7 +56,7 @@ pub async fn preview(
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
-    let cause = StopCause::default();
+    let cause = InterruptCause::default();
     let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
     lookup::preview(&attempt, &definition).await.unwrap_or_else(|| ReplacedValues::Fields(Map::new()))
 }
@@ -67,7 +67,7 @@ struct Attempt<'a> {
     context: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
-    cause: StopCause,
+    cause: InterruptCause,
 }
 
 impl Attempt<'_> {
@@ -227,7 +227,7 @@ fn failed(
     failure: Failure,
     task: &Task,
     timeout: PositiveDuration,
-    cause: &StopCause,
+    cause: &InterruptCause,
     duration: u64,
     context: &RunnerContext,
 ) -> FailedAttempt {

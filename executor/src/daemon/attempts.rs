@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::background::{Background, DaemonEvent};
 use crate::attempt::report::{AttemptPurpose, FailureKind};
-use crate::attempt::{self, StopCause};
+use crate::attempt::{self, InterruptCause};
 use crate::catalog::definition::Definition;
 use crate::runner::RunnerContext;
 use crate::task::Task;
@@ -26,7 +26,7 @@ pub(super) struct AttemptPool {
 
 struct RunningAttempt {
     cancel: CancellationToken,
-    cause: StopCause,
+    cause: InterruptCause,
 }
 
 impl AttemptPool {
@@ -37,7 +37,7 @@ impl AttemptPool {
     /// Starts an attempt of `task`, which reports [`DaemonEvent::AttemptFinished`].
     pub(super) fn start(&mut self, task: Task, definition: Arc<Definition>, purpose: AttemptPurpose) {
         fault::point("attempt", "started");
-        let (cancel, cause) = (CancellationToken::new(), StopCause::default());
+        let (cancel, cause) = (CancellationToken::new(), InterruptCause::default());
         self.running.insert(task.id, RunningAttempt { cancel: cancel.clone(), cause: Arc::clone(&cause) });
         let (runner_context, data_folder) = (Arc::clone(&self.runner_context), Arc::clone(&self.data_folder));
         let background = self.background.clone();

@@ -233,7 +233,15 @@ impl Daemon {
         let now = self.tasks.clock.now();
         let mut answers = Vec::new();
         for request in &requests {
-            let answer = match self.inbox.read(request, &self.tasks.record, now)? {
+            let outcome = match self.inbox.read(request, &self.tasks.record, now) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    // Finished attempts must be recorded, whatever happened to a request.
+                    self.tasks.turn(events, answers)?;
+                    return Err(error);
+                }
+            };
+            let answer = match outcome {
                 RequestOutcome::Known(task) => {
                     self.tasks.publish(&task);
                     continue;

@@ -5,7 +5,7 @@
 
 import { all, find, showBanner, stateBadge } from "./draw.js";
 import { isSignedOut, load } from "./send.js";
-import { lastUpdates } from "./card.js";
+import { lastUpdates, openCards } from "./card.js";
 import { showCounts, setWaiting } from "./waiting.js";
 
 /** The longest pause before connecting again, in milliseconds. */

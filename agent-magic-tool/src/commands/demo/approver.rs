@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use executor::page::client::PageClient;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stage::Stage;
 use super::text;
@@ -69,7 +69,7 @@ impl<'a> Approver<'a> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         while Instant::now() < deadline {
             let waiting = self.stage.call(&["tasks", "--state", "awaiting_confirmation"])?;
-            if !waiting.as_array().is_some_and(|tasks| tasks.iter().any(|task| task["id"] == Value::from(id))) {
+            if !waiting.as_array().is_some_and(|tasks| tasks.iter().any(|task| task["id"] == id)) {
                 return Ok(true);
             }
             backoff.pause(Some(deadline));

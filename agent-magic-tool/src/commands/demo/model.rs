@@ -90,8 +90,11 @@ fn message(number: usize, request: &Value) -> Value {
              text=\"年度报告: revenue grew by a fifth.\"",
         ),
         2 => json!({"role": "assistant", "content": "A human has to approve this. I go on when it is done."}),
-        3 => call(number, &format!("agent-magic-tool read {} --jq .", id_in(&newest))),
-        _ => json!({"role": "assistant", "content": "It is on the board: 年度报告, revenue grew by a fifth."}),
+        3 => call(number, &format!("agent-magic-tool read {}", id_in(&newest))),
+        _ if newest.contains("revenue grew") => {
+            json!({"role": "assistant", "content": "It is on the board: 年度报告, revenue grew by a fifth."})
+        }
+        _ => json!({"role": "assistant", "content": "It was not approved, so nothing is on the board."}),
     }
 }
 
