@@ -124,7 +124,7 @@ impl Delegation {
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;
-            _ = trigger.ended(&ids) => {}
+            _ = trigger.wait_for_any(&ids) => {}
             () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, id).await),
         }
         let result = self.mailbox.read_result(id).map_err(|error| {
@@ -157,7 +157,7 @@ impl Delegation {
             if is_answered(&request).await {
                 let trigger = Trigger::new(self.mailbox.clone());
                 // After the timeout the failure reports the state at that time.
-                drop(tokio::time::timeout(CANCEL_TIMEOUT, trigger.ended(&[id])).await);
+                drop(tokio::time::timeout(CANCEL_TIMEOUT, trigger.wait_for_any(&[id])).await);
             } else {
                 request.withdraw();
             }
