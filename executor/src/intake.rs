@@ -336,7 +336,7 @@ pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> 
     let message = format!("the input of `{}` is wrong at {location}: {}{more}", subtool.name, first.problem);
     ErrorBody::new(Code::InvalidInput, message)
         .hint(format!("fix the fields in `problems`; the schema: agent-magic-tool inspect {}", subtool.name))
-        .detail("problems", serde_json::to_value(problems).expect("problems are plain JSON"))
+        .detail("problems", serde_json::to_value(problems).expect("problems can be serialized"))
 }
 
 #[cfg(test)]
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_fits_becomes_a_task_with_defaults_and_typed_words() {
+    fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
         let folder = tempfile::tempdir().expect("a folder");
         let intake = intake(folder.path());
         let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));

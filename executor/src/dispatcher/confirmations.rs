@@ -88,7 +88,7 @@ pub enum DecisionError {
     NotPending(TaskId),
     /// The task changed since the human was shown it.
     Stale(TaskId),
-    /// Another command of the page failed.
+    /// A command of the page other than a decision was refused.
     Refused(Box<ErrorBody>),
 }
 
@@ -216,7 +216,7 @@ fn call_digest(task: &Task) -> Digest {
         task.caller.session.as_deref().unwrap_or_default().as_bytes(),
         task.tool.as_str().as_bytes(),
         task.definition_hash.as_bytes(),
-        &serde_json::to_vec(task.asked_input()).expect("JSON can be written"),
+        &serde_json::to_vec(task.asked_input()).expect("a JSON object can be serialized"),
     ])
 }
 
@@ -373,7 +373,7 @@ impl Dispatcher {
         task.state
     }
 
-    /// Takes a grant back; what it let through and has not started does not start.
+    /// Revokes a grant. Tasks that it approved and that have not started are denied when their turn comes.
     pub(super) fn revoke(&mut self, ticket: Ticket, id: GrantId, now: Timestamp, effects: &mut Effects) {
         let result = match self.confirmations.grants.get_mut(&id) {
             Some(grant) => {

@@ -362,7 +362,7 @@ impl PropertyModel {
     }
 
     fn commit(&mut self, effects: &Effects) {
-        self.store.commit(&effects.changes).expect("every change fits what is stored");
+        self.store.commit(&effects.changes).expect("every change applies to the store");
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),

@@ -115,7 +115,7 @@ pub(super) fn unknown_outcome(task: &Task) -> ErrorBody {
     ))
 }
 
-/// A placeholder for a missing definition. A task with it never starts, and only waits for its lookup to end.
+/// A placeholder for a missing definition. No task ever starts with it.
 fn placeholder() -> Arc<Definition> {
     let definition =
         serde_json::json!({"description": "missing", "input": {}, "run": {"process": {"argv": ["false"]}}});

@@ -82,7 +82,7 @@ impl Bench {
     }
 
     pub(super) fn carry_out(&mut self, effects: Effects) -> Turn {
-        self.store.commit(&effects.changes).expect("every change fits what is stored");
+        self.store.commit(&effects.changes).expect("every change applies to the store");
         let mut turn = Turn::default();
         for action in effects.actions {
             match action {

@@ -233,7 +233,7 @@ impl CompiledRule {
 
 fn evaluate(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
     let depth = caller.depth;
-    let mut caller = serde_json::to_value(caller).expect("a caller serializes to JSON");
+    let mut caller = serde_json::to_value(caller).expect("a caller can be serialized");
     // Serialization omits a depth of 0, but a condition may always use it.
     caller["depth"] = depth.into();
     TemplateValues::of_condition(input, &caller).holds(condition)

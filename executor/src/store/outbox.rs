@@ -28,6 +28,7 @@ pub struct HookDelivery {
 /// The state of a [`HookDelivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryState {
+    /// It has not been attempted.
     Pending,
     /// The hook accepted it; the delivery is removed.
     Acknowledged,

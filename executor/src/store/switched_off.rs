@@ -97,7 +97,7 @@ impl SwitchedOffTools {
     }
 
     fn path(&self, tool: &SubtoolName, uid: u32, session: Option<&str>) -> PathBuf {
-        let key = serde_json::to_vec(&(tool.as_str(), uid, session)).expect("strings and a number serialize to JSON");
+        let key = serde_json::to_vec(&(tool.as_str(), uid, session)).expect("strings and a number can be serialized");
         self.folder.join(&digest::hex(&Sha256::digest(key))[..32])
     }
 }
