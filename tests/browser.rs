@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::skip::skip;
 use crate::world::{TEST_TIMEOUT, until};
 
 /// The names that distributions give to Chromium.
@@ -30,13 +31,12 @@ struct Running {
 }
 
 /// The address of the shared browser; `None`, with a note on standard error, if no browser is installed.
-#[expect(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 fn address() -> Option<&'static str> {
     static BROWSER: OnceLock<Option<Running>> = OnceLock::new();
     let running = BROWSER.get_or_init(|| {
         let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
         let Some(program) = PROGRAMS.into_iter().find(|program| is_there(program)) else {
-            eprintln!("SKIPPED: no browser is installed; install `chromium`");
+            skip("no browser is installed; install `chromium`");
             return None;
         };
         Some(start(program))

@@ -92,8 +92,8 @@ fn circles(modules: &[Module]) -> Vec<Vec<String>> {
     let known: BTreeSet<&str> = modules.iter().map(|module| module.path.as_str()).collect();
     let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for module in modules {
-        let used = module.names.iter().filter_map(|(name, _)| owner(name, &known)).filter(|used| *used != module.path);
-        uses.insert(&module.path, used.collect());
+        let needed = module.names.iter().filter_map(|(name, _)| owner(name, &known));
+        uses.insert(&module.path, needed.filter(|needed| *needed != module.path).collect());
     }
     let reached: BTreeMap<&str, BTreeSet<&str>> = known.iter().map(|from| (*from, reachable(from, &uses))).collect();
     let mut found = BTreeSet::new();

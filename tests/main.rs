@@ -12,6 +12,7 @@ mod fuzz;
 mod layers;
 mod myworld;
 mod page;
+mod skip;
 mod tidy;
 mod vocabulary;
 mod world;

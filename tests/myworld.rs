@@ -13,6 +13,8 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
+use crate::skip::skip;
+
 /// The environment variable with the path of the `myworld` binary.
 const PROGRAM: &str = "AGENT_MAGIC_TOOL_TEST_MYWORLD";
 
@@ -44,10 +46,9 @@ impl World {
     /// Like [`Self::start`], with injected faults like
     /// `[{"server": "gmail", "tool": "gmail.users.messages.send", "kind": "timeout_after_commit", "on_call": 1}]`.
     /// For REST calls a fault must name the operation, not the service's tool.
-    #[expect(clippy::print_stderr, reason = "a test that did not run must not look like one that passed")]
     pub(crate) async fn with_faults(faults: Value) -> Option<Self> {
         let Some(program) = std::env::var_os(PROGRAM) else {
-            eprintln!("SKIPPED: {PROGRAM} does not name the `myworld` program (PyPI `myworld[gateway]` 0.2.1)");
+            skip(&format!("{PROGRAM} does not name the `myworld` program (PyPI `myworld[gateway]` 0.2.1)"));
             return None;
         };
         drop(rustls::crypto::ring::default_provider().install_default());

@@ -59,8 +59,10 @@ impl<'a> Launch<'a> {
             }
         }
         if self.guard.is_none() {
-            self.guard =
-                self.mailbox.acquire_start_lock().map_err(|error| Error::io("failed to take the start lock", &error))?;
+            self.guard = self
+                .mailbox
+                .acquire_start_lock()
+                .map_err(|error| Error::io("failed to take the start lock", &error))?;
         }
         // Another caller may have started one while we took the guard.
         if self.guard.is_some() && !self.is_executor_running()? {

@@ -21,5 +21,7 @@ mod requests;
 mod responses;
 #[path = "http/server.rs"]
 mod server;
+#[path = "../../tests/skip.rs"]
+mod skip;
 #[path = "http/tokens.rs"]
 mod tokens;

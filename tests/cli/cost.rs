@@ -3,10 +3,10 @@
 //! Skipped if valgrind is not installed. For the cost in time run `cargo bench`; see BENCHMARKS.md.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 
 use serde_json::{Map, Value, json};
 
+use crate::skip::skip;
 use crate::world::World;
 
 #[path = "../../agent-magic-tool/benches/instructions.rs"]
@@ -44,7 +44,7 @@ fn within(functions: BTreeSet<String>, paths: &[&str]) -> Vec<String> {
 /// Whether instructions can be counted; if not, reports that the test is skipped.
 fn can_count_or_skip() -> bool {
     if !can_count() {
-        writeln!(std::io::stderr(), "SKIPPED: the cost of commands: valgrind is not installed").expect("written");
+        skip("the cost of commands: valgrind is not installed");
     }
     can_count()
 }

@@ -57,10 +57,7 @@ fn the_first_resolution_is_recorded_and_the_task_stays_unknown() {
         (other.exit, &other.error()["code"], &other.error()["details"]["resolution"]),
         (5, &json!("already-resolved"), &resolved)
     );
-    assert!(
-        other.error()["message"].as_str().expect("words").ends_with(": it happened: the line is there"),
-        "{other}"
-    );
+    assert!(other.error()["message"].as_str().expect("words").ends_with(": it happened: the line is there"), "{other}");
 
     // The resolution survives a killed executor and a lost result file.
     world.kill_executor();

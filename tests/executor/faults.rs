@@ -20,9 +20,3 @@ mod stopped;
 pub(crate) fn size(small: usize, full: usize) -> usize {
     if std::env::var("AGENT_MAGIC_TOOL_FAULTS").is_ok_and(|size| size == "full") { full } else { small }
 }
-
-/// Reports a skipped test. Writes directly to stderr, since the test harness would capture the output.
-fn skip(reason: &str) {
-    use std::io::Write as _;
-    writeln!(std::io::stderr(), "SKIPPED: {reason}").expect("written");
-}

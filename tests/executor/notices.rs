@@ -1,13 +1,14 @@
 //! Notices: the desktop and a command are told that tasks are waiting; rarely, and never what the tasks contain.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::skip::skip;
 use crate::world::{World, until};
 
 /// A text that is in every input, and must not be anywhere else.
@@ -125,9 +126,7 @@ impl Desktop {
             |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
         let python = std::env::var("AGENT_MAGIC_TOOL_TEST_DBUS").ok();
         let Some(python) = python.filter(|_| is_installed("dbus-daemon") && is_installed("notify-send")) else {
-            // Directly to stderr, since the test harness would capture the output.
-            writeln!(std::io::stderr(), "SKIPPED: desktop notifications: tests/run installs what they need")
-                .expect("written");
+            skip("desktop notifications: tests/run installs what they need");
             return None;
         };
         let address = format!("--address=unix:path={}", world.home().join("bus").display());

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::json;
 
+use crate::skip::skip;
 use crate::world::{PROGRAM, Transcript, World};
 
 /// Forbids `socket` and `socketpair` on x86-64 with EPERM, and allows everything else. Classic BPF for `seccomp(2)`:
@@ -39,11 +40,10 @@ fn inside(world: &World, arguments: &[&str]) -> Option<Transcript> {
         .then(|| world.transcript(&command.output().expect("bash")))
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 fn is_available(command: &mut Command) -> bool {
     let tried = command.output().expect("bash");
     if !tried.status.success() {
-        eprintln!("SKIPPED: no bubblewrap sandbox here: {}", String::from_utf8_lossy(&tried.stderr).trim());
+        skip(&format!("no bubblewrap sandbox here: {}", String::from_utf8_lossy(&tried.stderr).trim()));
     }
     tried.status.success()
 }

@@ -13,6 +13,7 @@ use std::thread;
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 
+use crate::skip::skip;
 use crate::world::{World, until};
 
 const CANARY: &str = "otel-canary-5b1d77-never-to-be-seen";
@@ -161,9 +162,7 @@ fn sample(text: &str, wanted: &str) -> f64 {
 /// Parses `text` with the official libraries; `None` if they are not installed.
 fn parse_officially(kind: &str, text: &str) -> Option<Value> {
     let Ok(python) = std::env::var("AGENT_MAGIC_TOOL_TEST_TELEMETRY") else {
-        // Directly to stderr, since the test harness would capture the output.
-        writeln!(std::io::stderr(), "SKIPPED: the parsers of OpenTelemetry and Prometheus: tests/run installs them")
-            .expect("written");
+        skip("the parsers of OpenTelemetry and Prometheus: tests/run installs them");
         return None;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/executor/telemetry/read.py");

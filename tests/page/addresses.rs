@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
 use super::human::Human;
+use crate::skip::skip;
 use crate::world::{World, until};
 
 /// A public address that only the test's own network namespace routes to.
@@ -168,12 +169,7 @@ fn in_network_namespace(test: impl FnOnce(&World) + Send + 'static) {
         if is_ready {
             test(&world);
         } else {
-            // Not with `eprintln!`: the test harness would capture it.
-            writeln!(
-                std::io::stderr(),
-                "SKIPPED: names that change their address: network namespaces do not work here"
-            )
-            .expect("standard error is open");
+            skip("names that change their address: network namespaces do not work here");
         }
     });
     if let Err(panic) = thread.join() {

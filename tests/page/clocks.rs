@@ -4,13 +4,13 @@
 //! time of day and the uptime of a running process.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::human::Human;
 use crate::executor::faults::shim;
+use crate::skip::skip;
 use crate::world::{PROGRAM, World, until};
 
 const HOUR: i64 = 3600;
@@ -38,9 +38,7 @@ fn start_after(world: &World, seconds: i64) -> bool {
     let mut arguments = vec!["--time", "--boottime", &seconds, "--fork", "true"];
     let tried = world.within("unshare", &arguments).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        // Not with `eprintln!`: the test harness would capture it.
-        writeln!(std::io::stderr(), "SKIPPED: a machine that slept: time namespaces do not work here")
-            .expect("standard error is open");
+        skip("a machine that slept: time namespaces do not work here");
         return false;
     }
     arguments.pop();

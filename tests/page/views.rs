@@ -4,11 +4,11 @@
 //! without it that check is skipped with a note. If `AGENT_MAGIC_TOOL_PICTURES` names a folder, screenshots go there:
 //! the first screen of each view, and the whole page below `whole/`.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use super::scenario::Scenario;
 use crate::browser::Tab;
+use crate::skip::skip;
 
 const THEMES: [&str; 2] = ["light", "dark"];
 /// A desktop and a phone.
@@ -20,12 +20,7 @@ type Scene = (&'static str, String, &'static str);
 /// The script of axe-core, which finds accessibility problems.
 fn axe() -> Option<String> {
     let Ok(path) = std::env::var("AGENT_MAGIC_TOOL_TEST_AXE") else {
-        // Not with `eprintln!`: the test harness would capture it.
-        writeln!(
-            std::io::stderr(),
-            "SKIPPED: accessibility; AGENT_MAGIC_TOOL_TEST_AXE is not set to the path of axe-core's script"
-        )
-        .expect("standard error is open");
+        skip("accessibility: AGENT_MAGIC_TOOL_TEST_AXE is not set to the path of axe-core's script");
         return None;
     };
     Some(std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")))

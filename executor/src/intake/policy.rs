@@ -307,7 +307,7 @@ mod tests {
             match expected {
                 None => assert_eq!(ruling.decision, PolicyDecision::Run, "{condition} with {input}"),
                 Some(why) => {
-                    assert!(ruling.decision == PolicyDecision::Ask && ruling.why.starts_with(why), "{ruling:?}")
+                    assert!(ruling.decision == PolicyDecision::Ask && ruling.why.starts_with(why), "{ruling:?}");
                 }
             }
         }

@@ -128,7 +128,7 @@ impl SqliteStore {
                 Change::Accept(task) => accept(&transaction, task)?,
                 Change::Transition(step) => record_transition(&transaction, step)?,
                 Change::SetPreview { id, expected, confirmation } => {
-                    set_preview(&transaction, *id, *expected, confirmation)?
+                    set_preview(&transaction, *id, *expected, confirmation)?;
                 }
                 Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
                 Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,

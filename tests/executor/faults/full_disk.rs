@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::oracle::{Class, Oracle};
+use crate::skip::skip;
 use crate::world::{Transcript, until};
 
 /// A small disk that is mounted at a folder until drop.
@@ -20,7 +21,7 @@ impl SmallDisk {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=400k", "tmpfs"]).arg(&folder).output();
         let is_mounted = mounted.is_ok_and(|mounted| mounted.status.success());
         if !is_mounted {
-            super::skip("a full disk: mounting is not allowed here");
+            skip("a full disk: mounting is not allowed here");
         }
         is_mounted.then_some(Self(folder))
     }
@@ -30,7 +31,7 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A lazy unmount, since an executor may still be running.
         if let Err(error) = Command::new("umount").arg("-l").arg(&self.0).status() {
-            super::skip(&format!("failed to unmount the small disk: {error}"));
+            drop(writeln!(std::io::stderr(), "failed to unmount the small disk: {error}"));
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::oracle::{Class, Oracle};
 use super::size;
+use crate::skip::skip;
 use crate::world::until;
 
 #[test]
@@ -41,7 +42,7 @@ fn without_file_watches_the_executor_and_wait_poll() {
     const NO_WATCHES: &str = "echo 0 > /proc/sys/user/max_inotify_instances || exit 99";
     let tried = Command::new("unshare").args(["-U", "-r", "sh", "-c", NO_WATCHES]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        super::skip("no file watches: user namespaces are not available here");
+        skip("no file watches: user namespaces are not available here");
         return;
     }
     let oracle = Oracle::new();

@@ -10,6 +10,8 @@ use std::time::UNIX_EPOCH;
 
 use tempfile::TempDir;
 
+use crate::skip::skip;
+
 /// Builds the library once. Without a C compiler, reports a skipped test and returns `None`.
 pub(crate) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<(TempDir, PathBuf)>> = OnceLock::new();
@@ -24,7 +26,7 @@ pub(crate) fn library() -> Option<&'static Path> {
                 Some((folder, library))
             }
             Err(error) => {
-                super::skip(&format!("power loss, failing syncs and clocks: no C compiler: {error}"));
+                skip(&format!("power loss, failing syncs and clocks: no C compiler: {error}"));
                 None
             }
         }

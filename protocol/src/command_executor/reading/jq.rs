@@ -14,6 +14,7 @@ const LONG: [(&str, char); 4] = [("raw-output", 'r'), ("compact-output", 'c'), (
 
 /// A call of `jq`, without its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent options of jq")]
 pub struct JqCall {
     pub expression: String,
     /// Whether strings are printed as they are, not as JSON.
