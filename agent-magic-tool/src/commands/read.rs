@@ -148,7 +148,7 @@ fn page_answer(list: impl Read, id: TaskId, jq_option: &str, number: u64, size: 
 
 fn not_a_list(message: &str, id: TaskId) -> Error {
     Error::usage(message).hint(format!(
-        "select the list in it: agent-magic-tool read {id} --jq '.items' --page 1; or read --lines 1-100"
+        "select the list in it: agent-magic-tool read {id} --jq '.FIELD' --page 1; or read --lines 1-100"
     ))
 }
 

@@ -12,12 +12,13 @@ use crate::handover;
 use crate::result;
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("outcome").args(["happened", "did_not"]).required(true))]
 pub(crate) struct Args {
     /// The task: an id, or the path of a result file
     #[arg(value_name = "ID|FILE")]
     task: String,
     /// It took effect
-    #[arg(long, required_unless_present = "did_not", conflicts_with = "did_not")]
+    #[arg(long)]
     happened: bool,
     /// It did not take effect
     #[arg(long)]
@@ -30,8 +31,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
-    let ask = Operation::Resolve { id, happened: args.happened, note: args.note };
-    match handover::ask(context, &mailbox, ask)? {
+    let operation = Operation::Resolve { id, happened: args.happened, note: args.note };
+    match handover::ask(context, &mailbox, operation)? {
         Reply::Answer(Answer::Resolved { id, resolution }) => {
             context
                 .output

@@ -5,8 +5,11 @@
 use jaq_core::load::{Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Filter, Vars, data, unwrap_valr};
 use jaq_json::{Val, read};
+use protocol::excerpt;
 use serde_json::Value;
 
+/// The longest reason in an error.
+const MAX_REASON_CHARS: usize = 300;
 /// The most values that one expression may produce.
 const MAX_OUTPUTS: usize = 100_000;
 
@@ -40,7 +43,11 @@ pub fn outputs(expression: &str, data: &Value) -> Result<Vec<Value>, SelectError
 
 /// Like [`outputs`], for JSON text: saves the memory of a second parsed copy.
 pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectError> {
-    let failed = |reason: String| SelectError::Failed { expression: expression.to_owned(), reason };
+    let failed = |reason: String| SelectError::Failed {
+        expression: expression.to_owned(),
+        // The reason may quote the data.
+        reason: excerpt::line(&reason, MAX_REASON_CHARS),
+    };
     let filter = compile(expression)?;
     let input = read::parse_single(text).map_err(|error| failed(error.to_string()))?;
     let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
