@@ -129,6 +129,8 @@ struct Daemon {
     notifier: DesktopNotifier,
     sweeper: Sweeper,
     mailbox: Mailbox,
+    /// Whether the results that the mailbox lacked at the start are published.
+    is_restored: bool,
     identity: ExecutorIdentity,
     idle: IdleTimer,
     program: InstalledProgram,
@@ -231,6 +233,7 @@ impl Daemon {
             notifier: DesktopNotifier::new(paths, background.clone(), Arc::clone(&runner_context)),
             sweeper: Sweeper::new(mailbox.clone(), data_folder, settings),
             mailbox,
+            is_restored: false,
             identity,
             idle: IdleTimer::new(settings.idle.get()),
             program: InstalledProgram::current(),

@@ -85,10 +85,23 @@ impl Daemon {
         self.answer_requests(requests, Vec::new())?;
         signals::listen_for_stop(&self.background)?;
         self.tasks.page.serve(paths, &self.inbox.intake)?;
-        self.look(Vec::new())?;
-        self.restore_mailbox()?;
+        if unless_exhausted(self.look(Vec::new()))?.is_none() {
+            self.inbox.retry_soon();
+        }
+        self.restore_mailbox_once()?;
         self.inbox.note_activity();
         self.idle.restart();
+        Ok(())
+    }
+
+    /// Restores the mailbox unless it was restored; if descriptors run out, the next step tries again.
+    fn restore_mailbox_once(&mut self) -> Result<(), DaemonError> {
+        if !self.is_restored {
+            self.is_restored = unless_exhausted(self.restore_mailbox())?.is_some();
+        }
+        if !self.is_restored {
+            self.inbox.retry_soon();
+        }
         Ok(())
     }
 
@@ -166,6 +179,7 @@ impl Daemon {
             Some(false) => {}
             None => self.inbox.retry_soon(),
         }
+        self.restore_mailbox_once()?;
         self.tasks.retry_record()?;
         let (record, hooks) = (&mut self.tasks.record, self.tasks.hooks.names());
         unless_exhausted(self.sweeper.sweep_due(record, &mut self.tasks.dispatcher, &hooks))?;

@@ -200,7 +200,7 @@ fn called_task(reply: Option<Reply>) -> Result<TaskId, Failure> {
     }
 }
 
-/// Waits for the answer to `request`; false if there is none within [`ANSWER_TIMEOUT`].
+/// Waits for the answer to `request`; returns false if it does not arrive within [`ANSWER_TIMEOUT`].
 async fn is_answered(request: &PendingRequest<'_>) -> bool {
     tokio::time::timeout(ANSWER_TIMEOUT, handover::reply(request)).await.is_ok()
 }
