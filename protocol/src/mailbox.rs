@@ -337,7 +337,8 @@ mod tests {
 
     use super::*;
 
-    fn mailbox() -> (tempfile::TempDir, Mailbox) {
+    /// A mailbox in a temporary folder.
+    pub(super) fn mailbox() -> (tempfile::TempDir, Mailbox) {
         let folder = tempfile::tempdir().expect("failed to create a temporary folder");
         let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
         (folder, mailbox)

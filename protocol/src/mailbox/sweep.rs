@@ -133,13 +133,8 @@ fn result_id(name: &OsStr) -> Option<TaskId> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::tests::mailbox;
     use super::*;
-
-    fn mailbox() -> (tempfile::TempDir, Mailbox) {
-        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
-        (folder, mailbox)
-    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).expect("failed to read the folder");

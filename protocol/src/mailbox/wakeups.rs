@@ -165,13 +165,8 @@ impl WakeLock {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::mailbox;
     use super::*;
-
-    fn mailbox() -> (tempfile::TempDir, Mailbox) {
-        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
-        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("failed to open the mailbox");
-        (folder, mailbox)
-    }
 
     #[test]
     fn a_wakeup_is_pending_until_it_is_delivered_or_removed() {
