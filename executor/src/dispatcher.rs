@@ -57,7 +57,7 @@ pub use resolution::ResolveRequest;
 use slots::{SlotKind, Slots};
 
 /// The longest delay between two attempts.
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// What the dispatcher reacts to.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use protocol::error::chain;
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::{self, TakenRequest};
 use protocol::paths::Paths;
+use protocol::task::TaskId;
 use protocol::{clock, fault};
 
 use super::background::DaemonEvent;
@@ -244,33 +245,11 @@ impl Daemon {
         if !requests.is_empty() {
             events.extend(self.inbox.refresh_definitions(&self.tasks.dispatcher));
         }
-        let now = self.tasks.clock.now();
         let mut answers = Vec::new();
-        for request in &requests {
-            let outcome = match self.inbox.read(request, &self.tasks.record, now) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    // Finished attempts must be recorded, whatever happened to a request.
-                    self.tasks.turn(events, answers)?;
-                    return Err(error);
-                }
-            };
-            let answer = match outcome {
-                RequestOutcome::Known(task) => {
-                    self.tasks.publish(&task);
-                    continue;
-                }
-                RequestOutcome::Event(event) => {
-                    events.push(event);
-                    continue;
-                }
-                RequestOutcome::Answer(answer) => answer,
-                RequestOutcome::Forget { session, uid } => self.forget_session(uid, &session)?,
-                RequestOutcome::Status => status::status(&self.identity, self.mailbox.root(), &self.tasks, now),
-            };
-            answers.push((request.id, answer));
-        }
+        let read = requests.iter().try_for_each(|request| self.read_request(request, &mut events, &mut answers));
+        // Even if a request cannot be read: finished attempts must be recorded.
         self.tasks.turn(events, answers)?;
+        read?;
         for request in requests {
             // A request without an answer stays taken: if this executor ends first, the next one answers it.
             if !self.tasks.is_answered(request.id) {
@@ -283,6 +262,31 @@ impl Daemon {
             self.mailbox.remove_taken(request.id)?;
             fault::point("request", "done");
         }
+        Ok(())
+    }
+
+    /// Reads a request, and adds what it leads to to `events` or `answers`.
+    fn read_request(
+        &mut self,
+        request: &TakenRequest,
+        events: &mut Vec<Event>,
+        answers: &mut Vec<(TaskId, Answer)>,
+    ) -> Result<(), DaemonError> {
+        let now = self.tasks.clock.now();
+        let answer = match self.inbox.read(request, &self.tasks.record, now)? {
+            RequestOutcome::Known(task) => {
+                self.tasks.publish(&task);
+                return Ok(());
+            }
+            RequestOutcome::Event(event) => {
+                events.push(event);
+                return Ok(());
+            }
+            RequestOutcome::Answer(answer) => answer,
+            RequestOutcome::Forget { session, uid } => self.forget_session(uid, &session)?,
+            RequestOutcome::Status => status::status(&self.identity, self.mailbox.root(), &self.tasks, now),
+        };
+        answers.push((request.id, answer));
         Ok(())
     }
 

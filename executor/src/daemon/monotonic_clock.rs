@@ -75,22 +75,14 @@ fn advance(then: Timestamp, elapsed: Duration, system_time: Timestamp) -> Timest
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::confirmation::{Confirmation, ConfirmationRequest};
+    use crate::task::confirmation::Confirmation;
 
     #[test]
     fn a_new_executor_continues_from_the_time_a_human_was_asked() {
         let mut task = crate::store::contract::task(None);
         let moment = MonotonicTime::now().expect("this system has boot ids");
         let (asked_at, hour) = (task.created_at, SignedDuration::from_hours(1));
-        let asking = ConfirmationRequest {
-            why: "w".to_owned(),
-            reason: None,
-            instance: "i".to_owned(),
-            wait: Duration::from_hours(1),
-            files: Vec::new(),
-            has_preview: false,
-        };
-        let asked = Confirmation::ask(&task, asking, "n".to_owned(), asked_at);
+        let asked = Confirmation::sample(&task);
         let mut time = |noted: Option<&MonotonicTime>, system_time: Timestamp| {
             task.confirmation = Some(Box::new(Confirmation { asked_moment: noted.cloned(), ..asked.clone() }));
             latest(&[task.clone()], &moment, system_time)

@@ -1,7 +1,5 @@
 //! Recovery: what a new executor takes over from the record and publishes in the mailbox.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step};
@@ -9,13 +7,10 @@ use protocol::task::{State, Step};
 use super::DaemonError;
 use super::publisher::Publisher;
 use super::task_driver::TaskDriver;
-use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event};
+use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY};
 use crate::intake::Intake;
 use crate::store::{Store, StoreError};
 use crate::task::Task;
-
-/// The longest pause before a retry. A record with a longer one was written while the clock was ahead.
-const MAX_PAUSE: Duration = Duration::from_mins(5);
 
 /// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
 pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Task>) -> Result<(), StoreError> {
@@ -40,7 +35,8 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
         };
         telemetry.recover(&open, started);
     }
-    let latest = now.checked_add(MAX_PAUSE).unwrap_or(Timestamp::MAX);
+    // A record with a longer delay was written while the clock was ahead.
+    let latest = now.checked_add(MAX_RETRY_DELAY).unwrap_or(Timestamp::MAX);
     for task in &mut open {
         task.not_before = task.not_before.map(|at| at.min(latest));
     }

@@ -305,12 +305,9 @@ pub(crate) fn drifted() -> ErrorBody {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn confirmation(task: &Task) -> Confirmation {
+impl Confirmation {
+    /// A confirmation of `task` that was just requested, for tests.
+    pub(crate) fn sample(task: &Task) -> Self {
         let request = ConfirmationRequest {
             why: "w".to_owned(),
             reason: None,
@@ -319,13 +316,20 @@ mod tests {
             files: Vec::new(),
             has_preview: false,
         };
-        Confirmation::ask(task, request, "n".to_owned(), task.created_at)
+        Self::ask(task, request, "n".to_owned(), task.created_at)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn every_change_of_the_task_or_the_confirmation_changes_the_digest() {
         let task = crate::store::contract::task(None);
-        let first = confirmation(&task);
+        let first = Confirmation::sample(&task);
         let Value::Object(other_number) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_992_i64})
         else {
             unreachable!()
