@@ -1,12 +1,17 @@
 //! Tests of our own agent through the binary, against a server that speaks the providers' protocols.
 
 pub(crate) mod aimock;
+mod answers;
 mod approval;
+mod budgets;
 mod chat;
 mod cost;
 mod delegation;
 mod ends;
+mod gates;
 mod limits;
+mod requests;
 mod sessions;
 mod story;
+mod stub;
 mod terminal;

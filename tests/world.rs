@@ -17,6 +17,12 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
 
+/// The program under test: the one just built, or one that `AGENT_MAGIC_TOOL_TEST_PROGRAM` names, such as a release
+/// build, in which a panic ends the process and there are no failpoints.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("AGENT_MAGIC_TOOL_TEST_PROGRAM").map_or_else(|| PROGRAM.into(), PathBuf::from)
+}
+
 /// Far longer than anything takes on a busy machine; only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -88,7 +94,7 @@ impl World {
 
     /// The program under test with `arguments`, in this world's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        self.within(PROGRAM, arguments)
+        self.within(program(), arguments)
     }
 
     /// Any program in this world's environment.
@@ -140,10 +146,11 @@ impl World {
         }
     }
 
-    /// Runs `run` and waits for its result.
+    /// Runs `run`, waits for its result, and returns the result file.
     pub(crate) fn result_of(&self, tool: &str, input: &Value) -> Value {
         let id = self.start(tool, input);
-        self.run(&["wait", &id]).json()
+        self.run(&["wait", &id]);
+        self.result_file(&id)
     }
 
     /// Runs `run` and returns the id of the task.

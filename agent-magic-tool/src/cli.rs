@@ -1,41 +1,54 @@
 //! Parses the command line and runs the command that it names.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::iter;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
-use protocol::command_executor::AGENT_COMMANDS;
-use protocol::nearest::did_you_mean;
-use protocol::paths::Paths;
+use protocol::command_names::AGENT_COMMANDS;
+use protocol::paths::{NoHomeFolder, Paths};
+use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
-    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, lint, list, man,
-    read, resolve, run, secret, setup, tasks, wait,
+    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, jq_worker, lint,
+    list, logs, man, new, read, resolve, run, secret, setup, tasks, test, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
 use crate::output::Output;
+use crate::usage::usage_error;
 
 /// The first thing that a language model, or a person, reads.
 const HOW_TO: &str = "\
 How to use it:
-  1. Find a subtool:   agent-magic-tool list tools --query=\"search mail\"
-     prints JSON: {\"NAME\": {\"description\": ..., \"input\": {JSON Schema}}}
-  2. Run it:           agent-magic-tool run NAME --input='{\"key\": \"value\"}'
-     returns at once: {\"id\": ..., \"status\": \"pending\", \"result_file\": ...}
-  3. Get the result:   agent-magic-tool wait ID
-     blocks until the task has ended and prints its result. Do not poll.
-Quick tasks in one step: agent-magic-tool run NAME --input='...' --wait
-Input with quotes in it: agent-magic-tool run NAME --input=- <<'EOF'
-                         {\"text\": \"it's any JSON\"}
-                         EOF";
+  1. Find a tool:    agent-magic-tool list tools --query=\"search mail\"
+     two or three words, in English; prints {\"NAME\": {\"description\", \"input\": {JSON Schema}}}, best first
+  2. Run it:         agent-magic-tool run NAME key=value list:='[\"JSON\"]'
+     returns at once: {\"id\", \"status\": \"pending\", \"result_file\"}; the work goes on without you
+  3. Get the result: agent-magic-tool wait ID
+     prints it as soon as it is there; never poll, never run it again
+Steps 2 and 3 at once, for what is quick: agent-magic-tool run NAME key=value --wait
+A value with quotes or line breaks in it: agent-magic-tool run NAME --input=- <<'EOF'
+                                          {\"text\": \"it's any JSON\"}
+                                          EOF";
+
+/// What the call without arguments adds: the commands that agents may use.
+const FOR_AGENTS: &str = "\
+Commands:
+  list tools [NAME] [--query WORDS]     find tools; with NAME, the schema of that one
+  run NAME [key=value ...]              delegate a task; --wait prints its result, --dry-run sends nothing
+  wait ID ...                           wait for results, print them
+  read ID [--jq EXPR] [--lines A-B]     a result, or a part of a large one
+  tasks, cancel ID                      what is under way; stop one
+Options of a command: agent-magic-tool help COMMAND. Every command, also those for people: agent-magic-tool --help
+";
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 done or accepted, 1 the subtool failed, 2 wrong usage or input, 3 not found,
-4 waiting for a human's confirmation, 5 refused, 6 still pending, 7 no executor, 70 internal error.
+4 waiting for the user, 5 refused, 6 still pending, 7 no executor, 70 internal error.
 Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.";
 
 /// One shell command that gives an AI agent any number of tools.
@@ -66,6 +79,12 @@ enum Command {
     Resolve(resolve::Args),
     /// Show all about one subtool: how it runs, effects, dependencies, privileges
     Inspect(inspect::Args),
+    /// Write the first version of a subtool, from a template or a pasted `curl` line
+    New(new::Args),
+    /// Run the examples of a subtool against the real thing; --dry-run shows what they would send
+    Test(test::Args),
+    /// Print the executor's log in readable form; --follow goes on
+    Logs(logs::Args),
     /// Check discovery JSON: what fails to load, is hard to find or easy to misuse
     Lint(lint::Args),
     /// Check this installation; show paths and sizes; --repair fixes what is safe
@@ -88,6 +107,9 @@ enum Command {
     /// Used by `command-executor`: evaluates a jq expression over standard input
     #[command(hide = true)]
     Jq(jq::Args),
+    /// Used by the executor and by `read`: evaluates jq expressions
+    #[command(hide = true)]
+    JqWorker,
     /// Show how it all works, on this machine and without any account
     Demo(demo::Args),
     /// Print the completion script for a shell
@@ -99,9 +121,16 @@ enum Command {
 pub(crate) fn main() -> ExitCode {
     let output = Output::new();
     let arguments: Vec<_> = std::env::args_os().collect();
-    let exit = match parse(&arguments, &output) {
+    let exit = match parse(&arguments, &output, Paths::from_env) {
         Ok(command) => match Paths::from_env() {
-            Ok(paths) => execute(command, &Context::of_process(paths, output, call)),
+            Ok(paths) => match paths.tool_scope() {
+                Ok(scope) => execute(command, &Context::of_process(paths, scope, output, call)),
+                // A hook uses no subtool.
+                Err(_) if is_hook(&arguments) => {
+                    execute(command, &Context::of_process(paths, ToolScope::default(), output, call))
+                }
+                Err(error) => report(&error.into(), &output),
+            },
             Err(_) if is_hook(&arguments) => Exit::Ok,
             Err(error) => report(&error.into(), &output),
         },
@@ -117,7 +146,7 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
     let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
     let arguments: Vec<_> =
         iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
-    match parse(&arguments, &context.output) {
+    match parse(&arguments, &context.output, || Ok(context.paths.clone())) {
         Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, context),
         Ok(_) => {
             let error = Error::new(Code::HumansOnly, "this command is not for agents")
@@ -129,18 +158,38 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
 }
 
 /// Parses `arguments`; if they name no command, prints help or a usage error and returns the exit status.
-fn parse(arguments: &[OsString], output: &Output) -> Result<Command, Exit> {
+fn parse(
+    arguments: &[OsString],
+    output: &Output,
+    paths: impl FnOnce() -> Result<Paths, NoHomeFolder>,
+) -> Result<Command, Exit> {
+    let arguments = &*without_help_command(arguments);
     match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(command) }) => Ok(command),
-        Ok(Cli { command: None }) => Err(printed(output.text(&Cli::command().render_help().to_string()), output)),
+        Ok(Cli { command: None }) => {
+            let about = Cli::command().get_about().map(ToString::to_string).unwrap_or_default();
+            let text = format!("{about}.\n\n{HOW_TO}\n\n{FOR_AGENTS}\n{EXIT_STATUS}\n");
+            Err(printed(output.text(&text), output))
+        }
         Err(error) => Err(match error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => printed(output.text(&error.to_string()), output),
             // The client would take any output, or a failing exit status, for a wake-up.
             _ if is_hook(arguments) => Exit::Ok,
-            _ => report(&usage_error(&error, arguments), output),
+            _ => report(&usage_error(&error, arguments, paths), output),
         }),
+    }
+}
+
+/// Turns `help COMMAND` into `COMMAND --help`.
+fn without_help_command(arguments: &[OsString]) -> Cow<'_, [OsString]> {
+    match arguments {
+        [program, help, command @ ..] if help == "help" => {
+            let words = iter::once(program).chain(command.iter().filter(|word| *word != "--help")).cloned();
+            Cow::Owned(words.chain(["--help".into()]).collect())
+        }
+        _ => Cow::Borrowed(arguments),
     }
 }
 
@@ -166,6 +215,9 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Resolve(args) => resolve::run(args, context),
         Command::Inspect(args) => inspect::run(&args, context),
+        Command::New(args) => new::run(&args, context),
+        Command::Test(args) => test::run(&args, context),
+        Command::Logs(args) => logs::run(&args, context),
         Command::Lint(args) => lint::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
@@ -175,6 +227,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Agent(args) => agent::run(&args, context),
         Command::OneTool(args) => command_executor::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
+        Command::JqWorker => jq_worker::run(),
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),
@@ -195,44 +248,25 @@ fn report(error: &Error, output: &Output) -> Exit {
     error.exit()
 }
 
-/// Converts clap's error to ours.
-fn usage_error(error: &clap::Error, arguments: &[OsString]) -> Error {
-    let context = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
-        _ => None,
-    };
-    let text = error.to_string();
-    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    // clap lists missing arguments on the lines after the first.
-    let missing = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::Strings(names)) if error.kind() == ErrorKind::MissingRequiredArgument => {
-            format!(" {}", names.join(" "))
-        }
-        _ => String::new(),
-    };
-    let suggested = context(ContextKind::SuggestedSubcommand).or_else(|| context(ContextKind::SuggestedArg));
-    let broken_quotes = error.kind() == ErrorKind::UnknownArgument && has_broken_json(arguments);
-    let hint = if broken_quotes {
-        run::USE_STDIN.to_owned()
-    } else {
-        did_you_mean(suggested).unwrap_or_else(|| {
-            let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).map(str::to_owned);
-            usage.unwrap_or_else(|| "see: agent-magic-tool --help".to_owned())
-        })
-    };
-    Error::usage(format!("{message}{missing}")).hint(hint)
-}
-
 /// Whether a client calls its hook, which must succeed even for wrong arguments.
 fn is_hook(arguments: &[OsString]) -> bool {
     arguments.get(1).is_some_and(|command| command == "hook")
 }
 
-/// Whether the arguments look like JSON that a shell has split.
-fn has_broken_json(arguments: &[OsString]) -> bool {
-    arguments
-        .iter()
-        .filter_map(|argument| argument.to_str())
-        .any(|argument| argument.contains('{') && !argument.ends_with('}'))
+#[cfg(test)]
+mod tests {
+    use protocol::command_names::OTHER_COMMANDS;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_for_agents_or_for_others() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(
+                AGENT_COMMANDS.contains(&name) != OTHER_COMMANDS.contains(&name),
+                "`{name}` is in both lists or in none"
+            );
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use protocol::caller::Caller;
 use protocol::code::Exit;
 use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 
 use crate::output::Output;
 
@@ -45,7 +46,7 @@ impl Stdin {
 
 impl Context {
     /// The context of a command that runs as a process of its own.
-    pub(crate) fn of_process(paths: Paths, output: Output, dispatch: Dispatch) -> Self {
+    pub(crate) fn of_process(paths: Paths, tool_scope: ToolScope, output: Output, dispatch: Dispatch) -> Self {
         let caller = Caller {
             uid: nix::unistd::geteuid().as_raw(),
             session: paths.session(),
@@ -54,7 +55,8 @@ impl Context {
             wakes: paths.loop_wakes(),
             read_only: paths.read_only(),
             unattended: false,
-            tool_scope: paths.tool_scope(),
+            trust: paths.trust(),
+            tool_scope,
         };
         Self { paths, output, stdin: Stdin::Process, caller, dispatch }
     }

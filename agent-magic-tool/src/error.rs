@@ -10,6 +10,7 @@ use protocol::code::{Code, Exit};
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::MailboxError;
 use protocol::paths::NoHomeFolder;
+use protocol::tool_scope::InvalidScope;
 use serde_json::Value;
 
 /// Why a command failed.
@@ -86,6 +87,14 @@ impl From<ConfigError> for Error {
 impl From<RuleError> for Error {
     fn from(error: RuleError) -> Self {
         Self::new(Code::BadConfig, error.to_string()).hint("how to write rules: agent-magic-tool doctor --settings")
+    }
+}
+
+impl From<InvalidScope> for Error {
+    fn from(error: InvalidScope) -> Self {
+        Self::new(Code::BadConfig, format!("the environment variable `AGENT_MAGIC_TOOL_SCOPE` is wrong: {error}")).hint(
+            "write lists of names or globs, all of which must match, like [[\"git_*\", \"ask_user\"]], or unset it",
+        )
     }
 }
 

@@ -16,9 +16,7 @@ use crate::error::Error;
 use crate::launch::Launch;
 use crate::wake_promise::WakePromise;
 
-/// After this long, assume that no executor takes requests.
-const TAKEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// An executor that took a request replies as soon as its disk allows.
+/// An executor that took a request replies as soon as its disk allows. Counted from its last sign of progress.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Pause between two looks at the executor's lock while waiting for a reply.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -63,12 +61,14 @@ fn wait_for(request: &PendingRequest<'_>, paths: &Paths, mailbox: &Mailbox) -> R
             launch.ensure().map_err(|error| withdraw_after(error, request))?;
             next_lock_poll = Instant::now() + LOCK_POLL_INTERVAL;
         }
-        let waited = backoff.waited();
-        if waited > TAKEN_TIMEOUT && request.withdraw() {
-            return Err(Error::new(Code::NoExecutor, format!("no executor took the request within {TAKEN_TIMEOUT:?}"))
-                .hint("nothing was done; to find out why: agent-magic-tool doctor"));
+        if let Some(reason) = launch.reason_to_give_up()
+            && request.withdraw()
+        {
+            return Err(
+                Error::new(Code::NoExecutor, reason).hint("nothing was done; to find out why: agent-magic-tool doctor")
+            );
         }
-        if waited > REPLY_TIMEOUT {
+        if launch.quiet() > REPLY_TIMEOUT {
             return Err(Error::new(Code::NoExecutor, format!("the executor did not answer within {REPLY_TIMEOUT:?}"))
                 .hint("it took the request and may have accepted it; to check: agent-magic-tool tasks")
                 .detail("id", request.id().to_string()));

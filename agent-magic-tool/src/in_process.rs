@@ -53,7 +53,8 @@ impl Shell for InProcess {
 fn needs_own_process(arguments: &[String]) -> bool {
     match arguments.split_first() {
         Some((command, rest)) => {
-            command == "jq" || (command == "read" && rest.iter().any(|argument| argument.starts_with("--jq")))
+            let takes_jq = ["read", "wait", "run"].contains(&command.as_str());
+            command == "jq" || (takes_jq && rest.iter().any(|argument| argument.starts_with("--jq")))
         }
         None => false,
     }

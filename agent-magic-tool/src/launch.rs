@@ -6,20 +6,33 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
+use executor::base::children;
 use nix::fcntl::Flock;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::presence::ExecutorPhase;
 use protocol::paths::Paths;
 use serde::Deserialize;
 
+use crate::backoff::Backoff;
+use crate::context::Context;
 use crate::error::Error;
+use crate::progress::Progress;
 use crate::sandbox;
 
 /// The hint when an executor does not start.
 pub(crate) const START_BY_HAND: &str = "run it in the foreground to see why: agent-magic-tool executor run";
+
+/// How often an executor that was started here may fail after it began to serve. Its successor may succeed, for
+/// example if a disk was full; the second failure is reported.
+const MAX_FAILURES: u32 = 1;
+/// How long a command that needs no executor waits to learn whether one can be started.
+const REVIVAL_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_millis(5);
 
 /// One caller's attempt to get an executor running.
 #[derive(Debug)]
@@ -29,6 +42,9 @@ pub(crate) struct Launch<'a> {
     /// Held until the executor is running, so that no other caller starts one.
     guard: Option<Flock<File>>,
     started: Option<StartedExecutor>,
+    /// How many executors that were started here failed after they began to serve.
+    failures: u32,
+    progress: Progress,
 }
 
 #[derive(Debug)]
@@ -36,25 +52,39 @@ struct StartedExecutor {
     child: Child,
     /// Its standard error, which holds the reason if it fails to start.
     stderr: File,
+    /// Whether it was seen to hold the executor's lock.
+    has_run: bool,
 }
 
 impl<'a> Launch<'a> {
     pub(crate) fn new(paths: &'a Paths, mailbox: &'a Mailbox) -> Self {
-        Self { paths, mailbox, guard: None, started: None }
+        Self { paths, mailbox, guard: None, started: None, failures: 0, progress: Progress::new() }
     }
 
-    /// Returns whether an executor is running; starts one if not. Call it again until it returns true.
+    /// Returns whether an executor is running; starts one if not. Call it again until it returns true, and then from
+    /// time to time: an executor that fails is replaced once, and then its error is returned.
     pub(crate) fn ensure(&mut self) -> Result<bool, Error> {
-        if self.is_executor_running()? {
-            // If it ends later, that is not a failure to start.
-            (self.guard, self.started) = (None, None);
+        let running = self.executor()?;
+        if self.progress.is_due() {
+            self.look(running);
+        }
+        if running.is_some() {
+            self.guard = None;
+            if let Some(started) = &mut self.started {
+                started.has_run |= running == Some(started.child.id());
+            }
             return Ok(true);
         }
-        if let Some(started) = &mut self.started {
+        if let Some(mut started) = self.started.take() {
             match started.child.try_wait() {
-                Ok(None) => return Ok(false),
+                Ok(None) => {
+                    self.started = Some(started);
+                    return Ok(false);
+                }
                 Ok(Some(status)) if status.success() => {}
-                Ok(Some(status)) => return Err(started.failure(&status.to_string())),
+                // It was killed while it ran.
+                Ok(Some(status)) if started.has_run && status.code().is_none() => {}
+                Ok(Some(status)) => self.judge(&mut started, status)?,
                 Err(error) => return Err(started.failure(&error.to_string())),
             }
         }
@@ -65,15 +95,42 @@ impl<'a> Launch<'a> {
                 .map_err(|error| Error::io("failed to take the start lock", &error))?;
         }
         // Another caller may have started one while we took the guard.
-        if self.guard.is_some() && !self.is_executor_running()? {
+        if self.guard.is_some() && self.executor()?.is_none() {
             self.started = Some(self.start()?);
         }
         Ok(false)
     }
 
-    fn is_executor_running(&self) -> Result<bool, Error> {
-        let found = self.mailbox.executor().map_err(|error| Error::io("failed to read the executor's lock", &error))?;
-        Ok(found.is_some())
+    /// Why it is useless to wait any longer for the executor; `None` while it is not.
+    pub(crate) fn reason_to_give_up(&self) -> Option<String> {
+        self.progress.reason_to_give_up()
+    }
+
+    /// How long the executor has made no progress.
+    pub(crate) fn quiet(&self) -> Duration {
+        self.progress.quiet()
+    }
+
+    fn look(&mut self, running: Option<u32>) {
+        let child = self.started.as_ref().map(|started| started.child.id());
+        let phase = match running {
+            Some(_) => self.mailbox.identity().map(|identity| identity.phase).unwrap_or_default(),
+            None => ExecutorPhase::Starting,
+        };
+        self.progress.look(running.or(child).unwrap_or_default(), phase);
+    }
+
+    /// Decides what the failure of the executor that was `started` here means: `Ok` to start another one.
+    fn judge(&mut self, started: &mut StartedExecutor, status: ExitStatus) -> Result<(), Error> {
+        let Some(words) = self.mailbox.failure().filter(|_| started.printed().is_empty()) else {
+            return Err(started.failure(&status.to_string()));
+        };
+        self.failures += 1;
+        if self.failures > MAX_FAILURES { Err(failed("the executor failed", words)) } else { Ok(()) }
+    }
+
+    fn executor(&self) -> Result<Option<u32>, Error> {
+        self.mailbox.executor().map_err(|error| Error::io("failed to read the executor's lock", &error))
     }
 
     fn start(&self) -> Result<StartedExecutor, Error> {
@@ -89,13 +146,15 @@ impl<'a> Launch<'a> {
         let child = Command::new(program)
             .args(["executor", "run", "--detached"])
             .envs(self.paths.environment())
+            // A program that starts an executor does not take it along when it ends.
+            .env_remove(children::MARK)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr.try_clone().map_err(failed)?)
             .spawn()
             .map_err(failed)?;
-        Ok(StartedExecutor { child, stderr })
+        Ok(StartedExecutor { child, stderr, has_run: false })
     }
 }
 
@@ -106,16 +165,27 @@ impl StartedExecutor {
         struct PrintedError {
             error: ErrorBody,
         }
-        let mut text = String::new();
-        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_string(&mut text));
+        let text = self.printed();
         if let Some(PrintedError { error }) = text.lines().rev().find_map(|line| serde_json::from_str(line).ok()) {
-            let message = format!("the executor failed to start: {}", error.message);
-            return ErrorBody { message, code: Code::NoExecutor, ..error }.into();
+            return failed("the executor failed to start", error);
         }
-        let text = if read.is_ok() { text.trim() } else { "" };
-        Error::new(Code::NoExecutor, format!("the executor ended during startup ({status}): {text}"))
+        let reason = if text.is_empty() { "it gave no reason" } else { text.trim() };
+        Error::new(Code::NoExecutor, format!("the executor ended during startup ({status}): {reason}"))
             .hint(START_BY_HAND)
     }
+
+    fn printed(&mut self) -> String {
+        let mut text = String::new();
+        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_string(&mut text));
+        read.map(|_| text).unwrap_or_default()
+    }
+}
+
+fn failed(what: &str, error: ErrorBody) -> Error {
+    let message = format!("{what}: {}", error.message);
+    // A human must correct the configuration: the message names the file and the line.
+    let code = if error.code == Code::BadConfig { Code::BadConfig } else { Code::NoExecutor };
+    ErrorBody { message, code, ..error }.into()
 }
 
 /// Returns the path of this program. If the file was replaced while running, the path names the new file.
@@ -125,9 +195,24 @@ pub(crate) fn program() -> std::io::Result<PathBuf> {
     Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
 }
 
-/// Starts an executor if the last one ended with unfinished tasks. Failures are ignored.
-pub(crate) fn revive(paths: &Paths, mailbox: &Mailbox) {
-    if mailbox.has_unfinished_tasks() {
-        drop(Launch::new(paths, mailbox).ensure());
+/// Starts an executor if the last one ended with unfinished tasks or failed, and notes why it cannot run.
+pub(crate) fn revive(context: &Context, mailbox: &Mailbox) {
+    if !mailbox.has_unfinished_tasks() && mailbox.failure().is_none() {
+        return;
+    }
+    let mut launch = Launch::new(&context.paths, mailbox);
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    let is_serving = || mailbox.identity().is_some_and(|identity| identity.phase == ExecutorPhase::Serving);
+    while backoff.waited() < REVIVAL_TIMEOUT {
+        match launch.ensure() {
+            Ok(true) if is_serving() => return,
+            Ok(_) => backoff.pause(None),
+            Err(error) => {
+                let body = error.body();
+                let hint = body.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+                context.output.note(&format!("{}{hint}", body.message));
+                return;
+            }
+        }
     }
 }

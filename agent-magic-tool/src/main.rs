@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+mod answer;
 mod backoff;
 mod cli;
 mod commands;
@@ -13,9 +14,14 @@ mod error;
 mod handover;
 mod in_process;
 mod launch;
+mod option_value;
 mod output;
+mod progress;
 mod result;
+mod result_data;
 mod sandbox;
+mod usage;
+mod waiting;
 mod wake_promise;
 
 fn main() -> ExitCode {

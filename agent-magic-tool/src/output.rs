@@ -32,6 +32,11 @@ enum OutputTarget {
     Chat(Sender<String>),
 }
 
+/// Standard output for replies to the parent process, which are not for a reader.
+pub(crate) fn replies() -> impl io::Write {
+    io::stdout().lock()
+}
+
 impl Output {
     pub(crate) fn new() -> Self {
         let (stdout_is_terminal, stderr_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());

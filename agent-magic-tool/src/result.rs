@@ -1,25 +1,16 @@
-//! Result files as a caller reads them: reads one, prints them, and waits until they are final.
+//! Result files as a caller reads them. `answer.rs` prints them, `waiting.rs` waits until they are final, and
+//! `result_data.rs` reads their data.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::watch::watch_folder;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
-use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
 use crate::wake_promise::WakePromise;
-
-/// How long to poll before a file watch is set up, which is not worth it for tasks that end soon.
-const WATCH_AFTER: Duration = Duration::from_millis(50);
-/// Pause between two reads with a file watch, which may miss events.
-const MAX_WATCH_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause between two reads without a file watch.
-const MAX_POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The content of a result file when it was read.
 #[derive(Debug, Clone)]
@@ -50,14 +41,6 @@ impl ResultFile {
         Ok(Self { id, state, fields })
     }
 
-    /// The content of the file and its path, as `run`, `wait` and `read` print them.
-    pub(crate) fn answer(&self, mailbox: &Mailbox) -> Value {
-        let mut answer = self.fields.clone();
-        let after_status = answer.keys().position(|key| key == "status").map_or(0, |place| place + 1);
-        answer.shift_insert(after_status, "result_file".to_owned(), path_text(&mailbox.result_file(self.id)));
-        Value::Object(answer)
-    }
-
     /// A field of the file; null if the file does not have it.
     pub(crate) fn field(&self, key: &str) -> &Value {
         self.fields.get(key).unwrap_or(&Value::Null)
@@ -67,7 +50,12 @@ impl ResultFile {
         self.state.is_final()
     }
 
-    /// The exit status of a command that waited for this result.
+    /// Whether the task goes on only after a human came, and none has the page open.
+    pub(crate) fn waits_for_absent_human(&self) -> bool {
+        self.state == State::AwaitingConfirmation && self.field("confirmation")["approver"]["online"] == false
+    }
+
+    /// The exit status of a command that prints this result: the same for `read`, `wait` and `run --wait`.
     pub(crate) fn exit(&self) -> Exit {
         match self.state {
             State::Accepted | State::Queued | State::Running => Exit::Pending,
@@ -77,17 +65,6 @@ impl ResultFile {
             State::Denied | State::Expired => Exit::Refused,
         }
     }
-}
-
-/// Prints a single result as an object and several as a list, and removes the wake-ups for the final ones.
-pub(crate) fn print(files: &[ResultFile], mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
-    let answers: Vec<_> = files.iter().map(|file| file.answer(mailbox)).collect();
-    match <[Value; 1]>::try_from(answers) {
-        Ok([answer]) => context.output.json(&answer)?,
-        Err(answers) => context.output.json(&answers)?,
-    }
-    remove_wakeups(files, mailbox, context);
-    Ok(())
 }
 
 /// Removes the caller's wake-ups for the final ones of `files`, which the caller has seen.
@@ -120,77 +97,5 @@ pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
     } else {
         Err(Error::new(Code::NotFound, format!("`{word}` is not in the mailbox `{}`", mailbox.root().display()))
             .hint("set AGENT_MAGIC_TOOL_DIR to the mailbox of this file"))
-    }
-}
-
-/// When to stop waiting for several tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WaitMode {
-    All,
-    Any,
-}
-
-/// Waits until all or any of the tasks are final, or until `deadline`; returns their result files in order.
-///
-/// Calls `keep_alive` regularly, where the caller can make sure that an executor is running.
-pub(crate) fn wait_for(
-    ids: &[TaskId],
-    mailbox: &Mailbox,
-    mode: WaitMode,
-    deadline: Option<Instant>,
-    mut keep_alive: impl FnMut() -> Result<(), Error>,
-) -> Result<Vec<ResultFile>, Error> {
-    let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
-    let mut backoff = Backoff::new(MAX_POLL_PAUSE);
-    let mut watch = None;
-    loop {
-        let is_done = match mode {
-            WaitMode::All => files.iter().all(ResultFile::is_final),
-            WaitMode::Any => files.iter().any(ResultFile::is_final),
-        };
-        if is_done || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Ok(files);
-        }
-        if backoff.waited() < WATCH_AFTER {
-            backoff.pause(deadline);
-        } else {
-            keep_alive()?;
-            match &watch {
-                // Reads the files once more before the first pause: a task may have ended before the watch was set up.
-                None => watch = Some(ResultWatch::new(mailbox)),
-                Some(Some(watch)) => watch.pause(deadline),
-                Some(None) => backoff.pause(deadline),
-            }
-        }
-        for file in files.iter_mut().filter(|file| !file.is_final()) {
-            *file = ResultFile::read(mailbox, file.id)?;
-        }
-    }
-}
-
-/// A watch on the results folder.
-struct ResultWatch {
-    events: std::sync::mpsc::Receiver<()>,
-    _watcher: notify::RecommendedWatcher,
-}
-
-impl ResultWatch {
-    /// `None` if the folder cannot be watched.
-    fn new(mailbox: &Mailbox) -> Option<Self> {
-        // One pending event is enough to read the files again.
-        let (sender, events) = std::sync::mpsc::sync_channel(1);
-        let handler = move |_| {
-            // If the channel is full, an event is already pending.
-            if sender.try_send(()).is_ok() {}
-        };
-        let watcher = watch_folder(&mailbox.results(), handler).ok()?;
-        Some(Self { events, _watcher: watcher })
-    }
-
-    /// Waits for an event, at most until `deadline`.
-    fn pause(&self, deadline: Option<Instant>) {
-        let left = deadline.map_or(MAX_WATCH_PAUSE, |deadline| deadline.saturating_duration_since(Instant::now()));
-        // The caller reads the files again after an event, a timeout or the end of the watcher.
-        if self.events.recv_timeout(left.min(MAX_WATCH_PAUSE)).is_ok() {}
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use protocol::clock;
 use protocol::code::Code;
+use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::result::LARGE_BYTES;
@@ -13,10 +14,15 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::base::select;
-use crate::catalog::definition::Definition;
+use crate::base::jq_pool::Query;
+use crate::base::select::SelectError;
+use crate::base::{credential, schema};
+use crate::catalog::definition::{Definition, ResultShape};
+use crate::catalog::privileges;
 use crate::config::Config;
-use crate::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
+use crate::config::seal;
+use crate::config::secret::HiddenTexts;
+use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};
@@ -29,59 +35,155 @@ pub mod report;
 /// Why a running attempt is being stopped; set at most once.
 pub type InterruptCause = Arc<std::sync::OnceLock<FailureKind>>;
 
+/// How a running attempt is stopped, and how it tells what must be known before its end.
+#[derive(Debug, Clone)]
+pub struct AttemptControl {
+    pub cancel: CancellationToken,
+    pub cause: InterruptCause,
+    pub feedback: Feedback,
+}
+
 /// Performs one attempt and reports how it ended. Always returns, shortly after the timeout at the latest.
 pub async fn perform(
-    task: Task,
+    mut task: Task,
     definition: Arc<Definition>,
     purpose: AttemptPurpose,
     context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
-    cancel: CancellationToken,
-    cause: InterruptCause,
+    control: AttemptControl,
 ) -> AttemptReport {
-    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
-    let result = match purpose {
-        AttemptPurpose::Work => attempt.work(&definition).await,
-        AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
+    let AttemptControl { cancel, cause, feedback } = control;
+    let shown_input = seal::shown(&task.input);
+    let hidden = match reveal(&mut task, &context) {
+        Ok(hidden) => hidden,
+        Err(failure) => {
+            let failed = failed(failure, &task, timeout(&definition, purpose, &context.config), &cause, 0, &context);
+            return AttemptReport { id: task.id, attempt: task.attempt, result: Err(failed) };
+        }
     };
+    let attempt =
+        Attempt { task: &task, shown_input, context: &context, data_folder: &data_folder, cancel, cause, feedback };
+    let work = Box::pin(async {
+        match purpose {
+            AttemptPurpose::Work => attempt.work(&definition).await,
+            AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
+        }
+    });
+    // All of it counts: the checks before it, the expressions after it.
+    let mut result = attempt.within(timeout(&definition, purpose, &context.config), work).await;
+    let end = match &mut result {
+        Ok(end) => end,
+        Err(failed) => &mut failed.end,
+    };
+    hide(end, &hidden);
     AttemptReport { id: task.id, attempt: task.attempt, result }
+}
+
+/// Returns how long one attempt may take.
+pub fn timeout(definition: &Definition, purpose: AttemptPurpose, config: &Config) -> PositiveDuration {
+    let own = match purpose {
+        AttemptPurpose::Work => definition.timeout,
+        AttemptPurpose::Lookup => {
+            let lookup = definition.verify.as_ref().and_then(|verify| verify.lookup.as_ref());
+            lookup.and_then(|lookup| lookup.definition.timeout)
+        }
+    };
+    own.unwrap_or(config.executor.timeout)
+}
+
+/// Reports an attempt that did not end although it was stopped for `cause` and given time.
+pub fn abandoned(
+    task: &Task,
+    timeout: PositiveDuration,
+    cause: &InterruptCause,
+    context: &RunnerContext,
+) -> AttemptReport {
+    let failure = Failure::new(Code::Cancelled, "it was stopped, and did not end in time").effect_possible();
+    let failed = failed(failure, task, timeout, cause, 0, context);
+    AttemptReport { id: task.id, attempt: task.attempt, result: Err(FailedAttempt { retry: Retry::Never, ..failed }) }
 }
 
 /// Looks up the current values that `task` would replace. Always returns, shortly after the lookup's timeout at
 /// the latest.
 pub async fn preview(
-    task: Task,
+    mut task: Task,
     definition: Arc<Definition>,
     context: Arc<RunnerContext>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
-    let cause = InterruptCause::default();
-    let attempt = Attempt { task: &task, context: &context, data_folder: &data_folder, cancel, cause };
-    lookup::preview(&attempt, &definition).await.unwrap_or_else(|| ReplacedValues::Fields(Map::new()))
+    let (cause, feedback) = (InterruptCause::default(), Feedback::default());
+    let shown_input = seal::shown(&task.input);
+    let hidden = match reveal(&mut task, &context) {
+        Ok(hidden) => hidden,
+        Err(failure) => return ReplacedValues::Unknown(failure.error.message),
+    };
+    let attempt =
+        Attempt { task: &task, shown_input, context: &context, data_folder: &data_folder, cancel, cause, feedback };
+    let found = lookup::preview(&attempt, &definition).await;
+    let mut found = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
+    match &mut found {
+        ReplacedValues::Fields(fields) => fields.values_mut().for_each(|value| hidden.redact_value(value)),
+        ReplacedValues::Unknown(why) => hidden.redact(why),
+        ReplacedValues::Pending => {}
+    }
+    found
+}
+
+/// Opens the hidden inputs of `task`. Returns them as well, to be hidden in what the attempt reports.
+fn reveal(task: &mut Task, context: &RunnerContext) -> Result<HiddenTexts, Failure> {
+    let revealed = context.secrets.seal().reveal(&task.input);
+    let (input, texts) =
+        revealed.map_err(|error| Failure::new(Code::SecretMissing, error.to_string()).hint("run it again"))?;
+    task.input = input;
+    Ok(HiddenTexts::new(texts))
+}
+
+/// Hides hidden inputs in the report of an attempt, which may quote them.
+fn hide(end: &mut End, hidden: &HiddenTexts) {
+    match &mut end.outcome {
+        Outcome::Data(data) => hidden.redact_value(data),
+        Outcome::Error(error) => {
+            hidden.redact(&mut error.message);
+            error.hint.iter_mut().for_each(|hint| hidden.redact(hint));
+            error.details.values_mut().for_each(|value| hidden.redact_value(value));
+        }
+        Outcome::File { .. } => {}
+    }
+    end.meta.values_mut().for_each(|value| hidden.redact_value(value));
 }
 
 /// One attempt and its inputs.
 struct Attempt<'a> {
+    /// With its hidden inputs opened.
     task: &'a Task,
+    shown_input: Map<String, Value>,
     context: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
     cause: InterruptCause,
+    feedback: Feedback,
 }
 
 impl Attempt<'_> {
     async fn work(&self, definition: &Definition) -> Result<End, FailedAttempt> {
         let (started, started_at) = (Instant::now(), clock::now());
-        let invocation = invocation(self.task, self.task.input.clone());
-        let timeout = definition.timeout.unwrap_or(self.context.config.executor.timeout);
-        let outcome = match self.check_unchanged(definition, &invocation).await {
-            Ok(()) => self.run_with_timeout(&definition.run, &invocation, timeout).await,
+        let invocation = Invocation {
+            job: self.task.notes.job.clone(),
+            feedback: self.feedback.clone(),
+            ..invocation(self.task, self.task.input.clone())
+        };
+        let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
+        let may_start = match privileges::check(definition, &self.task.input, &self.context.config.access.privileges) {
+            Ok(()) => self.check_unchanged(definition, &invocation).await,
+            Err(error) => Err(error.into()),
+        };
+        let outcome = match may_start {
+            Ok(()) => definition.run.perform(&invocation, self.context, &self.cancel).await,
             Err(failure) => Err(failure),
         };
-        let max_bytes = self.context.config.executor.output_bytes;
         let shaped = match outcome {
-            Ok(success) => shape(success, self.task, definition, self.data_folder, max_bytes).await,
+            Ok(success) => self.shape(success, definition).await,
             Err(failure) => Err(failure),
         };
         let duration = milliseconds(started);
@@ -89,7 +191,8 @@ impl Attempt<'_> {
             Ok((outcome, meta)) => Ok(end(outcome, meta, duration, self.context)),
             Err(mut failure) => {
                 if self.is_in_doubt(&failure) {
-                    failure.error.details.extend(sent(definition, &invocation, &self.context.config));
+                    let shown = crate::attempt::invocation(self.task, self.shown_input.clone());
+                    failure.error.details.extend(sent(definition, &shown, &self.context.config));
                     failure = failure.detail("started_at", started_at.to_string());
                 }
                 Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
@@ -117,14 +220,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Performs `invocation`. After `timeout` it cancels the runner and waits for its report.
-    async fn run_with_timeout(
-        &self,
-        run: &Run,
-        invocation: &Invocation,
-        timeout: PositiveDuration,
-    ) -> Result<RunnerOutput, Failure> {
-        let work = run.perform(invocation, self.context, &self.cancel);
+    /// Returns the output of `work`. After `timeout` it cancels the attempt and waits for what `work` makes of that.
+    async fn within<T>(&self, timeout: PositiveDuration, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
@@ -142,6 +239,86 @@ impl Attempt<'_> {
     fn is_in_doubt(&self, failure: &Failure) -> bool {
         let was_cut_off = matches!(failure.error.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
         failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
+    }
+
+    /// Shapes the output of a runner into the outcome of `definition`.
+    async fn shape(
+        &self,
+        mut success: RunnerOutput,
+        definition: &Definition,
+    ) -> Result<(Outcome, Map<String, Value>), Failure> {
+        let max_bytes = self.context.config.executor.output_bytes;
+        let outcome = match success.data {
+            OutputData::Json(data) => {
+                let data = match &definition.result {
+                    Some(shape) => self.shaped(shape, data, success.facts.as_ref()).await?,
+                    None => data,
+                };
+                let bytes = compact_bytes(&data);
+                if bytes > max_bytes {
+                    return Err(too_large(bytes, max_bytes, self.task));
+                }
+                let (data, problems) = check_output(definition, data).await;
+                if !problems.is_empty() {
+                    tracing::warn!(tool = %self.task.tool, problems = problems.len(), "the data does not match `output`");
+                    success.meta.insert("output_problems".to_owned(), problems.into());
+                }
+                Outcome::Data(data)
+            }
+            OutputData::File { path, content_type, bytes } => {
+                if bytes > max_bytes {
+                    if let Err(error) = tokio::fs::remove_file(&path).await {
+                        tracing::warn!(%error, "failed to remove data that is too large");
+                    }
+                    return Err(too_large(bytes, max_bytes, self.task));
+                }
+                let stored = self.data_folder.join(self.task.id.to_string());
+                if let Some(shape) = definition.result.as_ref().filter(|shape| !shape.headers.is_empty()) {
+                    let headers = declared_headers(shape, success.facts.as_ref());
+                    success.meta.insert("headers".to_owned(), headers.into());
+                }
+                tokio::fs::rename(&path, &stored).await.map_err(|error| {
+                    Failure::new(Code::Io, format!("failed to store the data: {error}")).effect_possible()
+                })?;
+                Outcome::File { path: stored, content_type, bytes }
+            }
+        };
+        if let Some(class) = definition.data_class.filter(|class| *class > DataClass::Internal) {
+            success.meta.insert("data_class".to_owned(), class.as_str().into());
+        }
+        Ok((outcome, success.meta))
+    }
+
+    /// Returns the data that `shape` makes of the runner's data and the facts of its response.
+    async fn shaped(&self, shape: &ResultShape, data: Value, facts: Option<&ResponseFacts>) -> Result<Value, Failure> {
+        let (status, headers) = ResponseFacts::values(facts);
+        match &shape.select {
+            Some(expression) => self.select(expression, data, &[("$status", &status), ("$headers", &headers)]).await,
+            None => Ok(json!({"status": status, "headers": declared_headers(shape, facts), "body": data})),
+        }
+    }
+
+    /// Evaluates `expression` on data. A failure says that the side effect has already happened.
+    async fn select(&self, expression: &str, data: Value, variables: &[(&str, &Value)]) -> Result<Value, Failure> {
+        let max_bytes = self.context.config.executor.output_bytes;
+        let shared = invocation(self.task, self.task.input.clone()).variables(expression);
+        let variables: Vec<_> =
+            shared.iter().map(|(name, value)| (*name, value)).chain(variables.iter().copied()).collect();
+        let query = Query { expression, data: &data, variables: &variables, max_bytes };
+        let selected = self.context.jq.select(query, &self.cancel).await;
+        selected.map_err(|error| {
+            let failure = select_failed(&error);
+            let is_stopped = matches!(error, SelectError::Stopped);
+            after_effect(if is_stopped { failure } else { failure.detail("data", excerpt(&data)) }, self.task)
+        })
+    }
+}
+
+/// The failure of an expression of the definition.
+fn select_failed(error: &SelectError) -> Failure {
+    match error {
+        SelectError::Stopped => Failure::new(Code::Cancelled, "stopped while its data was being selected"),
+        SelectError::Syntax { .. } | SelectError::Failed { .. } => Failure::new(Code::SelectFailed, error.to_string()),
     }
 }
 
@@ -162,45 +339,22 @@ fn milliseconds(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn shape(
-    success: RunnerOutput,
-    task: &Task,
-    definition: &Definition,
-    data_folder: &Path,
-    output_bytes: u64,
-) -> Result<(Outcome, Map<String, Value>), Failure> {
-    let outcome = match success.data {
-        OutputData::Json(data) => {
-            let selected = definition.result.as_ref().map(|shape| select::select(&shape.select, &data)).transpose();
-            // The side effect has already happened, even if the data cannot be used.
-            let select_failed = |error: select::SelectError| {
-                after_effect(Failure::new(Code::SelectFailed, error.to_string()).detail("data", excerpt(&data)), task)
-            };
-            let data = match selected.map_err(select_failed)? {
-                Some(selected) => selected,
-                None => data,
-            };
-            let bytes = compact_bytes(&data);
-            if bytes > output_bytes {
-                return Err(too_large(bytes, output_bytes, task));
-            }
-            Outcome::Data(data)
-        }
-        OutputData::File { path, content_type, bytes } => {
-            if bytes > output_bytes {
-                if let Err(error) = tokio::fs::remove_file(&path).await {
-                    tracing::warn!(%error, "failed to remove data that is too large");
-                }
-                return Err(too_large(bytes, output_bytes, task));
-            }
-            let stored = data_folder.join(task.id.to_string());
-            tokio::fs::rename(&path, &stored).await.map_err(|error| {
-                Failure::new(Code::Io, format!("failed to store the data: {error}")).effect_possible()
-            })?;
-            Outcome::File { path: stored, content_type, bytes }
-        }
-    };
-    Ok((outcome, success.meta))
+/// Returns `data`, and where it differs from the definition's `output`: a warning, since what was done is done.
+async fn check_output(definition: &Definition, data: Value) -> (Value, Vec<String>) {
+    let Some(output) = definition.output.clone() else { return (data, Vec::new()) };
+    let data = Arc::new(data);
+    let checked = Arc::clone(&data);
+    // Checking large data would block the runtime.
+    let problems = tokio::task::spawn_blocking(move || schema::problems_of_output(&output, &checked)).await;
+    let problems = problems.unwrap_or_else(|error| vec![format!("failed to check it: {error}")]);
+    (Arc::unwrap_or_clone(data), problems)
+}
+
+/// Returns the headers that `shape` names, by the names that it uses.
+fn declared_headers(shape: &ResultShape, facts: Option<&ResponseFacts>) -> Map<String, Value> {
+    let headers = facts.map(|facts| &facts.headers);
+    let value = |name: &String| headers?.get(&name.to_ascii_lowercase()).cloned();
+    shape.headers.iter().filter_map(|name| Some((name.clone(), value(name)?))).collect()
 }
 
 fn too_large(bytes: u64, max_bytes: u64, task: &Task) -> Failure {
@@ -256,6 +410,10 @@ fn end(outcome: Outcome, mut meta: Map<String, Value>, duration: u64, context: &
         Outcome::File { .. } => {}
     }
     end.meta.values_mut().for_each(|value| context.secrets.redact_value(value));
+    // The caller asked for the data, not for what the program wrote to stderr.
+    if let Some(stderr) = end.meta.get_mut("stderr") {
+        credential::mask_value(stderr);
+    }
     end
 }
 
@@ -268,5 +426,6 @@ pub fn invocation(task: &Task, input: Map<String, Value>) -> Invocation {
         input,
         caller: task.caller.clone(),
         answer: decision.and_then(|decision| decision.answer.clone()),
+        ..Invocation::default()
     }
 }

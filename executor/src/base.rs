@@ -1,6 +1,11 @@
-//! The lowest layer: jq expressions, templates, JSON Schemas and file trust checks.
+//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas and file trust checks.
 
+pub mod children;
+pub mod credential;
 pub mod jq;
+pub mod jq_pool;
+pub mod jq_worker;
+pub mod own_folders;
 pub mod schema;
 pub mod select;
 pub mod template;

@@ -3,12 +3,13 @@
 //! `catalog/load.rs` loads it strictly, `catalog/listing.rs` caches the listing, and `catalog/search.rs` searches it.
 //! A bad file or definition does not affect the others. Whether a run is allowed is up to `intake/policy.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::nearest::nearest;
+use globset::Glob;
+use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -19,16 +20,20 @@ use crate::model::provider::ToolDefinition;
 use crate::runner::delegation::SubtoolDirectory;
 use crate::task::name::SubtoolName;
 
+mod check;
 pub mod definition;
 mod dependencies;
 mod deserialize;
+pub mod drafts;
 mod file_keys;
 pub mod format;
 pub mod lint;
 pub mod listing;
 mod load;
+pub mod privileges;
 pub mod search;
 mod sources;
+mod variables;
 
 pub use load::{Pack, SHIPPED};
 pub use sources::{Sources, SourcesStamp};
@@ -37,6 +42,8 @@ pub use sources::{Sources, SourcesStamp};
 #[derive(Debug, Default)]
 pub struct Catalog {
     subtools: BTreeMap<SubtoolName, Subtool>,
+    /// The subtools that are defined and that callers may not use.
+    hidden: BTreeSet<SubtoolName>,
     problems: Vec<LoadProblem>,
 }
 
@@ -47,6 +54,8 @@ pub struct Subtool {
     pub definition: Arc<Definition>,
     pub schema: Arc<InputSchema>,
     pub origin: Origin,
+    /// The file whose `$overrides` changed it.
+    pub changed_by: Option<Origin>,
     /// SHA-256 of the name and the merged definition, in hex. An accepted task never runs under another hash.
     pub hash: String,
 }
@@ -94,6 +103,35 @@ impl fmt::Display for LoadProblem {
     }
 }
 
+/// Says which definitions could not be loaded, by file; `None` if all were loaded.
+pub fn left_out(problems: &[LoadProblem]) -> Option<String> {
+    const MAX_FILES: usize = 3;
+    let mut files: BTreeMap<&str, BTreeSet<Option<&str>>> = BTreeMap::new();
+    for problem in problems {
+        files.entry(&problem.file).or_default().insert(problem.subtool.as_deref());
+    }
+    let mut named: Vec<_> = files
+        .iter()
+        .take(MAX_FILES)
+        .map(|(file, subtools)| {
+            if subtools.contains(&None) {
+                format!("all of {file}")
+            } else {
+                format!("{} of {file}", counted(subtools.len(), "definition"))
+            }
+        })
+        .collect();
+    if files.len() > MAX_FILES {
+        named.push(format!("and something in {} more files", files.len() - MAX_FILES));
+    }
+    (!named.is_empty()).then(|| format!("left out: {}", named.join(", ")))
+}
+
+/// A number and its noun: `1 error`, `2 errors`.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 impl Catalog {
     /// Loads all definitions of `sources`.
     pub fn load(sources: &Sources) -> Self {
@@ -102,6 +140,22 @@ impl Catalog {
 
     pub fn get(&self, name: &str) -> Option<&Subtool> {
         self.subtools.get(name)
+    }
+
+    /// Whether a subtool of this name is defined that callers may not use.
+    pub fn is_hidden(&self, name: &str) -> bool {
+        self.hidden.contains(name)
+    }
+
+    /// Returns what is wrong with `pattern`, a name or a glob of the configuration, if it matches no defined subtool.
+    pub fn unmatched(&self, pattern: &str) -> Option<String> {
+        let matcher = Glob::new(pattern).ok()?.compile_matcher();
+        let names = || self.subtools.keys().chain(&self.hidden).map(SubtoolName::as_str);
+        if names().any(|name| matcher.is_match(name)) {
+            return None;
+        }
+        let hint = did_you_mean(nearest(pattern, names(), 1)).map(|hint| format!("; {hint}")).unwrap_or_default();
+        Some(format!("`{pattern}` matches no subtool{hint}"))
     }
 
     /// Returns all subtools, ordered by name.

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -16,19 +16,23 @@ use protocol::paths::Paths;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
 
-use crate::base::trust::{self, Distrust};
 use crate::config::secret::SecretName;
 
 /// Every setting with its default, as a commented TOML file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
 mod agent;
+mod file;
 mod hook;
 pub mod log;
+mod rate_limit;
+pub mod seal;
 pub mod secret;
 
-pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind};
+pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
+pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
+pub use rate_limit::{RateLimit, RateLimitSettings};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +43,7 @@ pub struct Config {
     pub catalog: CatalogSettings,
     pub access: AccessSettings,
     pub confirm: ConfirmSettings,
+    pub rate_limits: RateLimitSettings,
     pub executor: ExecutorSettings,
     pub files: FileSettings,
     pub http: HttpSettings,
@@ -46,10 +51,40 @@ pub struct Config {
     pub shell: ShellSettings,
     /// The receivers that are notified when a task is final.
     pub hooks: BTreeMap<String, HookSettings>,
+    pub wait: WaitSettings,
     pub wake: WakeSettings,
     pub telemetry: TelemetrySettings,
     /// Sources of secrets other than the secret store.
     pub secrets: BTreeMap<String, SecretSource>,
+    /// Values that definitions use as `{{ vars.NAME }}`.
+    pub vars: BTreeMap<String, DefinitionVariable>,
+}
+
+/// The value of a variable: what is written in a definition in its place.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "serde_json::Value")]
+pub struct DefinitionVariable(serde_json::Value);
+
+impl DefinitionVariable {
+    pub fn value(&self) -> &serde_json::Value {
+        &self.0
+    }
+}
+
+impl TryFrom<serde_json::Value> for DefinitionVariable {
+    type Error = &'static str;
+
+    fn try_from(value: serde_json::Value) -> Result<Self, Self::Error> {
+        match &value {
+            serde_json::Value::String(text) if ["{{", "{%", "{#"].iter().any(|open| text.contains(open)) => {
+                Err("a variable cannot contain a template")
+            }
+            serde_json::Value::Array(_) | serde_json::Value::Object(_) | serde_json::Value::Null => {
+                Err("a variable is a text, a number or a boolean")
+            }
+            _ => Ok(Self(value)),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -80,6 +115,8 @@ pub struct ConfirmSettings {
     pub wait: PositiveDuration,
     /// How many tasks may wait for a human at once.
     pub waiting: usize,
+    /// How many tasks of one Unix user's callers may wait for a human at once.
+    pub waiting_per_user: usize,
     /// How many tasks of one session may wait for a human at once.
     pub waiting_per_session: usize,
     /// How many confirmations one user's callers may request per hour; 0 means no limit.
@@ -172,6 +209,8 @@ pub struct ExecutorSettings {
     /// What is logged, in the syntax of `RUST_LOG`.
     pub log: String,
     pub log_format: LogFormat,
+    /// Whether the log contains the inputs of tasks.
+    pub log_inputs: bool,
     /// The size at which the log file is rotated.
     pub log_bytes: u64,
 }
@@ -215,6 +254,14 @@ pub struct ShellSettings {
     pub others: ForeignCommands,
 }
 
+/// How long commands wait for results.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitSettings {
+    /// How long `wait` waits without a `--timeout`.
+    pub limit: PositiveDuration,
+}
+
 /// How third-party agents are woken.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -233,6 +280,8 @@ pub struct PageSettings {
     pub enabled: bool,
     /// A session that is unused for this long ends.
     pub idle: PositiveDuration,
+    /// How many lines of an input or a question a card shows at once; a longer one scrolls.
+    pub preview_lines: NonZeroUsize,
 }
 
 /// Where traces and metrics go. Nowhere by default.
@@ -275,28 +324,6 @@ impl SecretSource {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    #[error("failed to read config `{path}`")]
-    Read { path: PathBuf, source: io::Error },
-    #[error("config `{path}` is not valid: {reason}")]
-    Malformed { path: PathBuf, reason: String },
-    /// Another user can have written the file.
-    #[error("config `{path}` cannot be trusted: {distrust}")]
-    Untrusted { path: PathBuf, distrust: Distrust },
-}
-
-impl ConfigError {
-    /// Returns what a human can do about the error.
-    pub fn hint(&self) -> String {
-        let remedy = match self {
-            Self::Untrusted { distrust, .. } => distrust.remedy(),
-            Self::Read { .. } | Self::Malformed { .. } => None,
-        };
-        remedy.unwrap_or_else(|| "every setting and its default: agent-magic-tool doctor --settings".to_owned())
-    }
-}
-
 impl Config {
     /// Reads the configuration of this user.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
@@ -306,48 +333,13 @@ impl Config {
     /// Reads the file at `path` and merges it over the defaults. A missing file means the defaults, but only if no
     /// other user can have removed it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        if let Err(distrust) = trust::check(path)
-            && distrust.is_writable_by_others()
-        {
-            return Err(ConfigError::Untrusted { path: path.to_owned(), distrust });
-        }
-        let mut merged: toml::Table = DEFAULTS.parse().expect("the shipped defaults are valid TOML");
-        match std::fs::read_to_string(path) {
-            Ok(text) => {
-                let own: toml::Table = text.parse().map_err(|error: toml::de::Error| malformed(path, &error))?;
-                merge(&mut merged, own);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
-        }
-        let config: Self =
-            toml::Value::Table(merged).try_into().map_err(|error: toml::de::Error| malformed(path, &error))?;
-        match agent::check(&config.agent, &config.models) {
-            Ok(()) => Ok(config),
-            Err(reason) => Err(ConfigError::Malformed { path: path.to_owned(), reason }),
-        }
+        ConfigText::read(path)?.parse().map(|parsed| parsed.config)
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
         toml::from_str(DEFAULTS).expect("the shipped defaults fit the types")
-    }
-}
-
-fn malformed(path: &Path, error: &toml::de::Error) -> ConfigError {
-    ConfigError::Malformed { path: path.to_owned(), reason: error.to_string().trim().to_owned() }
-}
-
-/// Merges `own` into `base`: tables key by key, anything else is replaced.
-fn merge(base: &mut toml::Table, own: toml::Table) {
-    for (key, value) in own {
-        match (base.get_mut(&key), value) {
-            (Some(toml::Value::Table(base)), toml::Value::Table(own)) => merge(base, own),
-            (_, value) => {
-                base.insert(key, value);
-            }
-        }
     }
 }
 
@@ -373,6 +365,6 @@ mod tests {
         let path = folder.path().join("config.toml");
         std::fs::write(&path, "[executor]\nconcurency = 3\n").expect("written");
         let error = Config::load(&path).expect_err("an unknown key").to_string();
-        assert!(error.contains("config.toml") && error.contains("concurency"), "{error}");
+        assert!(error.contains("config.toml:2:1") && error.contains("concurency"), "{error}");
     }
 }

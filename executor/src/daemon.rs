@@ -15,23 +15,31 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::{fs, io};
 
+use notify::RecommendedWatcher;
 use protocol::clock;
-use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock};
+use protocol::code::Code;
+use protocol::error::{ErrorBody, chain};
+use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock, ExecutorPhase};
 use protocol::mailbox::{Mailbox, MailboxError};
 use protocol::paths::{Paths, create_private};
 use tokio::runtime::Runtime;
+use tokio::sync::watch as watch_channel;
 
-use crate::catalog::Sources;
-use crate::config::Config;
+use crate::base::children;
+use crate::base::jq_pool::JqPool;
+use crate::base::own_folders::OwnFolders;
+use crate::catalog::{Catalog, Sources};
 use crate::config::secret::Secrets;
+use crate::config::{Config, ParsedConfig};
 use crate::dispatcher::{Dispatcher, DispatcherLimits};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
+use crate::intake::policy::Policy;
+use crate::intake::settings::{Settings, SettingsError};
 use crate::net::clients::HttpClients;
 use crate::page::PageSite;
 use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
-use crate::runner::http::OAuthTokens;
 use crate::store::sqlite::SqliteStore;
 use crate::store::switched_off::SwitchedOffTools;
 use crate::store::{Store, StoreError};
@@ -45,6 +53,7 @@ mod event_loop;
 mod hooks;
 mod idle;
 mod inbox;
+mod live;
 mod monotonic_clock;
 mod notifier;
 mod page;
@@ -53,6 +62,7 @@ mod publisher;
 mod record;
 mod record_lock;
 mod recover;
+mod reload;
 mod signals;
 mod status;
 mod stop;
@@ -73,6 +83,8 @@ use program::InstalledProgram;
 use publisher::Publisher;
 use record::RecordKeeper;
 use record_lock::RecordLock;
+use reload::ConfigFile;
+use signals::Watchdog;
 use sweeper::Sweeper;
 use task_driver::TaskDriver;
 
@@ -99,12 +111,8 @@ pub enum DaemonError {
     Store(#[from] StoreError),
     #[error("failed to use the executor's files")]
     Io(#[from] io::Error),
-    #[error("failed to load the configuration")]
-    Config(#[from] crate::config::ConfigError),
-    #[error("the rules in the configuration are not valid")]
-    Rules(#[from] crate::intake::policy::RuleError),
-    #[error("failed to create the HTTP client: {0}")]
-    Http(String),
+    #[error("the configuration cannot be used")]
+    Settings(#[from] SettingsError),
     /// The other executor lost its mailbox, and did not end in time.
     #[error("another executor still uses the record of tasks in `{path}`")]
     RecordInUse { path: PathBuf },
@@ -115,10 +123,16 @@ impl DaemonError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
-            Self::Rules(_) => Some("every rule and what it must match: agent-magic-tool doctor --settings".to_owned()),
-            Self::Config(error) => Some(error.hint()),
-            Self::Mailbox(_) | Self::Io(_) | Self::Http(_) | Self::RecordInUse { .. } => None,
+            Self::Settings(error) => Some(error.hint()),
+            Self::Mailbox(_) | Self::Io(_) | Self::RecordInUse { .. } => None,
         }
+    }
+
+    /// The error as callers see it.
+    pub fn body(&self, log: &Path) -> ErrorBody {
+        let hint = self.hint().unwrap_or_else(|| format!("see its log: {}", log.display()));
+        let code = if matches!(self, Self::Settings(_)) { Code::BadConfig } else { Code::NoExecutor };
+        ErrorBody::new(code, chain(self)).hint(hint)
     }
 }
 
@@ -126,6 +140,8 @@ impl DaemonError {
 struct Daemon {
     tasks: TaskDriver,
     inbox: Inbox,
+    config_file: ConfigFile,
+    _config_watch: Option<RecommendedWatcher>,
     notifier: DesktopNotifier,
     sweeper: Sweeper,
     mailbox: Mailbox,
@@ -135,7 +151,11 @@ struct Daemon {
     idle: IdleTimer,
     program: InstalledProgram,
     events: Receiver<DaemonEvent>,
+    /// What arrived while the configuration was being written.
+    held: Vec<DaemonEvent>,
     background: Background,
+    /// Since the executor listens for requests to stop.
+    watchdog: Option<Watchdog>,
     runtime: Runtime,
     // Last: every file is closed before another executor can take over.
     locks: Locks,
@@ -150,9 +170,26 @@ struct Locks {
 /// Performs tasks until the executor is idle for the configured time or is asked to stop.
 ///
 /// Calls `on_ready` once the start cannot fail any more. Earlier errors concern the process that started the executor;
-/// later ones are also logged.
-pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
-    let config = Config::read(paths)?;
+/// later ones are also logged. All are left in the mailbox for the commands that wait.
+///
+/// `jq` evaluates the expressions of definitions.
+pub fn run(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
+    let ended = run_once(paths, jq, on_ready);
+    if let Err(failed) = &ended {
+        let body = failed.body(&paths.log());
+        let recorded = Mailbox::open(&paths.mailbox).map(|mailbox| mailbox.record_failure(&body));
+        if !matches!(recorded, Ok(Ok(()))) {
+            tracing::warn!("failed to leave the reason in the mailbox");
+        }
+    }
+    ended
+}
+
+fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
+    let (config_file, ParsedConfig { config, .. }) = ConfigFile::read(paths).map_err(SettingsError::from)?;
+    // Before the lock is taken, so that the caller is told why there is no executor.
+    Policy::new(&config.confirm).map_err(SettingsError::from)?;
+    HttpClients::new(&config).map_err(SettingsError::from)?;
     let sources = Sources::of(paths, &config);
     let mailbox = Mailbox::open(&paths.mailbox)?;
     let identity = ExecutorIdentity {
@@ -160,6 +197,7 @@ pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonE
         version: env!("CARGO_PKG_VERSION").to_owned(),
         subtools: sources.folders().to_vec(),
         started_at: clock::now(),
+        phase: ExecutorPhase::Starting,
     };
     let Some(executor_lock) = mailbox.acquire_executor_lock(&identity)? else { return Ok(ExitReason::NotNeeded) };
     // An earlier executor that lost its mailbox notices that, and stops, within this time.
@@ -167,7 +205,7 @@ pub fn run(paths: &Paths, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonE
     let record_lock = record_lock::acquire(&paths.executor(), timeout)?
         .ok_or_else(|| DaemonError::RecordInUse { path: paths.executor() })?;
     let locks = Locks { _record: record_lock, executor: executor_lock };
-    let (daemon, open) = Daemon::new(paths, config, sources, mailbox, identity, locks)?;
+    let (daemon, open) = Daemon::new(paths, config_file, (config, sources), mailbox, identity, jq, locks)?;
     tracing::info!(pid = daemon.identity.pid, version = %daemon.identity.version, mailbox = %daemon.mailbox.root().display(), "executor started");
     on_ready();
     daemon.run(paths, open)
@@ -177,68 +215,70 @@ impl Daemon {
     /// Opens the record and prepares all parts. Returns the tasks that earlier executors left open, too.
     fn new(
         paths: &Paths,
-        config: Config,
-        sources: Sources,
+        config_file: ConfigFile,
+        (config, sources): (Config, Sources),
         mailbox: Mailbox,
         identity: ExecutorIdentity,
+        jq: JqPool,
         locks: Locks,
     ) -> Result<(Self, Vec<Task>), DaemonError> {
         let folder = paths.executor();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (background, events) = Background::new(runtime.handle().clone());
         signals::survive_file_size_limits(&background)?;
+        children::adopt();
         let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&paths.store())?);
         let open = store.open_tasks()?;
         let (data_folder, spool) = prepare_folders(paths)?;
         let approver = Arc::new(ApproverPresence::default());
         let site = PageSite::load_or_create(&folder)?;
-        let intake = Intake::new(config.clone(), sources, site.instance.clone(), Arc::clone(&approver))?;
+        let (stamp, catalog) = (sources.stamp(), watch_channel::Sender::new(Arc::new(Catalog::load(&sources))));
+        let delegation = Delegation::new(paths, mailbox.clone(), Box::new(catalog.subscribe()))?;
+        let secrets = Secrets::of(paths, &config);
+        let context = RunnerContext::new(config, secrets, spool).map_err(SettingsError::from)?;
+        let (own_folders, jq, delegation) = (OwnFolders::of(paths), Arc::new(jq), Some(Arc::new(delegation)));
+        let context = RunnerContext { own_folders, jq, delegation, ..context };
+        let settings = Settings::new(1, sources, context).map_err(SettingsError::from)?;
+        let config = settings.config().clone();
         let limits = DispatcherLimits::of(&config);
-        let runner_context = Arc::new(RunnerContext {
-            secrets: Secrets::of(paths, &config),
-            tokens: OAuthTokens::default(),
-            http: HttpClients::new(&config).map_err(|error| DaemonError::Http(error.to_string()))?,
-            spool,
-            delegation: Some(Delegation::new(paths, mailbox.clone(), Box::new(intake.catalog()))?),
-            config,
-        });
-        let settings = &runner_context.config.executor;
+        let intake = Intake::new(settings, stamp, catalog, site.instance.clone(), Arc::clone(&approver))
+            .with_prompts(paths.prompts());
+        let settings = intake.live_settings();
         let switched_off = SwitchedOffTools::below(&folder);
         let tasks = TaskDriver {
             clock: MonotonicClock::new(&open),
             dispatcher: Dispatcher::new(limits),
-            publisher: Publisher::new(mailbox.clone(), settings.inline_bytes, Arc::clone(&approver)),
-            attempts: AttemptPool::new(background.clone(), Arc::clone(&runner_context), Arc::clone(&data_folder)),
-            page: PageEndpoint::new(site, approver, mailbox.clone(), background.clone(), Arc::clone(&runner_context)),
-            hooks: HookDeliveries::new(
-                store.as_mut(),
-                mailbox.clone(),
-                background.clone(),
-                Arc::clone(&runner_context),
-            )?,
+            publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&approver)),
+            attempts: AttemptPool::new(background.clone(), settings.clone(), Arc::clone(&data_folder)),
+            page: PageEndpoint::new(site, approver, mailbox.clone(), background.clone(), settings.clone()),
+            hooks: HookDeliveries::new(store.as_mut(), mailbox.clone(), background.clone(), settings.clone())?,
             record: RecordKeeper::new(store),
             switched_off: switched_off.clone(),
-            telemetry: Telemetry::start(
-                paths,
-                &runner_context,
-                &runtime,
-                background.tracker(),
-                background.executor_ended(),
-            ),
-            runner_context: Arc::clone(&runner_context),
+            telemetry: Telemetry::start(paths, &settings, &runtime, background.tracker(), background.executor_ended()),
+            settings: settings.clone(),
         };
+        let changes = background.clone();
+        let config_watch = watch::watch_file(&paths.config_file(), move || {
+            if !changes.send(DaemonEvent::ConfigChanged) {
+                tracing::trace!("the configuration changed after the executor had ended");
+            }
+        });
         let daemon = Self {
             tasks,
             inbox: Inbox::new(mailbox.clone(), intake, switched_off, background.clone()),
-            notifier: DesktopNotifier::new(paths, background.clone(), Arc::clone(&runner_context)),
-            sweeper: Sweeper::new(mailbox.clone(), data_folder, settings),
+            config_file,
+            _config_watch: config_watch,
+            notifier: DesktopNotifier::new(paths, background.clone(), settings),
+            sweeper: Sweeper::new(mailbox.clone(), data_folder, &config.executor),
             mailbox,
             is_restored: false,
             identity,
-            idle: IdleTimer::new(settings.idle.get()),
+            idle: IdleTimer::new(config.executor.idle.get()),
             program: InstalledProgram::current(),
             events,
+            held: Vec::new(),
             background,
+            watchdog: None,
             runtime,
             locks,
         };

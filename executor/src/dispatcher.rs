@@ -16,7 +16,7 @@ use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::catalog::definition::{Definition, RateLimit};
+use crate::catalog::definition::Definition;
 use crate::config::Config;
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
@@ -32,8 +32,10 @@ mod cancellation;
 mod confirmations;
 mod fair_queue;
 mod lookup;
+mod notes;
 mod quotas;
 mod rate_limits;
+mod reassessment;
 mod recovery;
 mod resolution;
 mod slots;
@@ -49,15 +51,20 @@ pub use confirmations::{
 };
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
+use notes::{give_up_at, given_up, note_failure};
 use quotas::Quotas;
 use rate_limits::RateLimits;
+pub use rate_limits::{AppliedRateLimit, RateLimitKey};
+pub use reassessment::{Reassessment, RulesChange};
 pub use recovery::RecoveryInfo;
 use recovery::unknown_outcome;
 pub use resolution::ResolveRequest;
 use slots::{SlotKind, Slots};
 
-/// The longest delay between two attempts.
+/// The longest delay between two attempts, unless a server asks for a longer one.
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+/// The longest delay that a server can ask for.
+const MAX_ASKED_DELAY: Duration = Duration::from_hours(24);
 
 /// What the dispatcher reacts to.
 #[derive(Debug)]
@@ -83,6 +90,12 @@ pub enum Event {
         ahead: SignedDuration,
     },
     AttemptFinished(Box<AttemptReport>),
+    /// The server of a running attempt does the work as a job, at this URL.
+    JobAccepted {
+        id: TaskId,
+        attempt: u32,
+        job: String,
+    },
     /// A human decides on tasks that wait for confirmation.
     Decide(Box<DecideRequest>),
     /// A human revokes a grant.
@@ -96,8 +109,8 @@ pub enum Event {
         expected: Digest,
         confirmation: Box<Confirmation>,
     },
-    /// The definitions of these tasks changed since a human was asked about them.
-    DefinitionsChanged(Vec<TaskId>),
+    /// The configuration or the definitions changed. Handle it before anything that could start a task.
+    RulesChanged(Box<RulesChange>),
     /// Time passed.
     Tick,
     /// Stop starting tasks; running attempts continue.
@@ -112,6 +125,8 @@ pub struct Admission {
     /// In the state [`State::Accepted`].
     pub task: Task,
     pub definition: Arc<Definition>,
+    /// How often its caller may do this.
+    pub rate_limits: Vec<AppliedRateLimit>,
     /// The task that the same user requested before with the same idempotency key, if there is one.
     pub earlier: Option<Task>,
 }
@@ -169,6 +184,7 @@ impl DispatcherLimits {
             },
             confirmations: ConfirmationLimits {
                 waiting: confirm.waiting,
+                waiting_per_user: confirm.waiting_per_user,
                 waiting_per_session: confirm.waiting_per_session,
                 per_hour: confirm.asks_per_hour,
                 cool_down: confirm.cool_down.get(),
@@ -191,20 +207,32 @@ struct OpenTask {
     definition: Arc<Definition>,
     /// Its caller cancelled it while it was running.
     cancelling: bool,
+    /// It was running when an earlier executor ended.
+    is_suspect: bool,
     phase: LookupPhase,
     /// Its key in [`Dispatcher::delayed`], if it is there.
     delayed_to: Option<Timestamp>,
+    /// What rules that changed while it was running say about its next attempt.
+    reassessed: Reassessment,
 }
 
 impl OpenTask {
     fn new(task: Task, definition: Arc<Definition>) -> Self {
-        Self { task, definition, cancelling: false, phase: LookupPhase::Work, delayed_to: None }
+        Self {
+            task,
+            definition,
+            cancelling: false,
+            is_suspect: false,
+            phase: LookupPhase::Work,
+            delayed_to: None,
+            reassessed: Reassessment::Keep,
+        }
     }
 
     /// Which slots it needs to run.
     fn kind(&self) -> SlotKind {
         let delegates_at = self.definition.run.delegates().then_some(self.task.caller.depth);
-        SlotKind { tool: self.task.tool.clone(), delegates_at }
+        SlotKind { tool: self.task.tool.clone(), delegates_at, is_suspect: self.is_suspect }
     }
 
     /// The limit of attempts and lookups if attempts are lost.
@@ -255,8 +283,8 @@ impl Dispatcher {
     }
 
     /// Counts a call that an earlier executor accepted towards the rate limit of its subtool.
-    pub fn restore_call(&mut self, caller: &Caller, tool: &SubtoolName, limit: RateLimit, at: Timestamp) {
-        self.rate_limits.count(caller, tool, limit, at);
+    pub fn restore_call(&mut self, caller: &Caller, limit: &AppliedRateLimit, at: Timestamp) {
+        self.rate_limits.count(caller, limit, at);
     }
 
     /// Returns the number of open tasks in each state.
@@ -298,10 +326,11 @@ impl Dispatcher {
             Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
+            Event::JobAccepted { id, attempt, job } => self.note_job(id, attempt, job, effects),
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant } => self.revoke(ticket, grant, now, effects),
             Event::SetPreview { id, expected, confirmation } => self.set_preview(id, expected, confirmation, effects),
-            Event::DefinitionsChanged(ids) => self.end_drifted(&ids, now, effects),
+            Event::RulesChanged(change) => self.apply_rules(*change, now, effects),
             Event::SetClock { ahead } => self.set_clock(ahead, now),
             Event::Tick => {}
             Event::Drain => self.draining = true,
@@ -335,6 +364,9 @@ impl Dispatcher {
             }
             Err(failed) => failed,
         };
+        if failed.kind != FailureKind::Shutdown {
+            open.task.notes.job = None;
+        }
         if open.needs_lookup(&failed) {
             open.cancelling |= failed.kind == FailureKind::Cancelled;
             open.phase = LookupPhase::Due(Some(Box::new(failed)));
@@ -343,6 +375,8 @@ impl Dispatcher {
         let is_repeatable = open.task.effect.repeatable() || failed.side_effect == SideEffect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let step = match failed.kind {
+            // Asking for its job again changes nothing.
+            FailureKind::Shutdown if open.task.notes.job.is_some() && !open.cancelling => Step::Retry,
             FailureKind::Shutdown if !is_repeatable => Step::Lose,
             // The limit of lookups is reached.
             _ if !is_repeatable && open.task.effect == EffectClass::Verifiable => Step::Lose,
@@ -363,7 +397,16 @@ impl Dispatcher {
         if step == Step::Retry {
             let not_before = (failed.kind != FailureKind::Shutdown)
                 .then(|| now + retry_delay(&open.definition, &open.task, failed.retry));
+            let give_up_at = give_up_at(&open.definition, &open.task);
+            if let Some(at) = not_before.filter(|at| *at > give_up_at) {
+                let end = given_up(failed, at, give_up_at);
+                advance(&mut open.task, Step::Fail, now, None, Some(end), effects);
+                return self.remove(report.id, effects);
+            }
             advance(&mut open.task, step, now, not_before, None, effects);
+            if not_before.is_some() {
+                note_failure(&mut open.task, failed, now, effects);
+            }
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.queue_or_delay(report.id, now);
         } else {
@@ -388,7 +431,10 @@ impl Dispatcher {
 
     /// Drops an ended task from memory; it stays in the store.
     fn remove(&mut self, id: TaskId, effects: &mut Effects) {
-        let Some(OpenTask { task, .. }) = self.open.remove(&id) else { return };
+        let Some(OpenTask { task, delayed_to, .. }) = self.open.remove(&id) else { return };
+        if let Some(at) = delayed_to {
+            self.delayed.remove(&(at, id));
+        }
         self.confirmations.remove(&task);
         self.quotas.remove(&task);
         if let Some(key) = &task.idempotency_key {
@@ -436,7 +482,7 @@ impl Dispatcher {
                 continue;
             }
             let Some(open) = self.open.get_mut(&id) else { continue };
-            self.slots.acquire(open.kind());
+            self.slots.acquire(&open.kind());
             let (step, purpose) = open.begin();
             advance(&mut open.task, step, now, None, None, effects);
             let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
@@ -495,7 +541,7 @@ fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDura
     let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
     let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_RETRY_DELAY);
     let min = match retry {
-        Retry::After(min) => min,
+        Retry::After(min) => min.min(MAX_ASKED_DELAY),
         Retry::Never | Retry::Later => Duration::ZERO,
     };
     // The last bits of the id are random, so tasks that failed together are not retried together.
@@ -507,7 +553,7 @@ fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDura
         .take(8)
         .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
-    let delay = (doubled + jitter).max(min).min(MAX_RETRY_DELAY);
+    let delay = (doubled + jitter).min(MAX_RETRY_DELAY).max(min);
     SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Holds the catalog and keeps it up to date. What happens to an admitted task is up to the dispatcher.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::clock::MonotonicTime;
 use protocol::code::Code;
+use protocol::command_names::AGENT_COMMANDS;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{Answer, IfNoApprover, InvalidRequest, Operation, Request, RunRequest};
@@ -21,37 +22,44 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::attempt;
-use crate::catalog::definition::{Definition, RateLimit};
-use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool};
+use crate::catalog::definition::Definition;
+use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool, privileges};
 use crate::config::Config;
-use crate::dispatcher::RecoveryInfo;
+use crate::config::seal;
+use crate::config::secret::Secrets;
+use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
-use crate::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
+use crate::intake::policy::{PolicyCase, PolicyDecision, PolicyRuling};
+use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::too_deep;
-use crate::runner::{self, Invocation};
+use crate::runner::{self, Invocation, RunnerContext};
 use crate::store::Store;
 use crate::task::Task;
-use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
 use crate::task::effect::EffectClass;
-use crate::task::fingerprint::Fingerprint;
 use crate::task::name::SubtoolName;
 use crate::task::resolution::ResolutionClaim;
 
 pub mod approver;
+mod hidden;
 pub mod policy;
+mod reassessment;
+mod ruling;
+pub mod settings;
+mod trust;
 
 /// Checks requests against the catalog and the policy.
 #[derive(Debug)]
 pub struct Intake {
-    config: Config,
-    sources: Sources,
+    /// Shared with everything that obeys the configuration.
+    settings: watch::Sender<Arc<Settings>>,
     stamp: SourcesStamp,
     /// Shared with the page.
     catalog: watch::Sender<Arc<Catalog>>,
-    policy: Arc<Policy>,
     /// Identifies this store: an approval given for another store is not valid here.
     instance: String,
     approver: Arc<ApproverPresence>,
+    /// The folder with the sections of the system prompt.
+    prompts: PathBuf,
 }
 
 /// What the daemon has to do for a request.
@@ -84,31 +92,61 @@ pub enum IntakeOutcome {
 }
 
 impl Intake {
+    /// `catalog` holds the definitions of the settings' sources, as of `stamp`.
     pub fn new(
-        config: Config,
-        sources: Sources,
+        settings: Settings,
+        stamp: SourcesStamp,
+        catalog: watch::Sender<Arc<Catalog>>,
         instance: String,
         approver: Arc<ApproverPresence>,
-    ) -> Result<Self, policy::RuleError> {
-        let policy = Arc::new(Policy::new(&config.confirm)?);
-        let stamp = sources.stamp();
-        let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
-        Ok(Self { config, sources, stamp, catalog, policy, instance, approver })
+    ) -> Self {
+        let settings = watch::Sender::new(Arc::new(settings));
+        Self { settings, stamp, catalog, instance, approver, prompts: PathBuf::new() }
+    }
+
+    /// Sets the folder with the sections of the system prompt.
+    #[must_use]
+    pub fn with_prompts(mut self, folder: PathBuf) -> Self {
+        self.prompts = folder;
+        self
+    }
+
+    /// An intake without an executor, with the definitions and secrets in `folder`.
+    pub fn alone(config: Config, folder: &Path, instance: &str) -> Result<Self, SettingsError> {
+        let sources = Sources::new(&config, folder, None);
+        let secrets = Secrets::new(folder.join("secrets"), config.secrets.clone());
+        let (stamp, catalog) = (sources.stamp(), watch::Sender::new(Arc::new(Catalog::load(&sources))));
+        let context = RunnerContext::new(config, secrets, folder.to_owned())?;
+        let settings = Settings::new(1, sources, context)?;
+        Ok(Self::new(settings, stamp, catalog, instance.to_owned(), Arc::default()))
     }
 
     /// Reloads the catalog if any of its files changed. Returns whether it did.
     pub fn refresh(&mut self) -> bool {
-        let stamp = self.sources.stamp();
+        let settings = self.settings();
+        let stamp = settings.sources.stamp();
         let is_changed = stamp != self.stamp;
         if is_changed {
-            self.catalog.send_replace(Arc::new(Catalog::load(&self.sources)));
+            self.catalog.send_replace(Arc::new(Catalog::load(&settings.sources)));
             self.stamp = stamp;
         }
         is_changed
     }
 
-    pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy)
+    /// Puts `settings` in force, with the catalog of their sources.
+    pub fn apply(&mut self, settings: Settings) {
+        self.settings.send_replace(Arc::new(settings));
+        self.refresh();
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.borrow())
+    }
+
+    /// Always holds the settings in force.
+    pub fn live_settings(&self) -> LiveSettings {
+        LiveSettings::new(self.settings.subscribe())
     }
 
     /// Returns a receiver that always holds the current catalog.
@@ -125,13 +163,14 @@ impl Intake {
 
     /// Returns what the dispatcher needs to recover a task that an earlier executor left open. `store` is read for
     /// the time of its last start.
-    pub fn recovery_info(&self, task: &Task, store: &dyn Store) -> RecoveryInfo {
+    pub fn recovery_info(&self, task: &Task, store: &dyn Store, now: Timestamp) -> RecoveryInfo {
         let definition = self.definition_of(task);
+        let reassessed = self.reassess_recovered(task, definition.as_deref(), now);
         let mut sent = Map::new();
         if task.state == State::Running {
             if let Some(definition) = &definition {
                 let invocation = attempt::invocation(task, task.input.clone());
-                sent = attempt::sent(definition, &invocation, &self.config);
+                sent = attempt::sent(definition, &invocation, self.settings().config());
                 let catalog = self.catalog.borrow();
                 let is_read = |name: &&SubtoolName| {
                     catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
@@ -146,17 +185,31 @@ impl Intake {
             });
             sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
         }
-        RecoveryInfo { definition, sent }
+        RecoveryInfo { definition, reassessed, sent }
     }
 
-    /// The rate limit of a subtool, if it has one.
-    pub fn rate_limit(&self, tool: &SubtoolName) -> Option<RateLimit> {
-        self.catalog.borrow().get(tool.as_str())?.definition.rate_limit
+    /// The rate limits of a subtool: its own, which the configuration can replace, and those of its tags.
+    pub fn rate_limits(&self, tool: &SubtoolName) -> Vec<AppliedRateLimit> {
+        let (settings, catalog) = (self.settings(), self.catalog.borrow());
+        let configured = &settings.config().rate_limits;
+        let definition = catalog.get(tool.as_str()).map(|subtool| &subtool.definition);
+        let own = configured.tools.get(tool.as_str()).copied().or(definition.and_then(|known| known.rate_limit));
+        let own = own.map(|limit| AppliedRateLimit::new(RateLimitKey::Tool(tool.clone()), limit));
+        let tags = definition.map(|known| known.tags.as_slice()).unwrap_or_default().iter();
+        let of_tag = |tag: &String| {
+            let limit = *configured.tags.get(tag)?;
+            Some(AppliedRateLimit::new(RateLimitKey::Tag(tag.clone()), limit))
+        };
+        own.into_iter().chain(tags.filter_map(of_tag)).collect()
     }
 
-    /// The longest window of any subtool's rate limit.
+    /// The longest window of any rate limit.
     pub fn longest_window(&self) -> Option<Duration> {
-        self.catalog.borrow().subtools().filter_map(|subtool| Some(subtool.definition.rate_limit?.per.get())).max()
+        let (settings, catalog) = (self.settings(), self.catalog.borrow());
+        let configured = &settings.config().rate_limits;
+        let defined = catalog.subtools().filter_map(|subtool| subtool.definition.rate_limit);
+        let all = configured.tools.values().chain(configured.tags.values()).copied().chain(defined);
+        all.map(|limit| limit.per.get()).max()
     }
 
     /// Parses and checks a request from the mailbox. The user id always comes from the mailbox, never from the
@@ -192,13 +245,16 @@ impl Intake {
 
     fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> IntakeOutcome {
         let refused = |error| IntakeOutcome::Answer(Answer::Refused(error));
-        let catalog = Arc::clone(&self.catalog.borrow());
+        let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
         let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.tool_scope.covers(&run.tool)) else {
             return refused(unknown(&catalog, &run.tool, &caller.tool_scope));
         };
         if subtool.definition.run.delegates()
-            && let Some(error) = too_deep(&run.tool, caller.depth, &self.config)
+            && let Some(error) = too_deep(&run.tool, caller.depth, settings.config())
         {
+            return refused(error);
+        }
+        if let Some(error) = trust::beyond_trust(&run.tool, &subtool.definition, &caller) {
             return refused(error);
         }
         let mut input = std::mem::take(&mut run.input);
@@ -207,23 +263,30 @@ impl Intake {
             input.insert(field.clone(), value);
         }
         subtool.schema.fill_defaults(&mut input);
-        let problems = subtool.schema.problems(&Value::Object(input.clone()));
+        if let Err(error) = hidden::check_no_token(&input) {
+            return refused(error);
+        }
+        let problems = hidden::problems(subtool, &input, settings.runner_context.secrets.seal());
         if !problems.is_empty() {
             return refused(invalid(subtool, &problems));
         }
-        let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-        let mut ruling = self.policy.decide(case);
-        if caller.read_only {
-            ruling = ruling.for_read_only_session(&subtool.definition);
+        if let Err(error) = privileges::check(&subtool.definition, &input, &settings.config().access.privileges) {
+            return refused(error);
         }
-        let PolicyRuling { decision, why, .. } = ruling;
+        let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+        let PolicyRuling { decision, why, .. } = settings.policy.decide_for_session(case);
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
         };
+        // From here on, only an attempt opens the hidden values.
+        if let Err(error) = hidden::hide(subtool, &mut input, settings.runner_context.secrets.seal()) {
+            return refused(error);
+        }
         if run.dry_run {
-            let invocation = Invocation { id: id.to_string(), attempt: 1, input, caller, answer: None };
-            return match subtool.definition.run.plan(&invocation, &self.config) {
+            let input = seal::shown(&input);
+            let invocation = Invocation { id: id.to_string(), attempt: 1, input, caller, ..Invocation::default() };
+            return match subtool.definition.run.plan(&invocation, settings.config()) {
                 Ok(plan) => {
                     let mut plan = json!({
                         "tool": run.tool,
@@ -240,11 +303,25 @@ impl Intake {
                 Err(failure) => refused(failure.error),
             };
         }
-        if let Some(error) = self.refusal(&run, &caller, decision, &why) {
+        let waits = run.if_no_approver == IfNoApprover::Wait && !caller.unattended;
+        if let Some(error) = self.refusal(&run.tool, waits, PolicyRuling { decision, why: why.clone(), rule: None }) {
             return refused(error);
         }
         if let runner::Run::AskUser(ask) = &subtool.definition.run
-            && let Err(failure) = ask.question(&input)
+            && let Err(failure) = ask.question(&Invocation {
+                id: id.to_string(),
+                attempt: 1,
+                input: input.clone(),
+                caller: caller.clone(),
+                ..Invocation::default()
+            })
+        {
+            return refused(failure.error);
+        }
+        // No human is asked about a change that can only fail.
+        if let (PolicyDecision::Ask, runner::Run::Builtin(builtin)) = (decision, &subtool.definition.run)
+            && let Some(failure) =
+                builtin.refusal(&Invocation { input: input.clone(), ..Invocation::default() }, &self.prompts)
         {
             return refused(failure.error);
         }
@@ -255,62 +332,29 @@ impl Intake {
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
-            // A scheduled task can be approved until its scheduled time, plus the usual wait.
-            let until_start = run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
-            let wait = self.config.confirm.wait.get() + until_start.unwrap_or_default();
-            let instance = self.instance.clone();
-            let files = subtool.definition.run.files(&attempt::invocation(&task, task.input.clone()));
-            let files = files.iter().map(|path| Fingerprint::of(path)).collect();
-            let has_preview = subtool.definition.preview.is_some();
-            let request = ConfirmationRequest { why, reason: run.reason, instance, wait, files, has_preview };
-            let mut confirmation = Confirmation::ask(&task, request, confirmation::nonce(), now);
-            confirmation.asked_moment = MonotonicTime::now();
+            let confirmation = self.confirmation(&task, &subtool.definition, why, run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
         IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
-
-    /// Returns the refusal of a run that policy forbids or that no human can confirm.
-    fn refusal(&self, run: &RunRequest, caller: &Caller, decision: PolicyDecision, why: &str) -> Option<ErrorBody> {
-        let tool = &run.tool;
-        match decision {
-            PolicyDecision::Run => None,
-            PolicyDecision::Refuse => Some(
-                ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
-                    .hint("do not work around it: a human decided this; tell the user, who can change the rule"),
-            ),
-            PolicyDecision::NeedsAssurance => Some(
-                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be approved here: {why}"))
-                    .hint("tell the user, who can do it by hand or change `min_assurance` in its definition"),
-            ),
-            PolicyDecision::Ask if !self.config.page.enabled => Some(
-                ErrorBody::new(
-                    Code::NoApprover,
-                    format!("`{tool}` needs a human's approval, and the page is disabled"),
-                )
-                .hint("tell the user to set `enabled = true` under [page] in config.toml"),
-            ),
-            PolicyDecision::Ask
-                if (run.if_no_approver == IfNoApprover::Fail || caller.unattended) && !self.approver.is_present() =>
-            {
-                let message = format!("`{tool}` needs a human's approval, and no human has the page open");
-                Some(ErrorBody::new(Code::NoApprover, message).hint(
-                    "tell the user to open it (agent-magic-tool executor page), or run it without \
-                     --if-no-approver=fail and let it wait",
-                ))
-            }
-            PolicyDecision::Ask => None,
-        }
-    }
 }
 
 fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
+    let mut problems = catalog.problems().iter().filter(|problem| problem.subtool.as_deref() == Some(name));
+    if let Some(problem) = problems.next().filter(|_| tool_scope.covers(name)) {
+        let message = format!("the definition of `{name}` has a mistake, so it was not loaded: {problem}");
+        return ErrorBody::new(Code::BadDefinition, message).hint("all mistakes: agent-magic-tool lint");
+    }
+    let error = ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`"));
+    if AGENT_COMMANDS.contains(&name) {
+        return error.hint(format!("`{name}` is a command; leave out `run`: agent-magic-tool {name}"));
+    }
     let nearest = catalog.nearest(name, tool_scope);
     let hint = match did_you_mean(nearest.first()) {
         Some(hint) => format!("{hint} or search: agent-magic-tool list tools --query=\"...\""),
         None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
     };
-    ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).detail("nearest", nearest)
+    error.hint(hint).detail("nearest", nearest)
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
@@ -331,11 +375,11 @@ pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> 
     let location = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
     let more = match problems.len() {
         1 => String::new(),
-        count => format!(" (and {} more)", count - 1),
+        count => format!("; {count} mistakes in all"),
     };
     let message = format!("the input of `{}` is wrong at {location}: {}{more}", subtool.name, first.problem);
     ErrorBody::new(Code::InvalidInput, message)
-        .hint(format!("fix the fields in `problems`; the schema: agent-magic-tool inspect {}", subtool.name))
+        .hint(format!("fix the fields in `problems`; the schema: agent-magic-tool list tools {}", subtool.name))
         .detail("problems", serde_json::to_value(problems).expect("problems can be serialized"))
 }
 
@@ -347,6 +391,7 @@ mod tests {
     use protocol::mailbox::request::VERSION;
 
     use super::*;
+    use crate::task::confirmation;
 
     const DEFINITIONS: &str = r#"{
         "greet": {
@@ -363,9 +408,14 @@ mod tests {
     fn intake(folder: &Path) -> Intake {
         fs::create_dir_all(folder.join("subtools")).expect("a folder");
         fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
-        let config = Config::default();
-        let sources = Sources::new(&config, folder, None);
-        Intake::new(config, sources, "test".to_owned(), Arc::default()).expect("no rules")
+        intake_with(folder, "")
+    }
+
+    /// An intake with the definitions in `folder` and this configuration.
+    fn intake_with(folder: &Path, config: &str) -> Intake {
+        let path = folder.join("config.toml");
+        fs::write(&path, config).expect("written");
+        Intake::alone(Config::load(&path).expect("it loads"), folder, "test").expect("the rules are valid")
     }
 
     fn taken(bytes: impl Into<Vec<u8>>) -> TakenRequest {
@@ -439,8 +489,8 @@ mod tests {
     #[test]
     fn without_a_page_a_task_that_needs_confirmation_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut intake = intake(folder.path());
-        intake.config.page.enabled = false;
+        drop(intake(folder.path()));
+        let intake = intake_with(folder.path(), "[page]\nenabled = false\n");
         let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
         assert_eq!(refused.code, Code::NoApprover);
         let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());

@@ -2,6 +2,7 @@
 
 pub mod conversation;
 pub mod fallback;
+pub mod ledger;
 pub mod prompt;
 pub mod provider;
 pub mod registry;

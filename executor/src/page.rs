@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
+use protocol::code::Code;
 use protocol::mailbox::Mailbox;
 use serde::Serialize;
 use serde_json::json;
@@ -23,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::catalog::Catalog;
 use crate::dispatcher::DecisionResult;
 use crate::intake::approver::ApproverPresence;
-use crate::intake::policy::Policy;
+use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
 use crate::store::StoreError;
 use crate::store::sqlite::records::{RecordReader, TaskCounts};
@@ -36,6 +37,7 @@ mod command;
 mod events;
 mod form;
 mod gate;
+mod hidden;
 #[cfg(test)]
 mod samples;
 mod server;
@@ -81,11 +83,10 @@ pub struct PageContext {
     pub site: PageSite,
     pub records: Mutex<RecordReader>,
     pub catalog: watch::Receiver<Arc<Catalog>>,
-    pub policy: Arc<Policy>,
     pub approver: Arc<ApproverPresence>,
     pub task_changes: broadcast::Sender<TaskChange>,
     pub send: PageSender,
-    pub runner_context: Arc<RunnerContext>,
+    pub settings: LiveSettings,
     pub mailbox: Mailbox,
 }
 
@@ -112,7 +113,7 @@ pub fn serve(
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
+    let sessions = PageSessions::load(folder);
     let page = Page { context, sessions, templates: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
@@ -142,6 +143,8 @@ struct Frame<'a> {
     level: &'static str,
     level_hint: &'static str,
     counts: Option<FrameCounts>,
+    /// Why the configuration file is not in force.
+    problem: Option<String>,
     version: &'static str,
 }
 
@@ -154,6 +157,10 @@ struct FrameCounts {
 impl Page {
     fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.context.catalog.borrow())
+    }
+
+    fn runner_context(&self) -> Arc<RunnerContext> {
+        self.context.settings.runner_context()
     }
 
     fn read<T>(&self, with: impl FnOnce(&RecordReader) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -187,7 +194,8 @@ impl Page {
     /// The frame for a visitor with a session.
     fn frame<'a>(&self, title: &'a str, nav: &'a str) -> Result<Frame<'a>, StoreError> {
         let TaskCounts { waiting, running } = self.read(RecordReader::counts)?;
-        Ok(Frame { counts: Some(FrameCounts { waiting, running }), ..self.signed_out_frame(title, nav) })
+        let problem = self.context.settings.current().problem.as_ref().map(|problem| problem.message.clone());
+        Ok(Frame { counts: Some(FrameCounts { waiting, running }), problem, ..self.signed_out_frame(title, nav) })
     }
 
     /// The frame for a visitor without a session; it shows nothing about tasks.
@@ -199,6 +207,7 @@ impl Page {
             level: LEVEL,
             level_hint: LEVEL_HINT,
             counts: None,
+            problem: None,
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -219,7 +228,7 @@ impl Page {
                 tracing::error!(%error, template, "failed to render a view of the page");
                 gate::refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal",
+                    Code::Internal,
                     "failed to show this view; the log says why",
                 )
             }
@@ -231,7 +240,7 @@ impl Page {
     }
 
     fn message(&self, status: StatusCode, title: &str, text: &str) -> Response {
-        let Ok(frame) = self.frame(title, "") else { return gate::refuse(status, "not-found", text) };
+        let Ok(frame) = self.frame(title, "") else { return gate::refuse(status, Code::NotFound, text) };
         self.show_as(status, "message.html", &json!({"page": frame, "title": title, "text": text, "hint": null}))
     }
 }

@@ -4,19 +4,23 @@
 //! cancellation token, and returns the output or a failure. To add one: a file under `runner/`, a variant
 //! of [`Run`], and its arm in the matches below.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use protocol::caller::Caller;
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::template::TemplateError;
+use crate::base::jq_pool::JqPool;
+use crate::base::own_folders::OwnFolders;
+use crate::base::template::{TemplateError, TemplateValues};
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::net::clients::HttpClients;
+use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::task::failure::{Failure, Retry};
 
 pub mod agent;
@@ -27,6 +31,8 @@ mod fields;
 pub mod http;
 pub mod llm;
 pub mod process;
+
+pub use http::ResponseFacts;
 
 /// Exactly one runner and its settings.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -58,20 +64,100 @@ pub struct Invocation {
     pub caller: Caller,
     /// The human's answer, if the task is a question to the human.
     pub answer: Option<Value>,
+    /// The URL of the job that a lost attempt left with a server, to be asked for in place of a new request.
+    pub job: Option<String>,
+    /// Tells the executor what it must know before the attempt ends.
+    pub feedback: Feedback,
 }
 
-/// What all runners of one executor share.
+/// Tells the executor where the job of a running attempt is. The default tells it nothing.
+#[derive(Clone, Default)]
+pub struct Feedback(Option<Arc<dyn Fn(String) + Send + Sync>>);
+
+impl Feedback {
+    pub fn new(job_accepted: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(job_accepted)))
+    }
+
+    /// Records the URL of the job that a server does for this attempt.
+    pub fn job_accepted(&self, job: &str) {
+        if let Some(told) = &self.0 {
+            told(job.to_owned());
+        }
+    }
+}
+
+impl fmt::Debug for Feedback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feedback").finish_non_exhaustive()
+    }
+}
+
+impl Invocation {
+    /// The names that every jq expression of a definition can use.
+    pub const VARIABLES: [&'static str; 3] = ["$input", "$task", "$caller"];
+
+    /// The values that templates can use.
+    pub fn values(&self) -> TemplateValues {
+        let shared = Self::VARIABLES.map(|name| name.trim_start_matches('$')).into_iter().zip(self.shared());
+        TemplateValues::of_names(&self.input, shared)
+    }
+
+    /// The values of those of [`Self::VARIABLES`] that `expression` mentions.
+    pub fn variables(&self, expression: &str) -> Vec<(&'static str, Value)> {
+        if !expression.contains('$') {
+            return Vec::new();
+        }
+        let named = Self::VARIABLES.into_iter().zip(self.shared());
+        named.filter(|(name, _)| expression.contains(name)).collect()
+    }
+
+    /// The values of [`Self::VARIABLES`], in that order.
+    fn shared(&self) -> [Value; 3] {
+        let mut caller = serde_json::to_value(&self.caller).expect("a caller can be serialized");
+        // Serialization omits a depth of 0, but a template may always use it.
+        caller["depth"] = self.caller.depth.into();
+        [Value::Object(self.input.clone()), json!({"id": self.id}), caller]
+    }
+}
+
+/// What all runners share under one configuration. An attempt keeps the context with which it started.
 #[derive(Debug)]
 pub struct RunnerContext {
     pub config: Config,
     pub secrets: Secrets,
-    pub http: HttpClients,
+    pub http: Arc<HttpClients>,
     /// The access tokens obtained so far.
-    pub tokens: http::OAuthTokens,
+    pub tokens: Arc<http::OAuthTokens>,
+    /// The folders that no subtool may read.
+    pub own_folders: OwnFolders,
     /// The executor's folder for output that is too large for memory or is not text.
     pub spool: PathBuf,
+    /// Evaluates the jq expressions of definitions.
+    pub jq: Arc<JqPool>,
     /// How runners have other tasks run; `None` without an executor.
-    pub delegation: Option<delegation::Delegation>,
+    pub delegation: Option<Arc<delegation::Delegation>>,
+}
+
+impl RunnerContext {
+    /// The context of a first configuration: evaluates jq in this process, and has no executor to delegate to.
+    pub fn new(config: Config, secrets: Secrets, spool: PathBuf) -> Result<Self, HttpClientsError> {
+        let http = Arc::new(HttpClients::new(&config)?);
+        let (tokens, jq) = (Arc::default(), Arc::new(JqPool::in_process()));
+        Ok(Self { config, secrets, http, tokens, own_folders: OwnFolders::default(), spool, jq, delegation: None })
+    }
+
+    /// The context of the next configuration. Keeps the access tokens, and the connections unless their settings
+    /// changed.
+    pub fn with_config(&self, config: Config) -> Result<Self, HttpClientsError> {
+        let keeps_clients = self.config.http.private_hosts == config.http.private_hosts
+            && self.config.http.user_agent == config.http.user_agent;
+        let http = if keeps_clients { Arc::clone(&self.http) } else { Arc::new(HttpClients::new(&config)?) };
+        let secrets = self.secrets.with_sources_of(&config);
+        let (tokens, jq) = (Arc::clone(&self.tokens), Arc::clone(&self.jq));
+        let (own_folders, spool) = (self.own_folders.clone(), self.spool.clone());
+        Ok(Self { config, secrets, http, tokens, own_folders, spool, jq, delegation: self.delegation.clone() })
+    }
 }
 
 /// The output of a successful invocation.
@@ -80,6 +166,8 @@ pub struct RunnerOutput {
     pub data: OutputData,
     /// Fields of the result's `_meta`, like `http_status` or `exit_code`.
     pub meta: Map<String, Value>,
+    /// What an HTTP response says beside its body.
+    pub facts: Option<ResponseFacts>,
 }
 
 /// The data of an output.
@@ -96,7 +184,7 @@ pub enum OutputData {
 
 impl RunnerOutput {
     pub fn json(data: Value) -> Self {
-        Self { data: OutputData::Json(data), meta: Map::new() }
+        Self { data: OutputData::Json(data), meta: Map::new(), facts: None }
     }
 
     #[must_use]
@@ -127,10 +215,44 @@ impl DefinitionMistake {
     }
 }
 
+/// The mistakes of a definition, all of them.
+#[derive(Debug, Default)]
+pub struct DefinitionMistakes(Vec<DefinitionMistake>);
+
+impl DefinitionMistakes {
+    /// Keeps the mistake, if there is one.
+    pub fn note(&mut self, checked: Result<(), DefinitionMistake>) {
+        self.0.extend(checked.err());
+    }
+
+    pub fn into_vec(self) -> Vec<DefinitionMistake> {
+        self.0
+    }
+}
+
+/// What a text in the settings of a runner is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    /// It is used as it is written.
+    Constant,
+    Template,
+    /// A template, or a reference to a secret.
+    TemplateOrSecret,
+    /// A template, or a text whose last word may be a reference to a secret, as in `Token secret:NAME`.
+    TemplateOrLastSecret,
+    /// A jq expression over the body of a response, with the variables of [`ResponseFacts`].
+    ResponseJq,
+    /// An expression over the same names as a template.
+    Condition,
+}
+
 /// The contract of a runner.
 pub trait Runner {
-    /// Finds the mistakes that the types do not rule out. Called when a definition is loaded.
-    fn check(&self) -> Result<(), DefinitionMistake>;
+    /// Finds the mistakes that the types do not rule out, except in templates. Called when a definition is loaded.
+    fn check(&self) -> Vec<DefinitionMistake>;
+
+    /// Returns what the text at `place` in its settings is, such as `query.q` or `argv[0]`.
+    fn text_kind(&self, place: &str) -> TextKind;
 
     /// Returns what [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`. Has no side effects.
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure>;
@@ -162,7 +284,7 @@ impl Run {
         }
     }
 
-    pub fn check(&self) -> Result<(), DefinitionMistake> {
+    pub fn check(&self) -> Vec<DefinitionMistake> {
         match self {
             Self::Http(http) => http.check(),
             Self::Process(process) => process.check(),
@@ -170,6 +292,18 @@ impl Run {
             Self::AskUser(ask_user) => ask_user.check(),
             Self::Llm(llm) => llm.check(),
             Self::Agent(agent) => agent.check(),
+        }
+    }
+
+    /// Returns what the text at `place` in the settings of the runner is.
+    pub fn text_kind(&self, place: &str) -> TextKind {
+        match self {
+            Self::Http(http) => http.text_kind(place),
+            Self::Process(process) => process.text_kind(place),
+            Self::Builtin(builtin) => builtin.text_kind(place),
+            Self::AskUser(ask_user) => ask_user.text_kind(place),
+            Self::Llm(llm) => llm.text_kind(place),
+            Self::Agent(agent) => agent.text_kind(place),
         }
     }
 
@@ -190,6 +324,14 @@ impl Run {
             Self::Agent(_) => true,
             Self::Llm(llm) => llm.calls(),
             Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) => false,
+        }
+    }
+
+    /// Whether one attempt sends a request several times that could change something.
+    pub fn repeats_a_change(&self) -> bool {
+        match self {
+            Self::Http(http) => http.repeats_a_change(),
+            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => false,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::store::retention::RetainedTask;
 use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
 use crate::task::grant::{Grant, GrantId};
 use crate::task::name::SubtoolName;
+use crate::task::notes::TaskNotes;
 use crate::task::{End, Task};
 
 pub mod memory;
@@ -43,6 +44,12 @@ pub enum Change {
         grant: Box<Grant>,
         expected_uses: Option<u32>,
     },
+    /// Replaces what is known of the attempts of a task. Fails unless the stored task is open and at this attempt.
+    Note {
+        id: TaskId,
+        attempt: u32,
+        notes: Box<TaskNotes>,
+    },
     /// Resolves a task that is [`State::Unknown`] and not yet resolved.
     Resolve(TaskId, Box<Resolution>),
     /// Adds, updates or removes the delivery of an event to a hook.
@@ -70,8 +77,8 @@ pub struct Transition {
 /// A confirmation with its decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfirmationUpdate {
-    /// The digest that the stored confirmation must have.
-    pub expected: Digest,
+    /// The digest that the stored confirmation must have; `None` if the task must have no confirmation.
+    pub expected: Option<Digest>,
     pub confirmation: Confirmation,
     /// The edited input, if the human edited it.
     pub input: Option<Map<String, Value>>,
@@ -130,9 +137,15 @@ pub enum StoreError {
     Malformed(String),
     #[error("task {0} is already resolved or did not end as unknown")]
     NotResolvable(TaskId),
-    /// The database file is corrupt. It was not changed, and a copy was made.
-    #[error("the store `{path}` is damaged ({reason}); it was not changed, and a copy of it is at `{copy}`")]
-    Damaged { path: String, copy: String, reason: String },
+    /// The database file is corrupt. It was not changed. A copy was made if it was opened for use.
+    #[error("the store `{path}` is damaged ({reason}); it was not changed{}", copy_note(copy.as_deref()))]
+    Damaged { path: String, copy: Option<String>, reason: String },
+    /// Something else is where the database file or one of its companions belongs.
+    #[error("the store cannot be opened: `{path}` is {found}")]
+    NotAFile { path: String, found: &'static str },
+    /// The database file is missing, but not its log.
+    #[error("the store is missing, but its log `{log}` is there")]
+    LogWithoutStore { log: String },
     #[error("the store was written by a newer version (schema {found}; this version knows up to {known})")]
     NewerSchema { found: i64, known: u64 },
 }
@@ -141,10 +154,20 @@ impl StoreError {
     /// Returns what a human can do about the error, if that is not obvious.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Damaged { path, copy, .. } => Some(format!(
-                "replace it with a backup; or recover what is readable with: sqlite3 '{copy}' .recover | \
-                 sqlite3 '{path}.new', then move '{path}.new' to '{path}' and remove '{path}-wal'; or move '{path}' and \
-                 '{path}-wal' away to start with an empty store, which loses all tasks"
+            Self::Damaged { path, copy, .. } => {
+                let source = copy.as_ref().unwrap_or(path);
+                Some(format!(
+                    "replace it with a backup; or recover what is readable with: sqlite3 '{source}' .recover | \
+                     sqlite3 '{path}.new', then move '{path}.new' to '{path}' and remove '{path}-wal'; or move \
+                     '{path}' and '{path}-wal' away to start with an empty store, which loses all tasks"
+                ))
+            }
+            Self::NotAFile { path, .. } => Some(format!(
+                "move `{path}` away and put the file back that was there; without it, the executor starts with an \
+                 empty store, which loses all tasks"
+            )),
+            Self::LogWithoutStore { log } => Some(format!(
+                "put the store back beside it; or move `{log}` away to start with an empty store, which loses all tasks"
             )),
             Self::NewerSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
             Self::Engine(_) | Self::Folder(_) | Self::Conflict { .. } | Self::Duplicate(_) => None,
@@ -161,6 +184,10 @@ impl StoreError {
         // SQLite maps only `ENOSPC` to `DiskFull`; `EDQUOT` and `EFBIG` become a failed write.
         error.code == rusqlite::ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
     }
+}
+
+fn copy_note(copy: Option<&str>) -> String {
+    copy.map(|copy| format!(", and a copy of it is at `{copy}`")).unwrap_or_default()
 }
 
 /// The contract of a store.
@@ -281,7 +308,7 @@ pub(crate) mod contract {
             let confirmation = edited.confirmation.as_deref().expect("a confirmation").clone();
             let (Change::Transition(mut enqueue), after) = step(&edited, Step::Enqueue, None) else { unreachable!() };
             enqueue.confirmation =
-                Some(Box::new(ConfirmationUpdate { expected, confirmation, input: Some(Map::new()) }));
+                Some(Box::new(ConfirmationUpdate { expected: Some(expected), confirmation, input: Some(Map::new()) }));
             (Change::Transition(enqueue), after)
         };
         let set_preview = |expected, confirmation: &Confirmation| Change::SetPreview {

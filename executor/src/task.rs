@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use confirmation::Confirmation;
 use effect::EffectClass;
 use name::SubtoolName;
+use notes::TaskNotes;
 
 pub mod confirmation;
 pub mod effect;
@@ -20,6 +21,7 @@ pub mod failure;
 pub mod fingerprint;
 pub mod grant;
 pub mod name;
+pub mod notes;
 pub mod resolution;
 
 /// One accepted `run` request, and what has happened to it.
@@ -47,6 +49,8 @@ pub struct Task {
     pub resolution: Option<Resolution>,
     /// The scheduled start that the caller asked for.
     pub run_at: Option<Timestamp>,
+    /// What is known of its attempts so far.
+    pub notes: TaskNotes,
 }
 
 impl Task {
@@ -76,12 +80,20 @@ impl Task {
             end: None,
             resolution: None,
             run_at: None,
+            notes: TaskNotes::default(),
         }
     }
 
     /// Returns the scheduled start until the task has started for the first time.
     pub fn scheduled(&self) -> Option<Timestamp> {
         self.run_at.filter(|_| self.attempt == 0)
+    }
+
+    /// Returns when the task could first start: it was accepted, its scheduled time came, and a human had decided.
+    pub fn ready_at(&self) -> Timestamp {
+        let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
+        let decided_at = decision.map(|decision| decision.at);
+        [self.run_at, decided_at].into_iter().flatten().fold(self.created_at, Timestamp::max)
     }
 
     /// Returns the input that the caller asked for, even if a human edited it.

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config;
-use crate::runner::RunnerContext;
+use crate::intake::settings::LiveSettings;
 use crate::store::Change;
 use crate::task::Task;
 
@@ -45,7 +45,7 @@ const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Telemetry {
     shared: Arc<SharedTelemetry>,
     task_traces: TaskTraces,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
     traces: bool,
     ending: CancellationToken,
     exporter: Option<JoinHandle<()>>,
@@ -87,12 +87,13 @@ impl Telemetry {
     /// Starts the exporter and the metrics endpoint; `None` if neither is configured.
     pub(crate) fn start(
         paths: &Paths,
-        runner_context: &Arc<RunnerContext>,
+        settings: &LiveSettings,
         runtime: &Runtime,
         tracker: &TaskTracker,
         ended: &CancellationToken,
     ) -> Option<Self> {
-        let config::TelemetrySettings { otlp, prometheus, .. } = &runner_context.config.telemetry;
+        let current = settings.current();
+        let config::TelemetrySettings { otlp, prometheus, .. } = &current.config().telemetry;
         if otlp.is_none() && prometheus.is_none() {
             return None;
         }
@@ -109,12 +110,12 @@ impl Telemetry {
         let exporter = otlp.as_ref().map(|to| {
             let folder = paths.executor();
             let instance = folder.file_name().unwrap_or_default().to_string_lossy();
-            let exporter = export::Exporter::new(to, &instance, Arc::clone(&shared), Arc::clone(runner_context));
+            let exporter = export::Exporter::new(to, &instance, Arc::clone(&shared), settings.clone());
             tracker.spawn_on(exporter.run(ending.clone()), runtime.handle())
         });
         let traces = exporter.is_some();
-        let runner_context = Arc::clone(runner_context);
-        Some(Self { shared, task_traces: TaskTraces::default(), runner_context, traces, ending, exporter })
+        let settings = settings.clone();
+        Some(Self { shared, task_traces: TaskTraces::default(), settings, traces, ending, exporter })
     }
 
     /// Adds the tasks that the previous executor left open. `started` returns the start time of a running task.
@@ -123,7 +124,7 @@ impl Telemetry {
         for task in open {
             state.metrics.opened(task.state);
             let started = if task.state == State::Running { started(task.id) } else { None };
-            self.task_traces.open(task, started, &self.runner_context.secrets);
+            self.task_traces.open(task, started, &self.settings.runner_context().secrets);
         }
     }
 
@@ -140,7 +141,7 @@ impl Telemetry {
                 Change::Accept(task) => {
                     metrics.accepted += 1;
                     metrics.opened(task.state);
-                    self.task_traces.open(task, None, &self.runner_context.secrets);
+                    self.task_traces.open(task, None, &self.settings.runner_context().secrets);
                 }
                 Change::Transition(step) => {
                     metrics.transitioned(step.from, step.to);
@@ -152,7 +153,11 @@ impl Telemetry {
                         completed.spans.into_iter().for_each(|span| spans.push(span));
                     }
                 }
-                Change::Grant { .. } | Change::SetPreview { .. } | Change::Resolve(..) | Change::Delivery(..) => {}
+                Change::Grant { .. }
+                | Change::Note { .. }
+                | Change::SetPreview { .. }
+                | Change::Resolve(..)
+                | Change::Delivery(..) => {}
             }
         }
         drop(state);

@@ -7,6 +7,8 @@ mod addresses;
 mod cancellation;
 #[path = "http/fixture.rs"]
 mod fixture;
+#[path = "http/jobs.rs"]
+mod jobs;
 #[path = "../../tests/myworld.rs"]
 mod myworld;
 #[path = "http/packs.rs"]

@@ -43,14 +43,8 @@ impl World {
             std::fs::create_dir(folder.path().join(name)).expect("a new folder");
         }
         let config = Config::default();
-        let context = RunnerContext {
-            tokens: executor::runner::http::OAuthTokens::default(),
-            secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
-            config,
-            http: executor::net::clients::HttpClients::default(),
-            spool: folder.path().join("spool"),
-            delegation: None,
-        };
+        let secrets = Secrets::new(folder.path().join("secrets"), config.secrets.clone());
+        let context = RunnerContext::new(config, secrets, folder.path().join("spool")).expect("clients");
         Self { folder, context }
     }
 
@@ -90,7 +84,7 @@ impl World {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let run = runner(run);
-        run.check().expect("a definition without mistakes");
+        assert_eq!(run.check(), [], "a definition without mistakes");
         let invocation = self.invocation(input);
         let performed = run.perform(&invocation, &self.context, cancel);
         tokio::time::timeout(TIMEOUT, performed).await.expect("the invocation should end in time")

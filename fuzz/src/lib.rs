@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::base::select;
-use executor::base::template::{self, TemplateValues};
+use executor::base::template::TemplateValues;
+use executor::base::template::names::DeclaredNames;
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::SecretName;
@@ -47,8 +48,7 @@ pub fn request(bytes: &[u8]) {
     thread_local! {
         static INTAKE: Intake = {
             let config = Config::default();
-            let sources = Sources::new(&config, &PathBuf::from("/nowhere"), None);
-            Intake::new(config, sources, "fuzz".to_owned(), Arc::default()).expect("the default configuration has no invalid rule")
+            Intake::alone(config, &PathBuf::from("/nowhere"), "fuzz").expect("the default configuration has no invalid rule")
         };
     }
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
@@ -114,7 +114,7 @@ pub fn template(bytes: &[u8]) {
     let (template, input) = first_line(bytes);
     let input = json::parse(input).ok().and_then(|input| input.as_object().cloned()).unwrap_or_default();
     let scope = TemplateValues::of_input(&input);
-    let is_valid = template::check(&template).is_ok();
+    let is_valid = DeclaredNames::default().mistakes_in_template(&template).is_ok();
     let rendered = scope.text(&template);
     assert!(is_valid || rendered.is_err(), "`{template}` is refused when loaded but can be filled");
     drop(scope.value(&Value::String(template.clone())));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::data_class::DataClass;
 use crate::tool_scope::ToolScope;
 
 /// The caller of a command.
@@ -34,9 +35,21 @@ pub struct Caller {
     /// the page open.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unattended: bool,
+    /// The most sensitive data that the caller's model may get; `None` if the caller does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<DataClass>,
     /// Which subtools the caller may use. Records of version 1 call this field `reach`.
     #[serde(default, alias = "reach", skip_serializing_if = "ToolScope::is_everything")]
     pub tool_scope: ToolScope,
+}
+
+impl Caller {
+    /// Lowers what the caller's model may get to `trust`; never raises it.
+    #[must_use]
+    pub fn trusted_with(mut self, trust: DataClass) -> Self {
+        self.trust = Some(self.trust.map_or(trust, |own| own.min(trust)));
+        self
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -37,7 +37,7 @@ pub enum Exit {
     Usage = 2,
     /// No such subtool, task or file.
     NotFound = 3,
-    /// The task is waiting for confirmation. Only for commands that wait for the result.
+    /// The task is waiting for a human. Only for commands that print its result.
     AwaitingConfirmation = 4,
     /// Refused, by a rule, a limit or a human.
     Refused = 5,
@@ -78,6 +78,8 @@ codes! {
     NotFound = "not-found", Exit::NotFound;
     /// A rule of the configuration or of the subtool forbids the task.
     RefusedByPolicy = "refused-by-policy", Exit::Refused;
+    /// The caller's model may not get data of the subtool's class.
+    TrustZone = "trust-zone", Exit::Refused;
     /// The task needs a stronger form of confirmation than is available.
     NeedsAssurance = "needs-assurance", Exit::Refused;
     /// The task needs confirmation, no human has the page open, and the caller did not want to wait.
@@ -92,8 +94,30 @@ codes! {
     Denied = "denied", Exit::Refused;
     /// No human decided in time.
     Expired = "expired", Exit::Refused;
+    /// The page received a request that its own script did not send.
+    ForeignRequest = "foreign-request", Exit::Refused;
+    /// The page received a request from a browser that is not signed in.
+    NotSignedIn = "not-signed-in", Exit::Refused;
+    /// The link to the page was used before, or is too old.
+    UsedLink = "used-link", Exit::Refused;
+    /// A decision on the page came without the token of its session.
+    ProofRequired = "proof-required", Exit::Refused;
+    /// The task changed since the human saw it on the page.
+    Stale = "stale", Exit::Refused;
+    /// The task was decided before, or has ended.
+    AlreadyDecided = "already-decided", Exit::Refused;
+    /// The human must type the subtool's name first.
+    WantsWord = "wants-word", Exit::Refused;
+    /// The task is a question: it is answered, not approved.
+    WantsAnswer = "wants-answer", Exit::Refused;
+    /// The task is not a question, so it cannot be answered.
+    NoQuestion = "no-question", Exit::Refused;
+    /// The approval cannot be remembered in this way.
+    BadGrant = "bad-grant", Exit::Refused;
     /// The task cannot be resolved, because its outcome is known or it has not ended.
     NotUnknown = "not-unknown", Exit::Refused;
+    /// The task cannot be cancelled, because it has ended.
+    AlreadyEnded = "already-ended", Exit::Refused;
     /// The task was resolved differently before.
     AlreadyResolved = "already-resolved", Exit::Refused;
     /// More calls than the subtool's rate limit allows.
@@ -102,6 +126,8 @@ codes! {
     SwitchedOff = "switched-off", Exit::Refused;
     /// The caller's nesting depth does not allow it to call another agent.
     TooDeep = "too-deep", Exit::Refused;
+    /// What the user may spend on language models in a day is used up.
+    BudgetExhausted = "budget-exhausted", Exit::Refused;
     /// Too many open tasks.
     Throttled = "throttled", Exit::Refused;
     /// No executor is running and none could be started.
@@ -114,6 +140,8 @@ codes! {
     TimedOut = "timed-out", Exit::Failed;
     /// The task started, and it is not known whether it took effect.
     UnknownOutcome = "unknown-outcome", Exit::Failed;
+    /// The executor ended each time that the task was running.
+    ExecutorCrashed = "executor-crashed", Exit::Failed;
     /// The server answered with an error.
     ApiError = "api-error", Exit::Failed;
     /// The server permanently rejected our credentials; a human must authorize again.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::caller::Caller;
 use crate::code::Code;
+use crate::data_class::DataClass;
 use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
 use crate::shell::{PrintedOutput, Shell};
@@ -27,7 +28,6 @@ mod line;
 mod output_builder;
 mod reading;
 
-pub use allowed::AGENT_COMMANDS;
 pub use definition::{Dialect, NAME, definition};
 pub use reading::JqCall;
 
@@ -95,6 +95,35 @@ impl CommandExecutor {
         self
     }
 
+    /// Lowers the most sensitive data that the model may get.
+    #[must_use]
+    pub fn trusted_with(mut self, trust: DataClass) -> Self {
+        self.caller = self.caller.trusted_with(trust);
+        self
+    }
+
+    /// Whether a `run` of the line waits for a human, as far as that is known before the line runs: what earlier
+    /// commands of the line print is not. Blocks; runs nothing.
+    pub fn needs_human(&self, command: &str) -> bool {
+        let Ok(line) = line::parse(command) else { return self.foreign_commands == ForeignCommands::Ask };
+        let asks = |command: &SimpleCommand| {
+            if !allowed::is_ours(&command.words) {
+                return self.foreign_commands == ForeignCommands::Ask;
+            }
+            let Some(arguments) = allowed::arguments(&command.words).filter(|_| allowed::is_run(&command.words)) else {
+                return false;
+            };
+            let is_wait = |word: &String| word == "--wait" || word.starts_with("--wait=");
+            let mut words: Vec<_> = arguments.iter().filter(|word| !is_wait(word)).cloned().collect();
+            words.insert(1, "--dry-run".to_owned());
+            let stdin = line.stdin_of(command).unwrap_or_default();
+            let printed = self.shell.call(&words, stdin, &self.caller);
+            let plan: Value = serde_json::from_str(&printed.stdout).unwrap_or_default();
+            plan["confirmation"].is_string()
+        };
+        line.commands().any(asks)
+    }
+
     /// Runs the line `command` and blocks until it has ended.
     ///
     /// Each `run` without an idempotency key gets `key` (`key-2` for the second one of the line, and so on),
@@ -122,6 +151,11 @@ impl CommandExecutor {
                 CommandOutput::refused(&ErrorBody::new(code, refusal.to_string()).hint(refusal.hint()))
             }
         }
+    }
+
+    /// Whether the line waits for results, which may take long.
+    pub fn waits(&self, command: &str) -> bool {
+        line::parse(command).is_ok_and(|line| line.commands().any(|command| allowed::waits(&command.words)))
     }
 
     /// Makes the unchanged line a task of [`SHELL_SUBTOOL`], which a human must approve.

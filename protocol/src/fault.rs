@@ -1,7 +1,7 @@
 //! Fault injection: named points in the code at which a test can kill the process.
 //!
 //! `AGENT_MAGIC_TOOL_FAULT=commit.before:kill:2` kills the process with SIGKILL when it passes the point
-//! `commit.before` for the second time. In a release build the points compile to nothing and the variable
+//! `commit.before` for the second time; with `hang` the thread that passes it never goes on. In a release build the points compile to nothing and the variable
 //! is not read.
 
 /// The fault point named `what.stage`.
@@ -17,6 +17,11 @@ pub fn point(what: &str, stage: &str) {
 
     let Some(plan) = plan() else { return };
     if plan.point.split_once('.') == Some((what, stage)) && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == plan.nth {
+        if plan.hangs {
+            loop {
+                std::thread::park();
+            }
+        }
         nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::Signal::SIGKILL)
             .expect("a process can signal itself");
     }
@@ -25,6 +30,7 @@ pub fn point(what: &str, stage: &str) {
 #[cfg(debug_assertions)]
 struct FaultPlan {
     point: String,
+    hangs: bool,
     nth: u32,
 }
 
@@ -38,7 +44,10 @@ fn plan() -> Option<&'static FaultPlan> {
 fn parse(text: &str) -> Option<FaultPlan> {
     let mut parts = text.split(':');
     let point = parts.next()?.to_owned();
-    let is_kill = parts.next()? == "kill";
-    let nth = parts.next()?.parse().ok()?;
-    is_kill.then_some(FaultPlan { point, nth })
+    let hangs = match parts.next()? {
+        "kill" => false,
+        "hang" => true,
+        _ => return None,
+    };
+    Some(FaultPlan { point, hangs, nth: parts.next()?.parse().ok()? })
 }

@@ -49,7 +49,7 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| JsonError {
-            message: without_position(&error.to_string()),
+            message: in_plain_words(without_position(&error.to_string()), bytes),
             line: error.line(),
             column: error.column(),
         })
@@ -61,8 +61,30 @@ pub fn pointer_token(name: &str) -> String {
 }
 
 /// Removes the position at the end of a message of `serde_json`; [`JsonError`] reports it separately.
-fn without_position(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
+fn without_position(message: &str) -> &str {
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
+}
+
+/// Says in plain words what `serde_json` says in those of a parser.
+fn in_plain_words(message: &str, bytes: &[u8]) -> String {
+    let plain = match message {
+        _ if bytes.iter().all(u8::is_ascii_whitespace) => "it is empty",
+        "EOF while parsing a value" => "it ends where a value is expected",
+        "EOF while parsing an object" => "it ends before an object is closed with `}`",
+        "EOF while parsing a list" => "it ends before a list is closed with `]`",
+        "EOF while parsing a string" => "it ends inside a text: the closing quote is missing",
+        "expected value" => "there is no JSON value here; texts are in double quotes",
+        "expected ident" => "there is a word that is not JSON; texts are in double quotes",
+        "key must be a string" => "a key is not in double quotes",
+        "trailing characters" => "something follows after the end of the JSON",
+        "trailing comma" => "a comma is followed by nothing",
+        "control character (\\u0000-\\u001F) found while parsing a string" => {
+            "a text contains a line break or another control character; write \\n for a line break"
+        }
+        "invalid escape" => "a backslash in a text is followed by the wrong character; write \\\\ for a backslash",
+        other => other,
+    };
+    plain.to_owned()
 }
 
 struct StrictReader<'a> {
@@ -184,7 +206,45 @@ mod tests {
         let many = format!("{{{}}}", keys.join(","));
         assert!(refused(&many).contains("more than 10000 keys"));
         assert!(parse_within(many.as_bytes(), JsonLimits::DEFINITIONS).is_ok());
-        assert!(refused("{} {}").contains("trailing"));
+        assert!(refused("{} {}").contains("after the end"));
+    }
+
+    #[test]
+    fn no_word_of_the_parser_reaches_a_reader() {
+        let texts = [
+            "",
+            " ",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\": 1",
+            "[1",
+            "\"a",
+            "{a: 1}",
+            "nul",
+            "tru",
+            "hello",
+            "{} x",
+            "[1,]",
+            "{\"a\": 1,}",
+            "\"a\nb\"",
+            "\"\\x\"",
+            "{\"a\" 1}",
+            "[1 2]",
+            "'a'",
+            "01",
+            "1.",
+            "-",
+            "\"\\u12\"",
+            "\"\\ud800\"",
+        ];
+        for text in texts {
+            let message = refused(text);
+            for word in ["EOF", "while parsing", "expected value", "ident", "trailing", "must be a string"] {
+                assert!(!message.contains(word), "{text:?}: {message}");
+            }
+        }
+        assert!(refused("").starts_with("it is empty"));
     }
 
     proptest! {

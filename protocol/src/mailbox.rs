@@ -7,6 +7,8 @@
 //! results/   one file for each task, replaced atomically until it is final
 //! wakeups/   the sessions to wake, and for which tasks: `mailbox/wakeups.rs`
 //! executor.lock, executor.json, start.lock: whether an executor is running, `mailbox/presence.rs`
+//! executor-failed.json: with which error the last executor ended, `mailbox/presence.rs`
+//! config-problem.json: why it goes on with an earlier configuration, `mailbox/presence.rs`
 //! ```
 //!
 //! The first rename of a request wins: the executor moves it into `taken/`, or the caller withdraws it.
@@ -22,8 +24,8 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::OFlag;
 use serde::Serialize;
 
-use crate::fault;
 use crate::task::TaskId;
+use crate::{fault, regular_file};
 
 pub mod presence;
 mod reading;
@@ -37,6 +39,8 @@ pub mod watch;
 pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
 /// The error message for a file that is not trusted.
+/// Far more than the executor writes into one file that is read as a whole.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
 
 /// A mailbox whose folders exist and that only this user can write to.
@@ -124,7 +128,7 @@ impl Mailbox {
     /// Returns the answer to a request and removes it; `None` while there is no answer.
     pub fn collect_answer(&self, id: TaskId) -> io::Result<Option<Vec<u8>>> {
         let path = self.answers().join(format!("{id}.json"));
-        match fs::read(&path) {
+        match regular_file::read(&path, MAX_FILE_BYTES) {
             Ok(bytes) => {
                 fs::remove_file(&path)?;
                 Ok(Some(bytes))
@@ -213,7 +217,7 @@ impl Mailbox {
 
     /// Whether a task's result file exists and is final.
     pub fn is_final(&self, id: TaskId) -> bool {
-        fs::read(self.result_file(id)).is_ok_and(|text| result::is_final(&text))
+        regular_file::read(&self.result_file(id), MAX_FILE_BYTES).is_ok_and(|text| result::is_final(&text))
     }
 
     /// Whether all folders of the mailbox still exist.
@@ -397,6 +401,25 @@ mod tests {
         nix::unistd::mkfifo(&inbox.join(format!("{}.json", TaskId::new())), nix::sys::stat::Mode::S_IRWXU)
             .expect("failed to create");
         assert!(mailbox.take_all().expect("failed to read").is_empty());
+    }
+
+    /// Only root can give a file away; elsewhere the test has nothing to check.
+    #[test]
+    fn what_belongs_to_another_user_is_not_used() {
+        let (folder, mailbox) = mailbox();
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let id = TaskId::new();
+        mailbox.post(id, &"x").expect("failed to post the request");
+        mailbox.publish(id, "{}").expect("failed to publish");
+        let give_away = |path: &Path| std::os::unix::fs::chown(path, Some(1), None).expect("failed to give it away");
+        give_away(&mailbox.inbox().join(format!("{id}.json")));
+        give_away(&mailbox.result_file(id));
+        assert!(mailbox.take_all().expect("failed to read").is_empty());
+        assert!(mailbox.read_result(id).is_err());
+        give_away(&mailbox.results());
+        assert!(matches!(Mailbox::open(&folder.path().join("mailbox")), Err(MailboxError::Untrusted { .. })));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use std::{fs, io};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::data_class::DataClass;
 use crate::digest;
-use crate::tool_scope::ToolScope;
+use crate::tool_scope::{InvalidScope, ToolScope};
 
 /// The variable that names the caller's session.
 pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
@@ -19,6 +20,8 @@ pub const SESSION: &str = "AGENT_MAGIC_TOOL_SESSION";
 pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
 /// The variable that restricts the caller's session to read-only subtools.
 pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
+/// The most sensitive data that the model of the caller may get.
+pub const TRUST: &str = "AGENT_MAGIC_TOOL_TRUST";
 /// The variable that an agent loop sets to `1` if it wakes the caller when a task is final.
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 /// The variable with the caller's tool scope, as lists of names and globs.
@@ -128,6 +131,11 @@ impl Paths {
         std::env::var_os(READ_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
     }
 
+    /// The most sensitive data that the caller's model may get, from `AGENT_MAGIC_TOOL_TRUST`, if it is set.
+    pub fn trust(&self) -> Option<DataClass> {
+        word(TRUST).map(|class| DataClass::from_env_value(&class))
+    }
+
     /// The user's home folder.
     pub fn home(&self) -> Result<PathBuf, NoHomeFolder> {
         word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(NoHomeFolder("HOME"))
@@ -148,11 +156,11 @@ impl Paths {
         word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
     }
 
-    /// The caller's tool scope, from `AGENT_MAGIC_TOOL_SCOPE`; a malformed value allows nothing.
-    pub fn tool_scope(&self) -> ToolScope {
+    /// The caller's tool scope, from `AGENT_MAGIC_TOOL_SCOPE`.
+    pub fn tool_scope(&self) -> Result<ToolScope, InvalidScope> {
         match std::env::var_os(TOOL_SCOPE) {
-            Some(scope) if !scope.is_empty() => ToolScope::from_env_value(scope.to_str().unwrap_or_default()),
-            _ => ToolScope::default(),
+            Some(scope) if !scope.is_empty() => ToolScope::parse(scope.to_str().unwrap_or_default()),
+            _ => Ok(ToolScope::default()),
         }
     }
 

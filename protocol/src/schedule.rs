@@ -39,9 +39,21 @@ pub fn parse(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, E
     })
 }
 
-/// Parses `text` like [`parse`], in the system's time zone and relative to the current time.
+/// How far in the past a requested time may lie: the caller's clock may differ, and it takes a moment to ask.
+const MAX_BEHIND: SignedDuration = SignedDuration::from_mins(1);
+
+/// Parses `text` like [`parse`], in the system's time zone and relative to the current time. Refuses a time in the past.
 pub fn parse_local(text: &str) -> Result<Timestamp, ErrorBody> {
-    parse(text, &TimeZone::system(), crate::clock::now())
+    let now = crate::clock::now();
+    not_past(parse(text, &TimeZone::system(), now)?, text, now)
+}
+
+fn not_past(at: Timestamp, text: &str, now: Timestamp) -> Result<Timestamp, ErrorBody> {
+    if now.duration_since(at) <= MAX_BEHIND {
+        return Ok(at);
+    }
+    let message = format!("`{text}` is in the past; it is now {}", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
+    Err(ErrorBody::new(Code::Usage, message).hint("leave out --at to start it now, or give a later time"))
 }
 
 /// Returns the time `span` from now.
@@ -101,6 +113,16 @@ mod tests {
         }
         for text in ["", "soon", "25:00", "2026-13-01T00:00", "2026-05-01T09:00+99:00"] {
             assert_eq!(parse(text, &rome, now).expect_err(text).code, Code::Usage);
+        }
+    }
+
+    #[test]
+    fn a_time_in_the_past_is_refused_but_a_moment_ago_means_now() {
+        let now = time("2026-03-28T12:00:00Z");
+        for (text, is_valid) in
+            [("2026-03-28T11:59:30Z", true), ("2026-03-28T12:00:01Z", true), ("2026-03-28T11:58:00Z", false)]
+        {
+            assert_eq!(not_past(time(text), text, now).is_ok(), is_valid, "{text}");
         }
     }
 

@@ -13,7 +13,9 @@ use std::thread;
 use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
-use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, WAKES};
+use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
+
+const IF_NO_APPROVER: &str = "--if-no-approver";
 
 /// Runs one `agent-magic-tool` call for an agent.
 pub trait Shell: Send + Sync + Debug {
@@ -61,7 +63,9 @@ impl ProgramShell {
         let mut command = Command::new(&self.path);
         let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
         command.args(verb);
-        if caller.unattended && verb == ["run"] {
+        // An option that the line has already stays; the command takes it only once.
+        let decides = |word: &String| word == IF_NO_APPROVER || word.starts_with("--if-no-approver=");
+        if caller.unattended && verb == ["run"] && !rest.iter().any(decides) {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -72,6 +76,9 @@ impl ProgramShell {
         };
         if caller.read_only {
             command.env(READ_ONLY, "1");
+        }
+        if let Some(trust) = caller.trust {
+            command.env(TRUST, trust.as_str());
         }
         if !caller.tool_scope.is_everything() {
             command.env(TOOL_SCOPE, caller.tool_scope.to_env_value());
@@ -129,6 +136,24 @@ mod tests {
         assert_eq!(printed, PrintedOutput { status: 4, stdout, stderr: "end\n".to_owned() });
         let ended = program.call(&["-c".to_owned(), "kill -9 $$".to_owned()], &stdin, &Caller::default());
         assert_eq!((ended.status, ended.stdout.as_str()), (70, ""));
+    }
+
+    #[test]
+    fn a_program_of_an_agent_that_is_alone_gets_the_option_once() {
+        let alone = Caller { unattended: true, ..Caller::default() };
+        let folder = tempfile::tempdir().expect("failed to create a temporary folder");
+        let script = folder.path().join("program");
+        std::fs::write(&script, "#!/bin/sh\nprintf '%s ' \"$@\"\n").expect("written");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&script, executable).expect("made executable");
+        let printed = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            ProgramShell::new(&script).call(&words, "", &alone).stdout
+        };
+        assert_eq!(printed(&["run", "x", "--", "--to=a"]), "run --if-no-approver=fail x -- --to=a ");
+        assert_eq!(printed(&["run", "x", "--if-no-approver=wait"]), "run x --if-no-approver=wait ");
+        assert_eq!(printed(&["run", "--if-no-approver", "fail", "x"]), "run --if-no-approver fail x ");
+        assert_eq!(printed(&["list", "tools"]), "list tools ");
     }
 
     #[test]

@@ -134,6 +134,8 @@ impl State {
             (Self::AwaitingConfirmation, Step::Expire) => Ok(Self::Expired),
             (Self::AwaitingConfirmation, Step::Cancel) => Ok(Self::Cancelled),
             (Self::AwaitingConfirmation, Step::Fail) => Ok(Self::Failed),
+            // A rule that came later asks a human about it.
+            (Self::Queued, Step::Ask) => Ok(Self::AwaitingConfirmation),
             (Self::Queued, Step::Start) => Ok(Self::Running),
             (Self::Queued, Step::Fail) => Ok(Self::Failed),
             (Self::Queued, Step::Deny) => Ok(Self::Denied),

@@ -20,6 +20,15 @@ pub struct InvalidPattern {
     source: globset::Error,
 }
 
+/// A tool scope that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidScope {
+    #[error("it is not a list of lists of names")]
+    Form,
+    #[error(transparent)]
+    Pattern(#[from] InvalidPattern),
+}
+
 impl ToolScope {
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
@@ -47,7 +56,16 @@ impl ToolScope {
 
     /// Parses the value of an environment variable; a malformed value allows nothing.
     pub fn from_env_value(text: &str) -> Self {
-        serde_json::from_str(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
+        Self::parse(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
+    }
+
+    /// Parses the value of an environment variable.
+    pub fn parse(text: &str) -> Result<Self, InvalidScope> {
+        let scope: Self = serde_json::from_str(text).map_err(|_| InvalidScope::Form)?;
+        for pattern in scope.0.iter().flatten() {
+            Glob::new(pattern).map_err(|source| InvalidPattern { pattern: pattern.clone(), source })?;
+        }
+        Ok(scope)
     }
 
     /// Writes the scope in the form that [`ToolScope::from_env_value`] parses.

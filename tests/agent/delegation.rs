@@ -140,8 +140,6 @@ fn a_model_that_makes_a_call_sees_one_tool_and_reports_the_result() {
     let tools = first["tools"].as_array().expect("tools");
     assert_eq!((tools.len(), &tools[0]["function"]["name"]), (1, &json!("count_words")));
     assert_eq!(first["messages"].as_array().expect("messages").len(), 1, "no other message: {first}");
-    let result = world.result_of("llm_tool", &json!({"tool": "count_words", "prompt": "Count.", "model": "text"}));
-    assert_eq!(result["error"]["code"], "no-model", "a model without tool calls: {result:#}");
     let result = world.result_of("llm_tool", &json!({"tool": "count_word", "prompt": "Count."}));
     assert_eq!(result["error"]["code"], "unknown-subtool", "{result:#}");
 }
@@ -229,10 +227,17 @@ fn a_sub_agent_can_use_only_its_tool_scope() {
     for refused in &results[1..] {
         assert!(refused.contains("unknown-subtool"), "{refused}");
     }
-    // The executor enforces the scope, whatever the caller sends; even an invalid scope only restricts.
-    for scope in ["[[\"count_*\"]]", "[[\"*\"],[\"count_*\"]]", "no list"] {
+    // The executor enforces the scope, whatever the caller sends.
+    for scope in ["[[\"count_*\"]]", "[[\"*\"],[\"count_*\"]]"] {
         let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", scope)], &["run", "write_note", "text=x"]);
         assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{scope}: {ran}");
+    }
+    for wrong in ["no list", "[\"count_*\"]", "[[\"a[b\"]]"] {
+        for arguments in [&["run", "write_note", "text=x"][..], &["list"]] {
+            let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", wrong)], arguments);
+            assert_eq!((ran.exit, ran.error()["code"].as_str()), (2, Some("bad-config")), "{wrong}: {ran}");
+            assert!(ran.error()["message"].as_str().expect("a message").contains("AGENT_MAGIC_TOOL_SCOPE"), "{ran}");
+        }
     }
     assert!(!world.folder().join("note").exists());
 }
@@ -332,15 +337,21 @@ fn a_prompt_section_is_edited_after_approval() {
     let system = model.asked()[0]["messages"][0]["content"].as_str().expect("a prompt").to_owned();
     assert!(system.ends_with("# work\n\n## tone\n\nBe brief, 年度."), "{system}");
 
-    let id = world.start("edit_prompt_section", &json!({"section": "work", "text": "x"}));
+    for (input, message) in [
+        (r#"{"section": "work", "text": "x"}"#, "prompt section `work` is a folder; only a file can be edited"),
+        (r#"{"section": "work", "change": "delete"}"#, "prompt section `work` is a folder; only a file can be edited"),
+        (r#"{"section": "mood", "text": "x"}"#, "no prompt section named `mood`; available: work, tone"),
+        (r#"{"section": "tone"}"#, "`text` is missing"),
+    ] {
+        let refused = world.run(&["run", "edit_prompt_section", "--input", input]);
+        assert_eq!(refused.error()["message"], message, "no human is asked: {refused}");
+    }
+    let id = world.start("edit_prompt_section", &json!({"section": "tone", "text": "Be kind.", "change": "append"}));
     world.decide(&id, "approve", "edit_prompt_section");
     let result = world.run(&["wait", &id]).json();
-    assert_eq!(
-        result["error"]["message"], "prompt section `work` is a folder; only a file can be edited",
-        "{result:#}"
-    );
+    assert_eq!(result["data"]["after"], "Be brief, 年度.\n\nBe kind.\n", "{result:#}");
     let shown = world.result_of("read_prompt_sections", &json!({}));
-    let tree = json!([{"name": "work", "sections": [{"name": "tone", "bytes": 17}]}]);
+    let tree = json!([{"name": "work", "sections": [{"name": "tone", "bytes": 28}]}]);
     assert_eq!(shown["data"], tree, "{shown:#}");
 }
 

@@ -50,8 +50,8 @@ fn a_transient_failure_is_retried_and_another_is_not() {
     let Some(model) = Model::start(&world, &transient, "") else { return };
     let ran = world.run(&["agent", "--json", "Hello"]);
     assert_eq!(ran.json()["answer"], "Here I am.", "{ran}");
-    assert!(ran.stderr.contains("failed with status 503; trying again in 1s"), "{ran}");
-    assert!(ran.stderr.contains("failed with status 503; trying again in 2s"), "{ran}");
+    assert!(ran.stderr.contains("failed with status 503: as the scenario wants it; trying again in 1s"), "{ran}");
+    assert!(ran.stderr.contains("failed with status 503: as the scenario wants it; trying again in 2s"), "{ran}");
     assert_eq!(model.asked().len(), 3);
 
     let world = World::new();

@@ -211,6 +211,47 @@ fn an_expression_that_exhausts_time_or_memory_ends_only_itself() {
 }
 
 #[test]
+fn a_line_that_waits_holds_up_no_other() {
+    let world = World::new();
+    world.define(
+        "gate.json",
+        &json!({"gate": {"description": "Waits for a file.", "annotations": {"readOnlyHint": true}, "input": {},
+            "run": {"process": {"argv": ["sh", "-c", "until [ -e gate ]; do sleep 0.01; done"], "folder": "."}}}}),
+    );
+    let id = world.start("gate", &json!({}));
+    let mut tool = Tool::of(&world);
+    let mut send = |line: &Value| {
+        let stdin = tool.stdin.as_mut().expect("standard input is open");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("written");
+    };
+    send(&json!({"id": "wait", "command": format!("agent-magic-tool wait {id}")}));
+    send(&json!({"id": "run", "command": "agent-magic-tool run gate --wait"}));
+    send(&json!({"id": "one", "command": "echo one"}));
+    send(&json!({"id": "two", "command": "echo two"}));
+    send(&json!({"id": "any", "command": "echo any", "parallel": true}));
+    send(&json!({"command": "echo none", "parallel": true}));
+    let mut answers = Vec::new();
+    let mut next = |count: usize| {
+        for _ in 0..count {
+            let mut line = String::new();
+            tool.stdout.read_line(&mut line).expect("an answer");
+            answers.push(serde_json::from_str::<Value>(&line).expect("JSON"));
+        }
+        answers.clone()
+    };
+    let first = next(4);
+    let place = |id: &str| first.iter().position(|answer| answer["id"] == id).expect("answered before the gate opens");
+    assert!(place("one") < place("two"), "{first:?}");
+    place("any");
+    let refused = first.iter().find(|answer| answer["id"].is_null()).expect("an answer");
+    assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("needs an `id`")), "{refused}");
+    fs::write(world.folder().join("gate"), "").expect("written");
+    let last = next(2);
+    let waited: Vec<_> = last[4..].iter().map(|answer| answer["exit"].clone()).collect();
+    assert_eq!(waited, [0, 0], "{last:?}");
+}
+
+#[test]
 fn a_line_repeated_with_the_same_key_delegates_once() {
     let world = World::new();
     say(&world);

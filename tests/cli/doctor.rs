@@ -31,12 +31,16 @@ fn a_healthy_installation_passes_and_shows_its_sizes() {
     world.result_of("files_read", &json!({"path": "note.txt"}));
     let ran = world.run(&["doctor"]);
     assert_eq!((ran.exit, &ran.json()["ok"]), (0, &json!(true)), "{ran}");
+    let config = |ran: &Transcript| check(ran, "config")["message"].as_str().expect("a message").to_owned();
+    assert!(config(&ran).starts_with("the defaults; there is no `"), "{ran}");
     let sizes = ran.json()["sizes"].clone();
     for what in ["results", "record", "log"] {
         assert!(sizes[what].as_u64().is_some_and(|bytes| bytes > 0), "{what}: {sizes}");
     }
     assert_eq!((&sizes["data"], ran.json().get("repaired")), (&json!(0), None));
     assert_eq!(world.run(&["doctor", "--repair"]).json()["repaired"], json!([]), "there was nothing to repair");
+    world.configure("");
+    assert!(config(&world.run(&["doctor"])).ends_with("config.toml` and the defaults"));
 }
 
 #[test]
@@ -143,4 +147,19 @@ fn doctor_shows_the_page_its_security_and_the_waiting_tasks() {
     assert_eq!(page()["message"], "switched off by `enabled = false` under [page], so no task can be approved");
     world.run(&["executor", "start"]);
     assert_eq!(world.run(&["executor", "status"]).json()["page"]["origin"], json!(null));
+}
+
+#[test]
+fn a_rule_for_a_name_that_no_subtool_has_is_shown() {
+    let world = World::new();
+    world.configure(
+        "[access]\ndeny = [\"gmail_*\", \"gmail_send_mesage\"]\n\
+         [[confirm.rules]]\ntools = [\"files_*\", \"gti_*\"]\nthen = \"ask\"\n",
+    );
+    assert_eq!(
+        check(&world.run(&["doctor"]), "rules"),
+        json!({"name": "rules", "ok": true, "message": "1 rules in `confirm.rules`, all samples pass", "found": [
+            "`confirm.rules`: `gti_*` matches no subtool",
+            "`access.deny`: `gmail_send_mesage` matches no subtool; did you mean `gmail_send_message`?"]})
+    );
 }

@@ -69,7 +69,7 @@ fn in_the_foreground_it_logs_to_standard_error_and_ends_on_sigterm() {
 }
 
 #[test]
-fn every_run_is_logged_with_caller_input_and_outcome() {
+fn every_run_is_logged_with_caller_digest_and_outcome() {
     let world = World::new();
     world.define("echo.json", &json!({"echo": {"description": "Returns its text.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}}}));
@@ -77,10 +77,26 @@ fn every_run_is_logged_with_caller_input_and_outcome() {
     let log = std::fs::read_to_string(world.log()).expect("a log");
     let line = log.lines().find(|line| line.contains("task ended")).expect("the run is logged");
     let entry: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
-    assert_eq!(
-        (&entry["tool"], &entry["input"], &entry["state"]),
-        (&json!("echo"), &json!(r#"{"text":"年度报告"}"#), &json!("succeeded")),
-        "{entry}"
-    );
+    assert_eq!((&entry["tool"], &entry["state"]), (&json!("echo"), &json!("succeeded")), "{entry}");
+    // A digest stands for the input, which may be confidential.
+    let digest = entry["input_sha256"].as_str().expect("a digest");
+    assert!(digest.len() == 64 && !line.contains("年度报告"), "{entry}");
     assert!(entry["uid"].is_u64() && entry["duration_ms"].is_u64() && entry["timestamp"].is_string(), "{entry}");
+}
+
+#[test]
+fn no_agent_gets_a_link_to_the_page() {
+    let world = World::new();
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for variable in
+        ["AGENT_MAGIC_TOOL_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "OPENCODE"]
+    {
+        let mut command = world.command(&["executor", "page"]);
+        let ran = world.transcript(&command.env(variable, "1").output().expect("the program starts"));
+        assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("humans-only")), "{variable}: {ran}");
+        assert!(ran.stderr.contains(variable) && ran.stdout.is_empty(), "{ran}");
+    }
+    let executors = std::fs::read_dir(world.state().join("executors")).expect("a folder").flatten();
+    let links = executors.flat_map(|folder| std::fs::read_dir(folder.path().join("links")).into_iter().flatten());
+    assert_eq!(links.count(), 0, "no link was made");
 }

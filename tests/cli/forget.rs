@@ -35,7 +35,7 @@ fn run_in(world: &World, session: &str, arguments: &[&str]) -> Transcript {
 fn ended(world: &World, session: &str, tool: &str) -> (String, Option<PathBuf>) {
     let result = run_in(world, session, &["run", tool, "--wait"]).json();
     assert_eq!(result["status"], "succeeded", "{result:#}");
-    let data = result["_meta"]["data_file"].as_str().map(Into::into);
+    let data = result["data_file"].as_str().map(Into::into);
     (result["id"].as_str().expect("an id").to_owned(), data)
 }
 

@@ -1,7 +1,7 @@
 //! `lint` for the developers of subtools, and the basics of `doctor`.
 
 use insta::assert_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -17,21 +17,154 @@ fn the_shipped_packs_are_clean() {
     ");
 }
 
-#[test]
-fn findings_name_file_subtool_and_place() {
+/// A read-only definition without mistakes; `changes` replace keys.
+fn clean(changes: Value) -> Value {
+    let mut definition = json!({
+        "description": "Finds the zebras of one zoo by name.",
+        "input": {"type": "object", "properties": {"zoo": {"type": "string", "description": "The zoo."}},
+            "required": ["zoo"], "additionalProperties": false},
+        "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["echo", "--", "{{ zoo }}"]}},
+        "examples": [{"input": {"zoo": "Lisbon"}}]
+    });
+    let Value::Object(changes) = changes else { panic!("changes are an object") };
+    definition.as_object_mut().expect("an object").extend(changes);
+    definition
+}
+
+/// The findings in `own.json`, as lines.
+fn findings(file: &Value) -> String {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
-    world.define("own.json", &json!({
-        "unknown_key": {"description": "Has a key that does not exist.", "input": {}, "runn": {}},
-        "short": {"description": "Too short.", "input": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"]},
-            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}}
-    }));
-    assert_snapshot!(world.run(&["lint"]), @r#"
+    world.define("own.json", file);
+    world.run(&["lint", "--format=lines"]).to_string().replace("CONFIG/subtools/", "")
+}
+
+#[test]
+fn every_mistake_of_a_file_is_shown_at_once_with_its_line_and_hides_no_neighbor() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let text = r#"{
+  "wrong": {
+    "description": "Finds zebras by the name of their zoo.",
+    "inptu": {},
+    "input": {"type": "object", "properties": {"zoo": {"type": "string", "description": "The zoo."}},
+      "additionalProperties": false},
+    "timeout": "ten",
+    "run": {"http": {
+      "base_url": "https://zoo.example",
+      "path": "zebras",
+      "query": {"zoo": "{{ zooo }}", "name": "{{ zoo|uper }}"},
+      "headers": {"X-Note": "secret:zoo and more"}
+    }},
+    "result": {"select": ".zebras[] | select(.zoo == \"{{ zoo }}\")"}
+  },
+  "fine": {
+    "description": "Lists all the zoos there are.",
+    "input": {"type": "object", "properties": {}, "additionalProperties": false},
+    "annotations": {"readOnlyHint": true},
+    "run": {"process": {"argv": ["echo", "Lisbon"]}}
+  }
+}"#;
+    std::fs::write(world.subtools().join("own.json"), text).expect("written");
+    assert_snapshot!(world.run(&["lint", "--format=lines"]), @r#"
     exit: 2
     --- stdout
-    [{"level":"error","code":"not-loaded","file":"CONFIG/subtools/own.json","subtool":"unknown_key","place":"runn","message":"unknown field `runn`; did you mean `run`?"},{"level":"warning","code":"short-description","file":"CONFIG/subtools/own.json","subtool":"short","place":"description","message":"2 words do not say when to use it; use the words that a user who needs it would use"},{"level":"warning","code":"required-with-default","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` is required and has a default; a default makes it optional"},{"level":"warning","code":"undescribed-parameter","file":"CONFIG/subtools/own.json","subtool":"short","place":"input.properties.a","message":"`a` has no description"}]
+    CONFIG/subtools/own.json:4: error: wrong: inptu: unknown field `inptu`; did you mean `input`?
+    CONFIG/subtools/own.json:7: error: wrong: timeout: `ten` is not a valid duration; write it like `500ms`, `30s`, `5m`, `1h` or `7d`
+    CONFIG/subtools/own.json:10: error: wrong: run.http.path: must start with `/`
+    CONFIG/subtools/own.json:11: error: wrong: run.http.query.zoo: `zooo` is not declared in `input.properties`; did you mean `zoo`?
+    CONFIG/subtools/own.json:11: error: wrong: run.http.query.name: no filter named `uper`; did you mean `upper`?
+    CONFIG/subtools/own.json:12: error: wrong: run.http.headers.X-Note: a secret is filled in only at the end of a header and without a template beside it
+    CONFIG/subtools/own.json:14: error: wrong: result.select: `{{ }}` is not filled in in a jq expression; write `$input.NAME` for a field of the input
     --- stderr
-    note: 1 errors, 3 warnings
+    note: 7 errors, 0 warnings
+    "#);
+    assert_snapshot!(world.run(&["list", "--format=names"]), @r#"
+    exit: 0
+    --- stdout
+    ["fine"]
+    --- stderr
+    note: left out: 1 definition of CONFIG/subtools/own.json; see: agent-magic-tool lint
+    "#);
+    let document = world.run(&["lint"]).json();
+    assert_eq!(document[0]["line"], 4, "{document}");
+}
+
+#[test]
+fn one_file_is_compared_with_the_whole_catalog() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let tied = clean(json!({}));
+    world.define("a.json", &json!({"zebra_find": tied, "noise": clean(json!({"description": "Short."}))}));
+    let file = world.subtools().join("b.json");
+    world.define(
+        "b.json",
+        &json!({"zebra_find": clean(json!({})), "zebra_seek": tied,
+        "zebra_feed": clean(json!({"description": "Feeds a zebra with grass.", "depends_on": ["zebra_find"]}))}),
+    );
+    let one = world.run(&["lint", "--format=lines", file.to_str().expect("a path")]);
+    let all = world.run(&["lint", "--format=lines"]);
+    assert_snapshot!(one, @"
+    exit: 2
+    --- stdout
+    CONFIG/subtools/b.json:1: error: zebra_find: the name is already defined by CONFIG/subtools/a.json; the first definition wins
+    CONFIG/subtools/b.json:1: warning: zebra_seek: description: the description of `zebra_seek` finds `zebra_find` just as well; say in one of the two what it is not for, like `NOT zebra_find`
+    --- stderr
+    note: 1 error, 1 warning
+    ");
+    assert!(all.stdout.contains("short-description") || all.stdout.contains("do not say when"), "{all}");
+    let absent = world.run(&["lint", "/nowhere/at.json"]);
+    assert_eq!(absent.exit, 3, "{absent}");
+}
+
+#[test]
+fn a_tie_is_found_from_either_side() {
+    let find = clean(json!({}));
+    let longer =
+        clean(json!({"description": "Finds the zebras of one zoo by name. Finds the zebras of one zoo by name."}));
+    for (one, other) in [(&find, &longer), (&longer, &find)] {
+        let found = findings(&json!({"aa_zebras": one, "bb_zebras": other}));
+        assert_eq!(found.matches("just as well").count(), 1, "{found}");
+    }
+}
+
+#[test]
+fn what_loads_but_does_not_do_what_it_says_is_a_warning_with_its_mending() {
+    let writes = |changes: Value| {
+        let mut definition = clean(json!({"annotations": {}}));
+        definition.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+        definition
+    };
+    let http = json!({"http": {"method": "POST", "base_url": "https://zoo.example", "path": "/zebras",
+        "body": {"json": {"zoo": "{{ zoo }}"}}, "idempotency_header": "Idempotency-Key"}});
+    let file = json!({
+        "zebra_look": clean(json!({"description": "Looks for one zebra by its number."})),
+        "zebra_add": writes(json!({"description": "Adds a zebra. Use zebra_look first.", "retries": {"times": 2}})),
+        "zebra_buy": writes(json!({"description": "Buys a zebra. Use zebra_find first.", "run": http})),
+        "zebra_sell": writes(json!({"description": "Sells a zebra to a zoo.",
+            "verify": {"subtool": "zebra_look", "input": {"zoo": "Lisbon"}, "happened": "length > 0"}})),
+        "zebra_lose": writes(json!({"description": "Loses a zebra on the way.",
+            "verify": {"subtool": "zebra_look", "input": {"zoo": "{{ zoo }}"}, "happened": "true"}})),
+        "zebra_tell": clean(json!({"description": "Tells a zebra something nice.",
+            "input": {"type": "object", "properties": {"zoo": {"type": "string", "description": "The zoo."}}}})),
+        "zebra_read": clean(json!({"description": "Reads a file about some zebras.",
+            "run": {"http": {"base_url": "https://{{ zoo }}", "path": "/zebras"}},
+            "examples": [{"input": {"zoo": "not a host"}}]})),
+    });
+    assert_snapshot!(findings(&file), @r#"
+    exit: 2
+    --- stdout
+    own.json:1: error: zebra_read: examples[0]: its dry run fails: `https://not%20a%20host` is not a valid URL: invalid international domain name
+    own.json:1: warning: zebra_add: description: it says in prose that `zebra_look` comes first; add "depends_on": ["zebra_look"]
+    own.json:1: warning: zebra_add: retries: an attempt that may have had an effect is never repeated, so this helps only before anything was sent; say that repeating is safe with "idempotentHint": true, or how to look it up with `verify`
+    own.json:1: warning: zebra_buy: description: it names `zebra_find`, but there is no such subtool; did you mean `zebra_add`?
+    own.json:1: warning: zebra_buy: run.http.idempotency_header: the key is sent, but a lost attempt is still not repeated; if the service acts once for each key, say so with "annotations": {"idempotentHint": true}
+    own.json:1: warning: zebra_lose: verify.happened: it is true even if nothing was found; test what was found, like `length > 0`
+    own.json:1: warning: zebra_sell: verify.input: it accepts any hit, also one of another run; look for this very run, by a field of the input or by `{{ task.id }}`
+    own.json:1: warning: zebra_tell: input: a misspelled field is accepted and dropped without a word; add "additionalProperties": false
+    --- stderr
+    note: 1 error, 7 warnings
     "#);
 }
 

@@ -44,13 +44,65 @@ fn chinese_words_find_chinese_descriptions() {
 #[test]
 fn a_query_without_matches_returns_an_empty_object() {
     let world = World::new();
-    assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @"
+    assert_snapshot!(world.run(&["list", "tools", "--query=xylophone"]), @r#"
     exit: 0
     --- stdout
     {}
     --- stderr
-    note: none of the 31 subtools matches; try other words, or list without --query
-    ");
+    note: no match. There are subtools for: asking the user, files, git, github, gmail, web.
+    "#);
+}
+
+#[test]
+fn a_query_gives_the_schemas_of_the_best_three_and_a_line_for_each_other() {
+    let world = World::new();
+    let with_schema = |arguments: &[&str]| {
+        let listed = world.run(&[&["list", "tools", "--query=search files messages issues"], arguments].concat());
+        let subtools = listed.json();
+        let subtools = subtools.as_object().expect("an object").clone();
+        assert!(subtools.len() > 5 && subtools.values().all(|subtool| subtool["description"].is_string()), "{listed}");
+        let schemas: Vec<_> = subtools.values().map(|subtool| subtool["input"].is_object()).collect();
+        (schemas.iter().take_while(|has| **has).count(), schemas.len(), listed.stderr)
+    };
+    let (full, all, note) = with_schema(&[]);
+    assert_eq!((full, note.lines().next()), (3, Some("note: the others' inputs: agent-magic-tool list tools NAME")));
+    assert_eq!(with_schema(&["--full"]).0, all);
+    assert_eq!(world.run(&["list", "tools", "--query="]).stdout, world.run(&["list", "tools"]).stdout);
+}
+
+#[test]
+fn poor_matches_and_none_are_said_to_be_so() {
+    let world = World::new();
+    let notes = |query: &str| world.run(&["list", "tools", &format!("--query={query}"), "--limit=1"]).stderr;
+    assert!(notes("order pizza from a file").contains("note: weak matches: "), "{}", notes("order pizza from a file"));
+    for good in ["search mail", "read a file", "git history", "create an issue on github", "ask the user"] {
+        assert!(!notes(good).contains("weak matches"), "{good}: {}", notes(good));
+    }
+    assert!(notes("音乐").contains("Their descriptions are in English, so search in English."), "{}", notes("音乐"));
+}
+
+#[test]
+fn a_read_only_session_lists_only_what_it_may_run() {
+    let world = World::new();
+    let list = |arguments: &[&str]| {
+        let mut command = world.command(&[&["list", "tools", "--format=names"], arguments].concat());
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_READ_ONLY", "1").output().expect("it starts"))
+    };
+    let all = list(&["--limit=100"]);
+    let names = all.json().to_string();
+    assert!(names.contains("files_read") && !names.contains("gmail_send_message"), "{all}");
+    let sends = list(&["--query=send message"]);
+    assert!(sends.stderr.contains("this session is read-only"), "{sends}");
+}
+
+#[test]
+fn a_subtool_whose_secret_is_missing_says_so() {
+    let world = World::new();
+    let needs = || world.run(&["list", "tools", "web_search"]).json()["web_search"]["needs"].clone();
+    let name = needs().as_str().and_then(|text| text.rsplit(' ').next()).expect("a command").to_owned();
+    assert_eq!(needs(), format!("a secret that only the user can set: agent-magic-tool secret set {name}"));
+    assert_eq!(world.run_with(&["secret", "set", &name], "a-secret-value").exit, 0);
+    assert_eq!(needs(), json!(null));
 }
 
 #[test]
@@ -109,7 +161,7 @@ fn a_bad_file_is_reported_and_hides_nothing_else() {
     --- stdout
     ["mail_search","report_zh"]
     --- stderr
-    note: failed to load 1 definitions; see: agent-magic-tool lint
+    note: left out: all of CONFIG/subtools/broken.json; see: agent-magic-tool lint
     "#);
 }
 
@@ -154,5 +206,6 @@ fn an_empty_schema_stays_an_object() {
     {"noop":{"description":"Does nothing at all.","input":{}}}
     "#);
     let ran = world.run(&["run", "noop", "--wait"]);
-    assert_eq!((ran.exit, &ran.json()["input"]), (0, &json!({})), "{ran}");
+    let id = ran.json()["id"].as_str().expect("an id").to_owned();
+    assert_eq!((ran.exit, &world.result_file(&id)["input"]), (0, &json!({})), "{ran}");
 }

@@ -21,6 +21,13 @@ struct Large {
 impl Large {
     /// Runs a task that returns `data`.
     fn of(data: &Value) -> Self {
+        let large = Self::of_inline(data);
+        assert!(large.data_file.is_absolute(), "the data is in a file of its own");
+        large
+    }
+
+    /// The same, whether or not the data is large; without a data file its path is empty.
+    fn of_inline(data: &Value) -> Self {
         let world = World::new();
         fs::write(world.folder().join("data.json"), data.to_string()).expect("written");
         world.define(
@@ -30,7 +37,7 @@ impl Large {
         );
         let result = world.result_of("data", &json!({}));
         let id = result["id"].as_str().expect("an id").to_owned();
-        let data_file = result["_meta"]["data_file"].as_str().expect("data beside it").into();
+        let data_file = result["_meta"]["data_file"].as_str().unwrap_or_default().into();
         Self { world, id, data_file }
     }
 
@@ -89,11 +96,36 @@ fn the_result_describes_the_datas_shape_and_how_to_read_it() {
     assert_eq!(large.follow(&read[0]).json()["items"][99]["id"], 99);
     let not_a_list = large.read(&["--page", "1"]).error();
     assert_eq!(not_a_list["message"], "the data is not a list but an object with `next`, `items`");
+    let hint = not_a_list["hint"].as_str().and_then(|hint| hint.strip_prefix("the list in it: ")).expect("a command");
+    assert_eq!(large.follow(&json!(hint)).json()["items"][0]["id"], 0);
     assert_eq!(
         large.read(&["--jq", ".items | length"]).json(),
         5_000,
         "the limit on the keys of an input does not apply to data"
     );
+}
+
+#[test]
+fn data_that_fits_in_the_file_but_not_in_a_glance_is_previewed() {
+    let large = Large::of_inline(&json!({"rows": records(400)}));
+    let file = large.world.result_file(&large.id);
+    assert!(file["data"]["rows"].is_array(), "the file has all of it");
+    for arguments in [["read", &large.id], ["wait", &large.id]] {
+        let printed = large.world.run(&arguments);
+        let answer = printed.json();
+        assert!(printed.stdout.len() < 4_000 && answer.get("data").is_none(), "{printed}");
+        assert!(answer["preview"].as_str().is_some_and(|text| text.starts_with("{\n  \"rows\": [")), "{printed}");
+        assert_eq!(answer["shape"], file["_meta"]["shape"]);
+        let first = large.follow(&answer["read"][0]);
+        assert_eq!(first.json()["items"][99]["id"], 99, "{first}");
+    }
+    let hint = large.read(&["--page", "1"]).error()["hint"].clone();
+    assert_eq!(hint, format!("the list in it: agent-magic-tool read {} --jq '.rows' --page 1", large.id));
+    let little = Large::of_inline(&json!({"rows": [1, 2], "my list": [1, 2, 3]}));
+    assert_eq!(little.world.run(&["read", &little.id]).json()["data"]["rows"], json!([1, 2]));
+    let hint = little.read(&["--page", "1"]).error()["hint"].clone();
+    let command = hint.as_str().and_then(|hint| hint.strip_prefix("the list in it: ")).expect("a command");
+    assert_eq!(little.follow(&json!(command)).json()["items"], json!([1, 2, 3]), "{command}");
 }
 
 #[test]

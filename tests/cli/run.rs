@@ -53,7 +53,7 @@ fn run_returns_the_accepted_input_and_the_path_of_the_result() {
     assert_snapshot!(world.run(&["wait", &id]), @r#"
     exit: 0
     --- stdout
-    {"id":"ID","tool":"echo","input":{"text":"年度报告","times":1},"status":"succeeded","result_file":"MAILBOX/results/result-ID.json","success":true,"data":"年度报告","created_at":"TIME","finished_at":"TIME","_meta":{"program":"/usr/bin/printf","exit_code":0,"duration_ms":N,"attempts":1}}
+    {"id":"ID","tool":"echo","status":"succeeded","data":"年度报告"}
     "#);
     assert_eq!(world.result_file(&id)["data"], "年度报告");
 }
@@ -82,7 +82,7 @@ fn run_with_wait_prints_the_final_result() {
     assert_snapshot!(world.run(&["run", "echo", "text=hello", "--wait"]), @r#"
     exit: 0
     --- stdout
-    {"id":"ID","tool":"echo","input":{"text":"hello","times":1},"status":"succeeded","result_file":"MAILBOX/results/result-ID.json","success":true,"data":"hello","created_at":"TIME","finished_at":"TIME","_meta":{"program":"/usr/bin/printf","exit_code":0,"duration_ms":N,"attempts":1}}
+    {"id":"ID","tool":"echo","status":"succeeded","data":"hello"}
     "#);
 }
 
@@ -138,7 +138,7 @@ fn all_mistakes_in_an_input_are_reported_at_once() {
     assert_snapshot!(world.run(&["run", "echo", r#"--input={"times": 10, "txt": "x"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9 (and 2 more)","hint":"fix the fields in `problems`; the schema: agent-magic-tool inspect echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
+    {"error":{"code":"invalid-input","message":"the input of `echo` is wrong at `/times`: 10 is greater than the maximum of 9; 3 mistakes in all","hint":"fix the fields in `problems`; the schema: agent-magic-tool list tools echo","details":{"problems":[{"pointer":"/times","problem":"10 is greater than the maximum of 9","schema":{"type":"integer","minimum":1,"maximum":9,"default":1}},{"pointer":"/txt","problem":"no field named `txt`; the fields are `text`, `times`, `loud`, `to`","did_you_mean":"text"},{"pointer":"/text","problem":"`text` is required","schema":{"type":"string"}}]}}}
     "#);
     assert_nothing_is_left(&world);
 }
@@ -150,7 +150,7 @@ fn json_damaged_by_a_shell_is_recognized() {
     assert_snapshot!(world.run(&["run", "echo", "--input={text: hello}"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell removed quotes; pass the JSON on standard input instead: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: a key is not in double quotes at line 1 column 2","hint":"the shell removed the quotes; write the fields as key=value, or pass the JSON on standard input: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
     "#);
     for damaged in [r#"{\"text\": \"x\"}"#, "'{\"text\": \"x\"}'", r#"{"text": "x"#] {
         let error = world.run(&["run", "echo", "--input", damaged]).error();
@@ -160,7 +160,7 @@ fn json_damaged_by_a_shell_is_recognized() {
     assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-json","message":"the input is not valid JSON: key must be a string at line 1 column 2","hint":"the shell removed quotes; pass the JSON on standard input instead: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
+    {"error":{"code":"invalid-json","message":"the input is not valid JSON: a key is not in double quotes at line 1 column 2","hint":"the shell removed the quotes; write the fields as key=value, or pass the JSON on standard input: agent-magic-tool run echo --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF","details":{"line":1,"column":2}}}
     "#);
 }
 
@@ -201,27 +201,27 @@ fn usage_errors_have_helpful_hints() {
     assert_snapshot!(world.run(&["run"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"the following required arguments were not provided: <NAME>","hint":"agent-magic-tool run <NAME> [KEY=VALUE]..."}}
+    {"error":{"code":"usage","message":"`run` needs NAME","hint":"agent-magic-tool run NAME [KEY=VALUE]..."}}
     "#);
     assert_snapshot!(world.run(&["rum", "x"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"unrecognized subcommand 'rum'","hint":"did you mean `run`?"}}
+    {"error":{"code":"usage","message":"no command `rum`","hint":"agent-magic-tool run x"}}
     "#);
     assert_snapshot!(world.run(&["run", "echo", "--imput={}"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"unexpected argument '--imput' found","hint":"did you mean `--input`?"}}
+    {"error":{"code":"usage","message":"`run` has no option `--imput`","hint":"did you mean `--input`? Or a field of the input is written without dashes: agent-magic-tool run echo imput={}"}}
     "#);
     assert_snapshot!(world.run(&["run", "echo", r#"{"text": "a=b"}"#]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"the whole input was given where a single field is expected","hint":"put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
+    {"error":{"code":"usage","message":"the whole input was given where a single field is expected","hint":"write its fields as key=value, or put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
     "#);
     assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"invalid value 'soon' for '--wait[=<DURATION>]': `soon` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`","hint":"see: agent-magic-tool --help"}}
+    {"error":{"code":"usage","message":"`--wait`: `soon` is not a valid duration","hint":"write it like `500ms`, `30s`, `5m`, `1h` or `7d`"}}
     "#);
 }
 
@@ -254,7 +254,7 @@ fn a_task_with_side_effects_waits_for_a_human() {
     assert_snapshot!(world.run(&["run", "touch"]), @r#"
     exit: 0
     --- stdout
-    {"tool":"touch","input":{},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","state":"awaiting_confirmation","message":"The tool execution waits for a human to confirm it. No human has the page open: tell the user to run `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again.","next":"agent-magic-tool wait ID"}
+    {"tool":"touch","input":{},"id":"ID","status":"pending","result_file":"MAILBOX/results/result-ID.json","state":"awaiting_confirmation","message":"Tell the user: run `agent-magic-tool executor page` and decide. The tool execution waits for that. Then: `agent-magic-tool wait ID`. Do not run it again."}
     "#);
     assert!(!world.folder().join("touched").exists());
 }
@@ -355,4 +355,39 @@ fn exceeding_the_rate_limit_switches_the_subtool_off_for_the_session() {
     let on = world.run(&["executor", "switch-on", "send"]);
     assert_eq!((on.exit, &on.json()["switched_on"][0]["session"]), (0, &json!("a")), "{on}");
     assert_eq!(call("a").exit, 0);
+
+    // The calls from before it was switched on count no more, also for the next executor.
+    allow(1);
+    assert_eq!(call("a").error()["code"], "rate-limited");
+    for restarts in [false, true] {
+        assert_eq!(call("a").error()["code"], "switched-off");
+        assert_eq!(world.run(&["executor", "switch-on", "send"]).exit, 0);
+        if restarts {
+            world.kill_executor();
+        }
+        assert_eq!(call("a").exit, 0, "restarted: {restarts}");
+        assert_eq!(call("a").error()["code"], "rate-limited", "restarted: {restarts}");
+    }
+}
+
+#[test]
+fn a_rate_limit_of_a_tag_counts_all_its_subtools_before_a_human_is_asked() {
+    let world = World::new();
+    let pay = |confirm: &str| {
+        json!({"description": "Pays.", "input": {}, "tags": ["money"], "confirm": confirm,
+            "run": {"process": {"argv": ["true"]}}})
+    };
+    world.define("pay.json", &json!({"pay_ann": pay("never"), "pay_bob": pay("never"), "pay_eve": pay("always")}));
+    world.configure("[rate_limits.tags]\nmoney = { calls = 2, per = \"1h\", auto_disable = true }\n");
+    let call = |name: &str| world.run(&["run", name]);
+    assert_eq!((call("pay_ann").exit, call("pay_bob").exit), (0, 0));
+    let limited = call("pay_eve");
+    assert_eq!((limited.exit, &limited.error()["code"]), (5, &json!("rate-limited")), "{limited}");
+    assert_eq!(limited.error()["message"], "the subtools with the tag `money` allow a session 2 calls per 1h");
+    assert_eq!(world.run(&["executor", "status"]).json()["page"]["waiting"], 0, "no human was asked");
+    assert_eq!(call("pay_eve").error()["code"], "switched-off");
+    // A running executor obeys other limits; 0 calls means none.
+    world.configure("[rate_limits.tags]\nmoney = { calls = 0, per = \"1h\" }\n[rate_limits.tools]\npay_bob = { calls = 1, per = \"10m\" }\n");
+    assert_eq!((call("pay_ann").exit, call("pay_bob").exit), (0, 0));
+    assert_eq!(call("pay_bob").error()["message"], "`pay_bob` allows a session 1 calls per 10m");
 }

@@ -30,9 +30,29 @@ fn a_value_is_stored_listed_by_name_and_removed() {
     "#);
     assert_snapshot!(world.run(&["secret", "rm", "github"]), @r#"
     exit: 3
-    --- stdout
-    {"name":"github","removed":false}
+    --- stderr
+    {"error":{"code":"not-found","message":"no value is stored for the secret `github`","hint":"the names, and where their values come from: agent-magic-tool secret list"}}
     "#);
+}
+
+#[test]
+fn a_weak_value_is_stored_only_if_the_human_insists() {
+    let world = World::new();
+    assert_snapshot!(world.run_with(&["secret", "set", "db"], "test\n"), @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"usage","message":"this is not a good secret: it has fewer than 8 bytes","hint":"use a longer one, since results could not be cleaned of it without damage to ordinary text; if the service has no better one, pass --weak"}}
+    "#);
+    for weak in ["hunter2", "password", "Swordfish", "abababababab", "年度"] {
+        let refused = world.run_with(&["secret", "set", "db"], weak);
+        assert_eq!((refused.exit, refused.stderr.contains(weak)), (2, false), "{refused}");
+        assert!(!world.state().join("secrets/db").exists(), "{weak}");
+    }
+    assert_eq!(world.run_with(&["secret", "set", "db", "--weak"], "test").exit, 0);
+    for good in ["hunter2-hunter2", "correct horse", "Tr0ub4dor", "qwjzkvxhqwjzkvxh"] {
+        let stored = world.run_with(&["secret", "set", "db"], good);
+        assert_eq!(stored.exit, 0, "{stored}");
+    }
 }
 
 #[test]
@@ -46,4 +66,14 @@ fn an_empty_value_and_an_invalid_name_are_refused() {
     // The error does not repeat the name, which may be a value given by mistake.
     let ran = world.run_with(&["secret", "set", "ghp_../canary"], "y");
     assert_eq!((ran.exit, ran.stderr.contains("canary")), (2, false), "{ran}");
+}
+
+#[test]
+fn a_folder_of_secrets_that_others_can_enter_is_closed_before_a_value_is_stored() {
+    let world = World::new();
+    let folder = world.state().join("secrets");
+    fs::create_dir_all(&folder).expect("made");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("set");
+    assert_eq!(world.run_with(&["secret", "set", "github"], "hunter2-hunter2").exit, 0);
+    assert_eq!(fs::metadata(&folder).expect("a folder").permissions().mode() & 0o777, 0o700);
 }

@@ -85,8 +85,8 @@ fn without_a_lookup_the_result_says_what_was_sent_and_when() {
     let look = json!({"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["cat", "sent"]}}});
     world.define(
         "post.json",
-        &json!({"look": look, "post": {"description": "Sends a line.", "input": {"type": "object"}, "confirm": "never",
-            "depends_on": ["look"],
+        &json!({"look": look, "post": {"description": "Sends a line.", "input": {"properties": {"text": {"type": "string"}}},
+            "confirm": "never", "depends_on": ["look"],
             "run": {"process": {"argv": ["sh", "-c", "echo x >> sent; sleep 60", "{{ text }}"], "env": {"KEY": "secret:key"}}}}}),
     );
     let set = world.run_with(&["secret", "set", "key"], "s3cret-value");

@@ -11,10 +11,12 @@ mod full_disk;
 mod keys;
 mod limits;
 mod oracle;
+mod poison;
 mod power;
 mod seeds;
 pub(crate) mod shim;
 mod stopped;
+mod versions;
 
 /// Returns `small` in a normal run, and `full` with `AGENT_MAGIC_TOOL_FAULTS=full`.
 pub(crate) fn size(small: usize, full: usize) -> usize {

@@ -28,7 +28,7 @@ async fn a_mail_is_found_by_its_subject_and_label() {
     server.insert_mail("Lunch", "Noon?", &["work"]).await;
     let world = connected(&server, &server.google_token);
 
-    let listed = world.run(&["list", "tools", "--query=gmail"]).json();
+    let listed = world.run(&["list", "tools", "--query=gmail", "--full"]).json();
     let search = &listed["gmail_search_messages"];
     assert!(search["description"].is_string() && search["input"]["properties"]["search_query"].is_object(), "{listed}");
     assert!(
@@ -42,14 +42,14 @@ async fn a_mail_is_found_by_its_subject_and_label() {
     assert_eq!(ran.json()["input"]["search_query"], "年度报告");
     let path = ran.json()["result_file"].as_str().expect("a path").to_owned();
     let file: Value = serde_json::from_slice(&fs::read(&path).expect("a result file")).expect("complete JSON");
-    assert!(file["status"] == "pending" || file["success"] == true, "{file}");
+    assert!(file["status"] == "pending" || file["status"] == "succeeded", "{file}");
 
     let ended = world.run(&["wait", &path]);
     let found: Vec<_> =
         ended.json()["data"].as_array().expect("messages").iter().map(|mail| mail["id"].clone()).collect();
     assert_eq!((ended.exit, found), (0, vec![Value::from(id)]), "{ended}");
     let file: Value = serde_json::from_slice(&fs::read(&path).expect("a result file")).expect("complete JSON");
-    assert_eq!((&file["success"], file.get("error")), (&json!(true), None));
+    assert_eq!((&file["status"], file.get("error")), (&json!("succeeded"), None));
     assert_not_leaked(&server.google_token, &world, &[&ran, &ended]);
 }
 
@@ -62,7 +62,7 @@ async fn an_invalid_token_fails_with_googles_message_and_is_not_leaked() {
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
     let ended = world.run(&["wait", &id]);
     let file = ended.json();
-    assert_eq!((ended.exit, &file["status"], &file["success"]), (1, &json!("failed"), &json!(false)), "{ended}");
+    assert_eq!((ended.exit, &file["status"]), (1, &json!("failed")), "{ended}");
     assert!(
         file["error"]["message"].as_str().is_some_and(
             |text| text.contains("invalid authentication credentials") || text.contains("Invalid Credentials")

@@ -167,8 +167,9 @@ fn a_webhook_is_signed_and_contains_neither_input_nor_data() {
     let Post { headers, body } = receiver.accepted().remove(0);
     let id = ended["id"].as_str().expect("an id");
     let event: Value = serde_json::from_str(&body).expect("JSON");
-    let expected = json!({"type": "task.final", "id": event_of(id), "timestamp": ended["finished_at"], "data": {
-        "id": id, "tool": "say", "status": "succeeded", "success": true, "result_file": ended["result_file"], "session": "mine"}});
+    let (path, file) = (world.mailbox().join(format!("results/result-{id}.json")), world.result_file(id));
+    let expected = json!({"type": "task.final", "id": event_of(id), "timestamp": file["finished_at"], "data": {
+        "id": id, "tool": "say", "status": "succeeded", "success": true, "result_file": path, "session": "mine"}});
     assert_eq!(event, expected);
     assert_eq!((&headers["webhook-id"], headers["content-type"].as_str()), (&event_of(id), "application/json"));
     let age = Timestamp::now().as_second() - headers["webhook-timestamp"].parse::<i64>().expect("a second");
@@ -197,8 +198,9 @@ fn a_command_gets_the_event_but_not_the_executors_environment() {
     until("the hook is called", || world.home().join("event").exists());
     let event: Value =
         serde_json::from_str(&fs::read_to_string(world.home().join("event")).expect("written")).expect("JSON");
-    assert_eq!(event["id"], event_of(ended["id"].as_str().expect("an id")));
-    assert_eq!(event["data"]["result_file"], ended["result_file"]);
+    let id = ended["id"].as_str().expect("an id");
+    assert_eq!(event["id"], event_of(id));
+    assert_eq!(event["data"]["result_file"], json!(world.mailbox().join(format!("results/result-{id}.json"))));
     let environment = fs::read_to_string(world.home().join("environment")).expect("written");
     assert!(environment.contains("HOME=") && !environment.contains("hunter2"), "{environment}");
 }

@@ -24,7 +24,7 @@ fn world(more: &str) -> World {
     world.define("ask.json", &json!({"send_it": ask("Sends it."), "pay_it": ask("Pays it.")}));
     let program = recorder(&world, "tell", "cat");
     world.configure(&format!(
-        "[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}",
+        "[confirm]\nwaiting_per_user = 100\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}",
         program.display()
     ));
     world

@@ -112,8 +112,8 @@ async fn after_random_kills_every_task_ends_and_runs_twice_only_if_that_is_harml
         *ends.entry(format!("{kind} {status}")).or_default() += 1;
         let case = format!("{kind} {name} happened {times} times, killed after {moments:?}: {file}");
         match (*kind, status) {
-            // After three killed executors there is no fourth attempt: the task might be the cause.
-            ("idempotent" | "readonly", "unknown") => assert_eq!(file["_meta"]["attempts"], 3, "{case}"),
+            // After two killed executors there is no third attempt: the task might be the cause.
+            ("idempotent", "unknown") | ("readonly", "failed") => assert_eq!(file["_meta"]["attempts"], 2, "{case}"),
             ("idempotent" | "readonly", _) => assert!(status == "succeeded" && times >= 1, "{case}"),
             (_, "succeeded") => assert_eq!(times, 1, "{case}"),
             // The server may refuse a message under this load; then it was not sent.

@@ -38,13 +38,15 @@ fn ran_at(result: &Value) -> Timestamp {
 #[test]
 fn a_scheduled_task_shows_its_start_time_and_starts_then() {
     let world = world("");
-    let (id, at) = schedule(&world, "700ms");
-    let pending = world.result_file(&id);
+    let (later, at) = schedule(&world, "2h");
+    let pending = world.result_file(&later);
     assert_eq!((&pending["state"], time(&pending["run_at"])), (&json!("queued"), at));
     let message = pending["message"].as_str().expect("a message");
     assert_eq!(message, format!("The tool execution is scheduled: it does not start before {at}."));
     assert_eq!(time(&world.run(&["tasks"]).json()[0]["run_at"]), at);
-    let ended = world.run(&["wait", &id]).json();
+    let (id, at) = schedule(&world, "700ms");
+    world.run(&["wait", &id]);
+    let ended = world.result_file(&id);
     assert!(ran_at(&ended) >= at, "{ended}");
     assert_eq!((time(&ended["_meta"]["run_at"]), ended.get("run_at")), (at, None));
 }
@@ -59,14 +61,24 @@ fn an_executor_waits_for_a_scheduled_task_and_the_next_one_takes_it_over_after_a
     assert!(ran_at(&world.result_file(&id)) >= at);
     until("the idle executor has ended", || !crate::world::is_alive(executor));
 
-    let (id, at) = schedule(&world, "2s");
-    world.kill_executor();
+    // On a busy machine the task may start before its executor is killed; then it is tried with more time.
+    let (id, at) = ["2s", "10s", "50s"]
+        .into_iter()
+        .map(|span| schedule(&world, span))
+        .find(|(_, at)| {
+            world.kill_executor();
+            Timestamp::now() < *at
+        })
+        .expect("an executor is killed within 50 seconds");
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     let again = world.result_file(&id);
-    assert_eq!((&again["state"], time(&again["run_at"])), (&json!("queued"), at), "the task should keep its time");
-    assert!(ran_at(&world.run(&["wait", &id]).json()) >= at);
-    let runs = std::fs::read_to_string(world.folder().join("ran")).expect("a log of the runs");
-    assert_eq!(runs.lines().count(), 2, "each task should run once");
+    if Timestamp::now() < at {
+        assert_eq!((&again["state"], time(&again["run_at"])), (&json!("queued"), at), "the task should keep its time");
+    }
+    world.run(&["wait", &id]);
+    let ended = world.result_file(&id);
+    assert!(ran_at(&ended) >= at, "{ended}");
+    assert_eq!(ended["_meta"]["attempts"], 1, "it should run once: {ended}");
 }
 
 #[test]
@@ -79,17 +91,24 @@ fn a_task_scheduled_far_ahead_survives_a_kill_and_can_be_cancelled() {
     assert_eq!(time(&world.result_file(&id)["run_at"]), at);
     let cancelled = world.run(&["cancel", &id]);
     assert_eq!(cancelled.json()["state"], "cancelled", "{cancelled}");
-    let ended = world.run(&["wait", &id]).json();
+    world.run(&["wait", &id]);
+    let ended = world.result_file(&id);
     assert_eq!((&ended["error"]["hint"], time(&ended["_meta"]["run_at"])), (&json!("nothing was done"), at));
     assert_eq!(world.run(&["executor", "status"]).json()["tasks"], json!({}));
 }
 
 #[test]
-fn a_time_is_in_the_callers_time_zone_and_a_past_time_means_now() {
+fn a_time_is_in_the_callers_time_zone_and_a_past_one_is_refused() {
     let world = world("");
-    let mut command = world.command(&["run", "now", "--at", "2020-01-01T09:00", "--wait"]);
-    let ended = world.transcript(&command.env("TZ", "Asia/Tokyo").output().expect("ran"));
-    assert_eq!((ended.exit, &ended.json()["_meta"]["run_at"]), (0, &json!("2020-01-01T00:00:00Z")), "{ended}");
+    let later = Timestamp::now() + SignedDuration::from_hours(30);
+    let in_tokyo =
+        later.to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(9))).strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    let mut command = world.command(&["run", "now", "--at", &in_tokyo, "--dry-run"]);
+    let planned = world.transcript(&command.env("TZ", "Asia/Tokyo").output().expect("ran")).json();
+    assert_eq!(time(&planned["run_at"]).as_second(), later.as_second(), "{planned}");
+    let past = world.run(&["run", "now", "--at", "2020-01-01T09:00"]);
+    let message = past.error()["message"].as_str().expect("a text").to_owned();
+    assert!(past.exit == 2 && message.starts_with("`2020-01-01T09:00` is in the past; it is now "), "{past}");
     let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
     let planned = world.run(&["run", "now", "--dry-run", "--at", &tomorrow.to_string()]).json();
     let difference = time(&planned["run_at"]).duration_since(tomorrow).abs();
@@ -112,7 +131,7 @@ fn an_invalid_or_too_distant_time_is_refused() {
     assert_snapshot!(world.run(&["run", "now", "--at", "09:00", "--in", "1h"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"the argument '--at <TIME>' cannot be used with '--in <DURATION>'","hint":"agent-magic-tool run --at <TIME> <NAME> [KEY=VALUE]..."}}
+    {"error":{"code":"usage","message":"`--at` cannot be combined with `--in`","hint":"the options: agent-magic-tool help run"}}
     "#);
     assert_eq!(world.run(&["tasks"]).json(), json!([]));
 }

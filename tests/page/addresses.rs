@@ -19,12 +19,12 @@ use crate::world::{World, until};
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 
 /// The end of the message of a refused address.
-const WHY: &str = "which is not a public address";
+const WHY: &str = "a URL from the input may only reach public ones";
 
 /// A world with two subtools that take their URL from the input: one reads at once, one needs a confirmation.
 fn world() -> World {
     let world = World::new();
-    world.configure("[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\n");
+    world.configure("[confirm]\nwaiting_per_user = 100\nwaiting_per_session = 100\nasks_per_hour = 0\n");
     let fetch = |method: &str, reads: bool| {
         json!({"description": "Fetches a page.", "input": {"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}},
             "annotations": {"readOnlyHint": reads}, "run": {"http": {"method": method, "base_url": "{{ url }}"}}})
@@ -143,7 +143,7 @@ async fn a_human_who_types_a_private_address_into_the_form_reads_why_it_is_refus
     tab.click("[data-form=try] [data-pointer='/url'] input, [data-form=try] [data-pointer='/url'] textarea").await;
     tab.insert(&format!("http://[::ffff:127.0.0.1]:{port}/")).await;
     tab.click("[data-form=try] [type=submit]").await;
-    tab.until("location.pathname.startsWith('/task/') && document.body.innerText.includes('not a public address')")
+    tab.until("location.pathname.startsWith('/task/') && document.body.innerText.includes('is a loopback address')")
         .await;
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }

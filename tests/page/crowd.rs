@@ -34,7 +34,9 @@ fn resident_memory(world: &World) -> u64 {
 fn the_page_answers_quickly_with_thousands_of_waiting_tasks() {
     let count = size(1_000, 10_000);
     let world = World::new();
-    world.configure("[confirm]\nwaiting = 20000\nwaiting_per_session = 20000\nasks_per_hour = 0\n");
+    world.configure(
+        "[confirm]\nwaiting = 20000\nwaiting_per_user = 20000\nwaiting_per_session = 20000\nasks_per_hour = 0\n",
+    );
     world.define(
         "marks.json",
         &json!({"mark": {"description": "Leaves a mark.", "input": {"type": "object", "properties": {

@@ -404,6 +404,25 @@ async fn a_long_input_must_be_read_to_the_end() {
 }
 
 #[tokio::test]
+async fn the_human_sets_how_many_lines_a_card_shows_at_once() {
+    let world = World::new();
+    world.configure("[page]\npreview_lines = 4\n");
+    world.define("marks.json", &marks());
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let id = world.start("mark", &json!({"name": "a line of it\n".repeat(10) + "the dangerous end"}));
+    let mut card = tab.card(&id);
+    card.is_armed().await;
+    let shown = card.call("[data-evidence]", "e => e.clientHeight").await.as_u64().expect("a number");
+    let whole = card.call("[data-evidence]", "e => e.scrollHeight").await.as_u64().expect("a number");
+    assert!(shown * 2 < whole && shown > 60, "{shown} of {whole} pixels are shown");
+    assert!(card.text("[data-evidence]").await.contains("the dangerous end"), "nothing is cut");
+    assert!(card.is_blocked().await);
+    card.scroll_to_end().await;
+    card.approve().await;
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+}
+
+#[tokio::test]
 async fn a_task_expires_when_no_human_answers() {
     let world = World::new();
     world.configure("[confirm]\nwait = \"300ms\"\n");
@@ -421,7 +440,7 @@ async fn a_task_expires_when_no_human_answers() {
 #[test]
 fn pending_tasks_learn_their_new_queue_position() {
     let world = World::new();
-    world.configure("[confirm]\nwaiting_per_session = 100\nasks_per_hour = 0\n");
+    world.configure("[confirm]\nwaiting_per_user = 100\nwaiting_per_session = 100\nasks_per_hour = 0\n");
     world.define("marks.json", &marks());
     let human = Human::of(&world);
     let ids: Vec<_> = (0..4).map(|n| world.start("mark", &json!({"name": format!("m{n}")}))).collect();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use executor::page::PageSite;
 use serde_json::Value;
 
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// 0 if there was no valid answer.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// The status line and the headers, in lower case.
     pub(super) head: String,
     pub(super) body: String,

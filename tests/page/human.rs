@@ -1,6 +1,7 @@
 //! A human who is signed in to the page: in a browser, or with plain HTTP requests.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 
 use executor::page::{PageSite, make_link};
@@ -71,7 +72,7 @@ impl World {
 }
 
 /// A session of the page without a browser.
-pub(super) struct Human {
+pub(crate) struct Human {
     pub(super) site: PageSite,
     pub(super) cookie: String,
     pub(super) token: String,
@@ -79,7 +80,7 @@ pub(super) struct Human {
 
 impl Human {
     /// Starts the executor if needed and signs in with a link.
-    pub(super) fn of(world: &World) -> Self {
+    pub(crate) fn of(world: &World) -> Self {
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         let site = world.site();
         let secret = make_link(&world.executor_folder()).expect("a link");
@@ -97,7 +98,7 @@ impl Human {
         format!("Cookie: {}\r\nX-Page-Token: {}\r\n", self.cookie, self.token)
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         http::post(&self.site, path, body, &self.headers())
     }
 
@@ -106,7 +107,7 @@ impl Human {
     }
 
     /// A pending task and the digest of what its card shows now.
-    pub(super) fn pending_task(&self, id: &str) -> Value {
+    pub(crate) fn pending_task(&self, id: &str) -> Value {
         let card = self.get(&format!("/card/{id}"));
         let digest = card.body.split("data-digest=\"").nth(1).and_then(|rest| rest.split('"').next());
         json!({"id": id, "digest": digest.unwrap_or_else(|| panic!("{id} is not pending: {}", card.body))})
@@ -117,16 +118,22 @@ impl Human {
         json!({"decisions": [self.pending_task(id)], "verdict": verdict})
     }
 
-    pub(super) fn approve(&self, id: &str) -> Answer {
+    pub(crate) fn approve(&self, id: &str) -> Answer {
         self.post("/decide", &self.decision(id, "approve"))
     }
 
-    pub(super) fn deny(&self, id: &str) -> Answer {
+    pub(crate) fn deny(&self, id: &str) -> Answer {
         self.post("/decide", &self.decision(id, "deny"))
     }
 
     /// The first event of the event stream.
     pub(super) fn first_event(&self) -> String {
+        self.open_page().1
+    }
+
+    /// Opens the event stream, as a browser with the page does; the page is open until the stream is dropped. Also
+    /// returns its first event.
+    pub(crate) fn open_page(&self) -> (TcpStream, String) {
         let mut stream = http::connect(&self.site);
         let host = http::host(&self.site);
         let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", self.cookie);
@@ -139,7 +146,8 @@ impl Human {
             if let Some((_, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n")
                 && body.contains("\n\n")
             {
-                return body.to_owned();
+                let event = body.to_owned();
+                return (stream, event);
             }
         }
         panic!("the stream ended: {}", String::from_utf8_lossy(&bytes));

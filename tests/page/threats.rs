@@ -161,6 +161,12 @@ fn another_page_in_the_same_browser_can_neither_read_nor_decide() {
         assert_eq!(status, 415, "{kind}");
     }
     assert_eq!(post_with(site, "/decide", &body, &format!("{own}{keys}")).status, 415, "no content type");
+    // A page that signs the human in to a session of its own choice would see what the human decides.
+    let link = json!({"token": make_link(&world.executor_folder()).expect("a link")}).to_string();
+    for origin in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n"] {
+        let status = post_with(site, "/login", &link, &format!("{origin}{json_type}")).status;
+        assert_eq!(status, 403, "/login, {origin:?}");
+    }
     let cookie = format!("Cookie: {}\r\n", human.cookie);
     for path in ["/events", "/card/x", "/question/x"] {
         let other = get(site, path, &format!("{cookie}Sec-Fetch-Site: cross-site\r\n"));
@@ -184,6 +190,7 @@ fn every_answer_has_the_security_headers() {
             "cache-control: no-store",
             "cross-origin-opener-policy: same-origin",
             "cross-origin-resource-policy: same-origin",
+            "permissions-policy: camera=(), microphone=(), geolocation=()",
         ] {
             assert!(answer.head.contains(header), "{header} is missing: {}", answer.head);
         }
@@ -273,7 +280,13 @@ fn a_link_works_once_and_its_secret_is_stored_nowhere() {
     let (world, human, _, _) = world_with_pending_task();
     let secret = make_link(&world.executor_folder()).expect("a link");
     let used = json!({"token": secret});
-    assert_eq!(post(&human.site, "/login", &used, "").status, 200);
+    let signed_in = post(&human.site, "/login", &used, "");
+    assert_eq!(signed_in.status, 200);
+    // In lower case, as `Answer` keeps it: no script reads the cookie, and no other site sends it.
+    let cookie = signed_in.head.lines().find(|line| line.starts_with("set-cookie: ")).expect("a cookie").to_owned();
+    for flag in ["; path=/", "; httponly", "; samesite=strict"] {
+        assert!(cookie.contains(flag), "{flag} is missing: {cookie}");
+    }
     assert_eq!(post(&human.site, "/login", &used, "").status, 403);
     assert_eq!(post(&human.site, "/login", &json!({"token": "0".repeat(64)}), "").status, 403);
     let mut folders = vec![world.state(), world.mailbox()];
@@ -321,4 +334,42 @@ fn a_flood_of_confirmations_stops_at_its_limits() {
     assert!((20..22).all(|n| ask(n).exit == 0));
     let refused = ask(22).error();
     assert!(refused["message"].as_str().expect("a message").contains("within an hour"), "{refused}");
+}
+
+/// The session and the folder are names that the caller chooses. The user is not.
+#[test]
+fn a_new_session_name_gets_no_human_asked_again_or_more_often() {
+    let world = World::new();
+    world.configure("[confirm]\nwaiting_per_user = 4\n");
+    world.define(
+        "marks.json",
+        &json!({"trace_it": {"description": "Leaves a trace.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let human = Human::of(&world);
+    let ask = |session: &str, n: i32| {
+        let mut command = world.command(&["run", "trace_it", &format!("n={n}")]);
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("the program starts"))
+    };
+    let first = ask("a", 0).json()["id"].clone();
+    assert_eq!(ask("b", 0).json()["id"], first, "the same call is asked about only once");
+    let id = first.as_str().expect("an id");
+    assert_eq!(human.deny(id).status, 200);
+    let refused = ask("b", 0);
+    assert_eq!((refused.exit, &refused.error()["code"]), (5, &json!("denied")), "{refused}");
+    let other = world.folder().join("other");
+    std::fs::create_dir(&other).expect("the folder is created");
+    let mut elsewhere = world.command(&["run", "trace_it", "n=0"]);
+    elsewhere.current_dir(&other).env("AGENT_MAGIC_TOOL_SESSION", "c");
+    let refused = world.transcript(&elsewhere.output().expect("the program starts"));
+    assert_eq!((refused.exit, &refused.error()["code"]), (5, &json!("denied")), "{refused}");
+    for n in 1..=4 {
+        assert_eq!(ask(&format!("session-{n}"), n).exit, 0);
+    }
+    world.kill_executor();
+    for n in 5..10 {
+        let refused = ask(&format!("session-{n}"), n);
+        assert_eq!((refused.exit, &refused.error()["code"]), (5, &json!("throttled")), "{refused}");
+        assert!(refused.stderr.contains("4 tasks of this user already wait for a human"), "{refused}");
+    }
 }

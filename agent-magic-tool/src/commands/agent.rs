@@ -9,6 +9,7 @@ use executor::agent::journal::{self, SessionStore};
 use executor::agent::session::{ModelFactory, Session, SessionOptions};
 use executor::config::Config;
 use executor::config::log::{self, LogTarget};
+use executor::model::prompt::PromptMode;
 use executor::model::view;
 use protocol::caller::Caller;
 use protocol::code::Exit;
@@ -27,6 +28,7 @@ mod delegated;
 mod observer;
 mod one_shot;
 mod report;
+mod wording;
 
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -148,7 +150,8 @@ fn open(
 
 /// Returns the system prompt and the tool definition that a model would get.
 fn system_prompt(args: &Args, config: &Config, context: &Context) -> Result<Value, Error> {
-    let model_factory = ModelFactory::new(config, &context.paths, args.focus.clone(), None)?;
+    let mode = PromptMode::of(config, context.caller.read_only || args.read_only);
+    let model_factory = ModelFactory::new(config, &context.paths, mode, args.focus.clone())?;
     let (sections, text) = model_factory.system_prompt(args.model.as_deref())?;
     let tokens = view::estimate_tokens(&text) + view::estimate_tokens(&definition().to_string());
     Ok(json!({"tokens": tokens, "sections": sections, "prompt": text, "tools": [definition()]}))

@@ -1,10 +1,13 @@
 //! `command-executor`: serves the one tool of the caller's own agent as JSON lines.
 //!
-//! Each input line gets one output line, in order, until standard input ends. Lines are processed one
-//! after another, so a command that waits delays the lines after it.
+//! Each input line gets one output line, until standard input ends. Lines are processed one after another and answered in
+//! order, except for those that wait for results or say `"parallel": true`: they get a thread, if they have an `id` by
+//! which their answer is recognized, and hold up no other line.
 
 use std::io::{self, BufRead, Read as _};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use executor::config::Config;
 use protocol::code::{Code, Exit};
@@ -59,7 +62,13 @@ struct InputLine {
     key: String,
     #[serde(default)]
     definition: Option<Value>,
+    /// Whether the lines after this one may be answered before it. Needs an `id`.
+    #[serde(default)]
+    parallel: bool,
 }
+
+/// How many lines are processed at once; each takes a thread. More are processed one after another.
+const MAX_PARALLEL: usize = 64;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(dialect) = args.definition {
@@ -72,13 +81,46 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let executor =
         CommandExecutor::new(shell, mailbox, context.caller.clone()).with_foreign_commands(config.shell.others);
     let mut stdin = io::stdin().lock();
-    while let Some(line) = next_line(&mut stdin)? {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
+    // The first failure to print; there is nothing to answer after it.
+    let failure = Mutex::new(None);
+    let running = AtomicUsize::new(0);
+    let print = |answer: &Value| {
+        if let Err(error) = context.output.line(answer) {
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
-        context.output.line(&answer(&line, &executor))?;
+    };
+    thread::scope(|scope| {
+        while let Some(line) = next_line(&mut stdin)? {
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            match parse(&line) {
+                Ok(input) if is_parallel(&input, &executor) && running.load(Ordering::Relaxed) < MAX_PARALLEL => {
+                    running.fetch_add(1, Ordering::Relaxed);
+                    scope.spawn(|| {
+                        print(&answer(input, &executor));
+                        running.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+                Ok(input) => print(&answer(input, &executor)),
+                Err(refusal) => print(&refusal),
+            }
+            if failure.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                break;
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(Exit::Ok),
     }
-    Ok(Exit::Ok)
+}
+
+/// Whether the line gets a thread. Without an `id` its answer could not be told from those of the other lines.
+fn is_parallel(line: &InputLine, executor: &CommandExecutor) -> bool {
+    let waits = || line.command.as_deref().is_some_and(|command| executor.waits(command));
+    !line.id.is_null() && (line.parallel || waits())
 }
 
 /// Reads the next line. A line that is too long is cut after the first byte over the limit.
@@ -92,29 +134,40 @@ fn next_line(source: &mut impl BufRead) -> Result<Option<Vec<u8>>, Error> {
     Ok((read > 0).then_some(line))
 }
 
-fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
+/// Parses a line; returns the answer to one that is not valid.
+fn parse(line: &[u8]) -> Result<InputLine, Value> {
     let value = match json::parse(line) {
         _ if line.len() as u64 > MAX_REQUEST_BYTES => {
             let error = Error::new(Code::RequestTooLarge, format!("the line is larger than {MAX_REQUEST_BYTES} bytes"));
-            return error_line(&Value::Null, &error);
+            return Err(error_line(&Value::Null, &error));
         }
         Ok(value) => value,
         Err(error) => {
             let error = Error::new(Code::InvalidJson, format!("the line is not valid JSON: {error}"));
-            return error_line(&Value::Null, &error);
+            return Err(error_line(&Value::Null, &error));
         }
     };
-    let given_id = value.get("id").cloned().unwrap_or_default();
-    match serde_json::from_value(value) {
-        Ok(InputLine { id, command: Some(command), key, definition: None }) => {
-            let CommandOutput { text, status, opened, .. } = executor.execute(&command, &key);
+    let id = value.get("id").cloned().unwrap_or_default();
+    let line: InputLine = serde_json::from_value(value)
+        .map_err(|error| error_line(&id, &usage(&format!("the line is malformed: {error}"))))?;
+    if line.parallel && line.id.is_null() {
+        return Err(error_line(&id, &usage("`parallel` needs an `id`, by which the answer is recognized")));
+    }
+    Ok(line)
+}
+
+fn answer(line: InputLine, executor: &CommandExecutor) -> Value {
+    let id = line.id;
+    match (line.command, line.definition) {
+        (Some(command), None) => {
+            let CommandOutput { text, status, opened, .. } = executor.execute(&command, &line.key);
             let tasks: Vec<_> = opened
                 .iter()
                 .map(|task| json!({"id": task.id, "tool": task.tool, "result_file": task.result_file}))
                 .collect();
             json!({"id": id, "output": text, "exit": status, "tasks": tasks})
         }
-        Ok(InputLine { id, command: None, definition: Some(requested), .. }) => {
+        (None, Some(requested)) => {
             let dialect = match requested {
                 Value::Bool(true) => Ok(DialectName::Openai),
                 requested => serde_json::from_value(requested),
@@ -124,8 +177,7 @@ fn answer(line: &[u8], executor: &CommandExecutor) -> Value {
                 Err(_) => error_line(&id, &usage("`definition` must be true, \"openai\", \"anthropic\" or \"gemini\"")),
             }
         }
-        Ok(_) => error_line(&given_id, &usage("a line must have either a `command` or a `definition`")),
-        Err(error) => error_line(&given_id, &usage(&format!("the line is malformed: {error}"))),
+        _ => error_line(&id, &usage("a line must have either a `command` or a `definition`")),
     }
 }
 

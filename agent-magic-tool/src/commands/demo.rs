@@ -53,10 +53,9 @@ fn play(stage: &Stage<'_>) -> Result<Exit, Error> {
     )?;
 
     stage.comment("It runs the subtool. That returns at once, with the path of a result file:")?;
-    let input = r#"{"pattern": "年度报告", "path": "notes"}"#;
     let receipt = stage.shell(
-        &format!("agent-magic-tool run files_search --input='{input}'"),
-        &["run", "files_search", "--input", input],
+        "agent-magic-tool run files_search pattern=年度报告 path=notes",
+        &["run", "files_search", "pattern=年度报告", "path=notes"],
     )?;
     stage.comment("The file already exists. An executor outside the agent works on the task:")?;
     stage.cat(text(&receipt, "result_file"))?;

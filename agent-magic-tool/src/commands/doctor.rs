@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use executor::catalog::{Catalog, Sources};
+use executor::catalog::{Catalog, Sources, left_out};
 use executor::config::secret::{SecretName, Secrets};
 use executor::config::{self, Config, HookReceiver};
 use executor::intake::policy::Policy;
@@ -20,6 +20,7 @@ use crate::sandbox;
 mod client;
 mod health;
 mod hooks;
+mod live;
 mod page;
 mod repair;
 
@@ -71,7 +72,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut checks = Vec::new();
     let config = match Config::read(paths) {
         Ok(config) => {
-            checks.push(Check::good("config", format!("`{}` and the defaults", paths.config_file().display())));
+            let file = paths.config_file();
+            checks.push(Check::good(
+                "config",
+                if file.exists() {
+                    format!("`{}` and the defaults", file.display())
+                } else {
+                    format!("the defaults; there is no `{}`", file.display())
+                },
+            ));
             config
         }
         Err(error) => {
@@ -96,14 +105,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     checks.push(health::modes(paths));
     checks.extend(executor(mailbox.as_ref(), context));
+    checks.push(health::record(paths, mailbox.as_ref()));
+    checks.extend(mailbox.as_ref().and_then(|mailbox| live::check(mailbox, context)));
     checks.push(client::check(context, mailbox.as_ref()));
-    checks.push(rules(&config));
-    checks.push(page::check(&config, mailbox.as_ref(), context));
     let catalog = Catalog::load(&Sources::of(paths, &config));
+    checks.push(rules(&config, &catalog));
+    checks.push(page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&catalog));
     checks.push(secrets(&catalog, &config, context));
     checks.push(hooks::check(&config, paths));
     checks.push(health::switches(paths));
+    checks.push(health::leftovers_of_programs());
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
         "ok": ok,
@@ -173,11 +185,27 @@ fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
     [executor, sandbox]
 }
 
-/// Whether the rules in the configuration are valid and their samples pass.
-fn rules(config: &Config) -> Check {
+/// Whether the rules in the configuration are valid and their samples pass, and which names in them match nothing.
+fn rules(config: &Config, catalog: &Catalog) -> Check {
     const NAME: &str = "rules";
+    let (access, limits) = (&config.access, &config.rate_limits);
+    let patterns = [
+        ("confirm.rules", config.confirm.rules.iter().flat_map(|rule| &rule.tools).collect::<Vec<_>>()),
+        ("access.allow", access.allow.iter().collect()),
+        ("access.deny", access.deny.iter().collect()),
+        ("rate_limits.tools", limits.tools.keys().collect()),
+    ];
+    let unmatched: Vec<_> = patterns
+        .iter()
+        .flat_map(|(place, patterns)| patterns.iter().map(move |pattern| (place, pattern)))
+        .filter_map(|(place, pattern)| Some(format!("`{place}`: {}", catalog.unmatched(pattern)?)))
+        .collect();
     match Policy::new(&config.confirm) {
-        Ok(policy) => Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules())),
+        // Not a mistake as such: the rule may be for a pack that is not loaded.
+        Ok(policy) => Check {
+            found: unmatched,
+            ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules()))
+        },
         Err(error) => {
             let error = Error::from(error);
             Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())
@@ -188,10 +216,8 @@ fn rules(config: &Config) -> Check {
 fn definitions(catalog: &Catalog) -> Check {
     let count = catalog.subtools().count();
     let problems = catalog.problems();
-    if problems.is_empty() {
-        return Check::good("subtools", format!("{count} loaded"));
-    }
-    let message = format!("{count} loaded, {} left out", problems.len());
+    let Some(left_out) = left_out(problems) else { return Check::good("subtools", format!("{count} loaded")) };
+    let message = format!("{count} loaded, {left_out}");
     let found = problems.iter().map(ToString::to_string).collect();
     Check { found, ..Check::bad("subtools", message, "agent-magic-tool lint") }
 }

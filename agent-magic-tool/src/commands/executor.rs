@@ -3,14 +3,16 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
+use executor::base::jq_pool::JqPool;
 use executor::config::{Config, log};
 use executor::daemon::{self, ExitReason, detach};
+use executor::store::sqlite;
 use executor::store::switched_off::SwitchedOffTools;
 use executor::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::code::{Code, Exit};
-use protocol::error::chain;
+use protocol::error::{ErrorBody, chain};
 use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
@@ -22,13 +24,12 @@ use crate::error::Error;
 use crate::handover;
 use crate::launch::{self, Launch};
 
-/// How long a new executor may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the executor may take to stop, after the grace period of its tasks.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) mod page;
+mod reload;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ExecutorCommand {
@@ -38,6 +39,8 @@ pub(crate) enum ExecutorCommand {
     Stop,
     /// Show its process, version, page and open tasks
     Status,
+    /// Apply the configuration now, and show what changed; it is also applied by itself
+    Reload,
     /// Open the page where a human confirms tasks; for humans only
     Page,
     /// Switch on a subtool that is off for a session that called it too often
@@ -60,6 +63,7 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
         ExecutorCommand::Start => start(context),
         ExecutorCommand::Stop => stop(context),
         ExecutorCommand::Status => status(context),
+        ExecutorCommand::Reload => reload::run(context),
         ExecutorCommand::Page => page::run(context),
         ExecutorCommand::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
         ExecutorCommand::Run { detached } => serve(*detached, context),
@@ -78,9 +82,8 @@ fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
     let mut launch = Launch::new(&context.paths, mailbox);
     let mut backoff = Backoff::new(MAX_PAUSE);
     while !launch.ensure()? {
-        if backoff.waited() > START_TIMEOUT {
-            return Err(Error::new(Code::NoExecutor, format!("the executor did not start within {START_TIMEOUT:?}"))
-                .hint(launch::START_BY_HAND));
+        if let Some(reason) = launch.reason_to_give_up() {
+            return Err(Error::new(Code::NoExecutor, reason).hint(launch::START_BY_HAND));
         }
         backoff.pause(None);
     }
@@ -90,11 +93,38 @@ fn ensure(mailbox: &Mailbox, context: &Context) -> Result<(), Error> {
 fn status(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     if executor_of(&mailbox)?.is_none() {
-        context.output.json(&json!({"running": false, "mailbox": mailbox.root()}))?;
+        let mut status = json!({"running": false, "mailbox": mailbox.root()});
+        // The record may have been repaired since an executor failed over it, or damaged since one ended well.
+        let damage = sqlite::inspect(&context.paths.store(), false).err().map(|error| {
+            let body = ErrorBody::new(Code::NoExecutor, chain(&error));
+            ErrorBody { hint: error.hint(), ..body }
+        });
+        if let Some(failure) = damage.or_else(|| mailbox.failure()) {
+            status["failure"] = json!(failure);
+        }
+        context.output.json(&status)?;
         return Ok(Exit::NoExecutor);
     }
-    context.output.json(&ask_status(&mailbox, context)?)?;
+    let status = ask_status(&mailbox, context)?;
+    note_config(&status["config"], context);
+    context.output.json(&status)?;
     Ok(Exit::Ok)
+}
+
+/// Tells a human what of the configuration is not in force.
+fn note_config(config: &Value, context: &Context) {
+    if let Some(message) = config["problem"]["message"].as_str() {
+        context.output.note(&format!("the last good configuration stays in force: {message}"));
+    }
+    if let Some(keys) = waits_for_restart(config) {
+        context.output.note(&format!("takes effect after `agent-magic-tool executor stop`: {keys}"));
+    }
+}
+
+/// The keys that take effect only in the next executor, as words; `None` without any.
+pub(super) fn waits_for_restart(config: &Value) -> Option<String> {
+    let keys: Vec<_> = config["needs_restart"].as_array()?.iter().filter_map(Value::as_str).collect();
+    (!keys.is_empty()).then(|| format!("`{}`", keys.join("`, `")))
 }
 
 pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
@@ -126,19 +156,78 @@ fn stop(context: &Context) -> Result<Exit, Error> {
         return Err(Error::new(Code::NoExecutor, "the executor's process id is not visible from here")
             .hint("stop it from outside this sandbox"));
     };
-    kill(Pid::from_raw(target), Signal::SIGTERM)
-        .map_err(|error| Error::new(Code::NoExecutor, format!("failed to stop process {pid}: {error}")))?;
-    let deadline = Instant::now() + Config::read(&context.paths)?.executor.grace.get() + STOP_TIMEOUT;
-    let mut backoff = Backoff::new(MAX_PAUSE);
-    while executor_of(&mailbox)? == Some(pid) {
-        if Instant::now() > deadline {
-            return Err(Error::new(Code::NoExecutor, format!("the executor (process {pid}) has not stopped yet"))
-                .hint(format!("see its log: {}", context.paths.log().display())));
+    let process = Process::new(Pid::from_raw(target));
+    process.signal(Signal::SIGTERM)?;
+    let grace = grace(context);
+    let is_gone = |deadline: Instant| -> Result<bool, Error> {
+        let mut backoff = Backoff::new(MAX_PAUSE);
+        // The lock is free a moment before the process has ended.
+        while executor_of(&mailbox)? == Some(pid) || process.is_alive() {
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            backoff.pause(Some(deadline));
         }
-        backoff.pause(Some(deadline));
+        Ok(true)
+    };
+    let mut stopped = is_gone(Instant::now() + grace + STOP_TIMEOUT)?;
+    if !stopped {
+        context.output.note("the executor has not stopped yet; telling it to interrupt its tasks");
+        process.signal(Signal::SIGTERM)?;
+        stopped = is_gone(Instant::now() + STOP_TIMEOUT)?;
+    }
+    if !stopped {
+        let message = format!("the executor (process {pid}) does not stop");
+        return Err(Error::new(Code::NoExecutor, message).hint(format!(
+            "end it by force: kill -KILL {pid}; no task is lost, and open tasks continue when it starts again; its log: {}",
+            context.paths.log().display()
+        )));
     }
     context.output.json(&json!({"stopped": true, "pid": pid, "mailbox": mailbox.root()}))?;
     Ok(Exit::Ok)
+}
+
+/// A process, which is not confused with a later one of the same id.
+#[derive(Debug)]
+struct Process {
+    pid: Pid,
+    started: Option<String>,
+}
+
+impl Process {
+    fn new(pid: Pid) -> Self {
+        Self { pid, started: Self::stat(pid).map(|(_, started)| started) }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        match kill(self.pid, signal) {
+            // It has just ended.
+            Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
+            Err(error) => Err(Error::new(Code::NoExecutor, format!("failed to stop process {}: {error}", self.pid))),
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        match Self::stat(self.pid) {
+            // A zombie has ended; its parent has not asked for its status yet.
+            Some((state, started)) => state != 'Z' && Some(started) == self.started,
+            // Without `/proc`.
+            None => self.started.is_none() && kill(self.pid, None).is_ok(),
+        }
+    }
+
+    /// Returns the state of a process, and when it was started.
+    fn stat(pid: Pid) -> Option<(char, String)> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name of the program, in parentheses, may contain anything.
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some((fields.first()?.chars().next()?, (*fields.get(19)?).to_owned()))
+    }
+}
+
+/// The grace period of running tasks. A broken configuration must not keep anyone from stopping the executor.
+fn grace(context: &Context) -> Duration {
+    Config::read(&context.paths).unwrap_or_default().executor.grace.get()
 }
 
 /// Changes the executor's folder directly, since a request through the mailbox might come from an agent.
@@ -147,8 +236,13 @@ fn switch_on(name: &str, session: Option<&str>, context: &Context) -> Result<Exi
     let switched = SwitchedOffTools::below(&context.paths.executor()).switch_on(&tool, session);
     let switched =
         switched.map_err(|error| Error::io("failed to update the subtools that are switched off", &error))?;
+    if switched.is_empty() {
+        let whose = session.map(|session| format!(" for the session `{session}`")).unwrap_or_default();
+        return Err(Error::new(Code::NotFound, format!("`{tool}` is not switched off{whose}"))
+            .hint("what is switched off: agent-magic-tool doctor"));
+    }
     context.output.json(&json!({"switched_on": switched}))?;
-    Ok(if switched.is_empty() { Exit::NotFound } else { Exit::Ok })
+    Ok(Exit::Ok)
 }
 
 fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
@@ -173,10 +267,8 @@ fn serve(detached: bool, context: &Context) -> Result<Exit, Error> {
             detach::close_stderr();
         }
     };
-    let ended = daemon::run(paths, is_executor_running).map_err(|error| {
-        let hint = error.hint().unwrap_or_else(|| format!("see its log: {}", log_file.display()));
-        Error::new(Code::NoExecutor, chain(&error)).hint(hint)
-    })?;
+    let ended = daemon::run(paths, JqPool::of_own_processes(), is_executor_running)
+        .map_err(|error| Error::from(error.body(&paths.log())))?;
     match ended {
         ExitReason::NotNeeded if !detached => {
             Err(Error::new(Code::NoExecutor, "another executor is serving this mailbox")

@@ -28,7 +28,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::output::Output;
-use crate::result::{self, ResultFile, WaitMode};
+use crate::result::ResultFile;
+use crate::waiting::{self, NextLook, WATCH_AFTER};
 
 mod blocking;
 mod claude_code;
@@ -165,7 +166,13 @@ impl Waiter {
             }
             let ids: Vec<_> = files.iter().map(|file| file.id).collect();
             let until = self.deadline.min(Instant::now() + REPLACED_CHECK_INTERVAL);
-            result::wait_for(&ids, &self.mailbox, WaitMode::Any, Some(until), || launch.ensure().map(drop))?;
+            waiting::wait_until(&ids, &self.mailbox, |files, waited| {
+                if waited >= WATCH_AFTER {
+                    launch.ensure()?;
+                }
+                let is_over = files.iter().any(ResultFile::is_final) || until <= Instant::now();
+                Ok(if is_over { NextLook::Never } else { NextLook::Until(until) })
+            })?;
         }
     }
 

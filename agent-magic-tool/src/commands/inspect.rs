@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     context.output.json(&json!({
         "name": subtool.name,
         "origin": subtool.origin.to_string(),
+        "changed_by": subtool.changed_by.as_ref().map(ToString::to_string),
         "hash": subtool.hash,
         "effect": definition.effect_class(),
         "confirmation": confirmation,
@@ -105,6 +106,7 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
                 "effect": definition.effect_class(),
                 "depends_on": definition.depends_on,
                 "requires": definition.requires,
+                "data_class": definition.data_class(),
             })
         })
         .collect();

@@ -1,27 +1,30 @@
 //! `run`: delegates a task, and returns as soon as its result file exists.
 
 use std::io::Read as _;
-use std::time::Instant;
 
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;
+use protocol::mailbox::presence::ConfigProblem;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
-use protocol::mailbox::result::WILL_BE_WOKEN;
 use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
-use protocol::task::{State, TaskId};
+use protocol::task::TaskId;
 use protocol::{json, schedule};
 use serde_json::{Map, Value};
 
+use crate::answer;
 use crate::context::{Context, Stdin};
 use crate::error::Error;
 use crate::handover;
-use crate::launch::Launch;
-use crate::result::{self, ResultFile, WaitMode};
+use crate::result::ResultFile;
+use crate::waiting::{self, WaitMode};
 use crate::wake_promise::WakePromise;
 
-/// The hint for JSON that a shell has damaged.
-pub(crate) const USE_STDIN: &str = "the shell removed quotes; pass the JSON on standard input instead: \
+/// The hint for JSON from which a shell has removed the quotes.
+pub(crate) const USE_STDIN: &str = "the shell removed the quotes; write the fields as key=value, or pass the JSON on \
+standard input: agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
+/// The hint for JSON that is wrong in itself.
+const WRITE_FIELDS: &str = "write the fields as key=value, or pass the JSON on standard input: \
 agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
 
 #[derive(Debug, clap::Args)]
@@ -37,10 +40,13 @@ pub(crate) struct Args {
     /// Wait up to this long [60s if no duration is given] and print the result as it is then
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<PositiveDuration>,
+    /// With --wait: print only what this jq expression returns, which sees only the data: `.[0].id`
+    #[arg(long, value_name = "EXPR", requires = "wait")]
+    jq: Option<String>,
     /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     at: Option<String>,
-    /// Start it after this long, like 90m
+    /// Start it after this long, like 90m or 2d
     #[arg(long = "in", value_name = "DURATION")]
     after: Option<PositiveDuration>,
     /// Check everything and show what would be sent, with secrets masked, but do nothing
@@ -72,6 +78,12 @@ impl From<NoApprover> for IfNoApprover {
     }
 }
 
+/// Whether and how to print the result at once.
+struct WaitOptions {
+    wait: Option<PositiveDuration>,
+    jq: Option<String>,
+}
+
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let input = match &args.input {
         Some(text) => read_input(text, &args.name, &context.stdin)?,
@@ -82,6 +94,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         (None, Some(span)) => Some(schedule::after(span.get())?),
         (None, None) => None,
     };
+    let wait_options = WaitOptions { wait: args.wait, jq: args.jq };
     let mut request = RunRequest {
         tool: args.name,
         input,
@@ -95,17 +108,27 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     for field in &args.fields {
         read_field(field, &mut request)?;
     }
+    let has_key = request.idempotency_key.is_some();
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    match handover::ask(context, &mailbox, Operation::run(request))? {
-        Reply::Accepted(id) => accepted(id, args.wait, &mailbox, context),
+    let reply = handover::ask(context, &mailbox, Operation::run(request))?;
+    if let Some(problem) = mailbox.config_problem() {
+        let ConfigProblem { message, since, .. } = problem;
+        context.output.note(&format!(
+            "the configuration is broken since {since} and the last good one stays in force; tell the user: {message}"
+        ));
+    }
+    match reply {
+        Reply::Accepted(id) => accepted(id, &wait_options, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
-            context
-                .output
-                .note("the same call was made before, with this key or still waiting for a human; this is that task");
-            if args.wait.is_some() {
-                return accepted(id, args.wait, &mailbox, context);
+            context.output.note(if has_key {
+                "a run with this idempotency key was made before; this is its task"
+            } else {
+                "the same run already waits for the user; this is its task, and they are not asked twice"
+            });
+            if wait_options.wait.is_some() {
+                return accepted(id, &wait_options, &mailbox, context);
             }
-            result::print(&[ResultFile::read(&mailbox, id)?], &mailbox, context)?;
+            context.output.json(&answer::document(&ResultFile::read(&mailbox, id)?))?;
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Plan(plan)) => {
@@ -117,45 +140,14 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     }
 }
 
-fn accepted(id: TaskId, wait: Option<PositiveDuration>, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
-    let Some(wait) = wait else {
+fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
+    let Some(wait) = options.wait else {
         let wakes = WakePromise::of(context, mailbox).is_made();
-        context.output.json(&receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
+        context.output.json(&answer::receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
         return Ok(Exit::Ok);
     };
-    let mut launch = Launch::new(&context.paths, mailbox);
-    let deadline = Instant::now() + wait.get();
-    let files = result::wait_for(&[id], mailbox, WaitMode::All, Some(deadline), || launch.ensure().map(drop))?;
-    let file = files.first().ok_or_else(|| Error::internal("waiting for one task returned no result"))?;
-    result::print(&files, mailbox, context)?;
-    Ok(file.exit())
-}
-
-/// The answer to an accepted `run`: the input as accepted, and where the result will be.
-///
-/// The status is always `pending`, even if a quick task has ended already: a fixed answer is easier to rely on.
-fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
-    let mut receipt = Map::new();
-    receipt.insert("tool".to_owned(), file.field("tool").clone());
-    receipt.insert("input".to_owned(), file.field("input").clone());
-    receipt.insert("id".to_owned(), file.id.to_string().into());
-    receipt.insert("status".to_owned(), "pending".into());
-    let run_at = file.field("run_at");
-    if !run_at.is_null() {
-        receipt.insert("run_at".to_owned(), run_at.clone());
-    }
-    receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
-    if file.state == State::AwaitingConfirmation {
-        for key in ["state", "message"] {
-            receipt.insert(key.to_owned(), file.field(key).clone());
-        }
-    }
-    if wakes {
-        receipt.entry("message").or_insert_with(|| WILL_BE_WOKEN.into());
-    } else {
-        receipt.insert("next".to_owned(), format!("agent-magic-tool wait {}", file.id).into());
-    }
-    Value::Object(receipt)
+    let files = waiting::wait_for(&[id], WaitMode::All, Some(wait.get()), mailbox, context)?;
+    answer::print(&files, options.jq.as_deref(), mailbox, context)
 }
 
 /// Reads the value of `--input`: JSON, `@FILE`, or `-` for standard input.
@@ -164,30 +156,41 @@ pub(super) fn read_input(value: &str, name: &str, stdin: &Stdin) -> Result<Map<S
         ("-", _) => stdin
             .read_at_most(MAX_REQUEST_BYTES + 1)
             .map_err(|error| Error::io("failed to read standard input", &error))?,
-        (_, Some(path)) => std::fs::File::open(path)
-            .and_then(read_limited)
-            .map_err(|error| Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {error}")))?,
+        (_, Some(path)) => read_input_file(path)?,
         _ => value.as_bytes().to_vec(),
     };
     if text.len() as u64 > MAX_REQUEST_BYTES {
         return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {MAX_REQUEST_BYTES} bytes"))
             .hint("put large data into a file and pass its path"));
     }
+    let from = if value == "-" { "standard input" } else { "the input" };
     match json::parse(&text) {
         Ok(Value::Object(input)) => Ok(input),
-        Ok(_) => Err(Error::new(Code::InvalidJson, "the input must be a JSON object")
-            .hint(format!("see the fields: agent-magic-tool inspect {name}"))),
-        Err(error) => {
-            let error = Error::new(Code::InvalidJson, format!("the input is not valid JSON: {error}"))
-                .detail("line", error.line)
-                .detail("column", error.column);
-            let text = String::from_utf8_lossy(&text);
-            Err(if value != "-" && is_missing_quotes(&text) {
-                error.hint(USE_STDIN.replace("NAME", name))
-            } else {
-                error.hint("write an object with quoted keys, like {\"key\": \"value\"}")
-            })
+        Ok(_) => Err(Error::new(Code::InvalidJson, format!("{from} must be a JSON object"))
+            .hint(format!("its fields: agent-magic-tool list tools {name}"))),
+        Err(_) if text.iter().all(u8::is_ascii_whitespace) => {
+            Err(Error::new(Code::InvalidJson, format!("{from} is empty")).hint(WRITE_FIELDS.replace("NAME", name)))
         }
+        Err(error) => {
+            let text = String::from_utf8_lossy(&text);
+            let hint = if value != "-" && is_missing_quotes(&text) { USE_STDIN } else { WRITE_FIELDS };
+            Err(Error::new(Code::InvalidJson, format!("{from} is not valid JSON: {error}"))
+                .detail("line", error.line)
+                .detail("column", error.column)
+                .hint(hint.replace("NAME", name)))
+        }
+    }
+}
+
+fn read_input_file(path: &str) -> Result<Vec<u8>, Error> {
+    let failed = |reason: &str| {
+        Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {reason}"))
+            .hint("in --input, `@` is followed by the path of a file; for the input itself write key=value")
+    };
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(failed("there is no such file")),
+        Ok(found) if !found.is_file() => Err(failed("it is not a regular file")),
+        _ => std::fs::File::open(path).and_then(read_limited).map_err(|error| failed(&error.to_string())),
     }
 }
 
@@ -198,27 +201,31 @@ fn read_limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether JSON looks damaged by a shell: `{key: value}`, `'{...}'`, `{\"key\"...}` or half an object.
+/// Whether JSON looks as if a shell had removed its quotes: `{key: value}`, or had been kept from it: `'{...}'` and
+/// `{\"key\"...}`. JSON with plain quotes in it is wrong for another reason.
 fn is_missing_quotes(text: &str) -> bool {
     let text = text.trim();
-    let inner = text.trim_start_matches(['\'', '{', ' ']);
-    text.starts_with('\'')
-        || (text.starts_with('{') && (inner.starts_with('\\') || !inner.starts_with(['"', '}'])))
-        || (text.starts_with('{') && !text.ends_with('}'))
+    let has_quotes = text.replace("\\\"", "").contains('"');
+    text.starts_with('\'') || (text.starts_with('{') && text.len() > 2 && !has_quotes)
 }
 
 fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
     if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
         return Err(Error::usage("the whole input was given where a single field is expected").hint(format!(
-            "put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
+            "write its fields as key=value, or put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
             request.tool
         )));
     }
     let Some((key, text)) = field.split_once('=') else {
-        let hint = if field.contains(['{', '}', '"', ':']) {
+        let hint = if field.parse::<PositiveDuration>().is_ok() {
+            format!("a duration belongs to its option: --wait={field}")
+        } else if field.contains('}') && !field.contains('"') {
             USE_STDIN.replace("NAME", &request.tool)
         } else {
-            "write fields as key=text or key:=JSON, or pass them all with --input".to_owned()
+            format!(
+                "write the input as key=text or key:=JSON; its fields: agent-magic-tool list tools {}",
+                request.tool
+            )
         };
         return Err(Error::usage(format!("`{field}` is not of the form `key=value`")).hint(hint));
     };
@@ -226,7 +233,7 @@ fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
         Some(key) => {
             let value = json::parse(text.as_bytes()).map_err(|error| {
                 Error::new(Code::InvalidJson, format!("the value of `{key}` is not valid JSON: {error}"))
-                    .hint(format!("for plain text write: {key}=TEXT"))
+                    .hint(format!("for a text write it without the colon: {key}=TEXT"))
             })?;
             request.input.insert(key.to_owned(), value);
         }

@@ -4,9 +4,9 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
 use executor::config::Config;
-use executor::config::secret::{InvalidSecretName, SecretName, Secrets};
+use executor::config::secret::{InvalidSecretName, SecretName, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use protocol::code::Exit;
+use protocol::code::{Code, Exit};
 use serde_json::json;
 
 use crate::context::Context;
@@ -18,7 +18,12 @@ const MAX_SECRET_BYTES: u64 = 64 << 10;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SecretCommand {
     /// Store a value, read from standard input
-    Set { name: String },
+    Set {
+        name: String,
+        /// Store it even if it is short or an ordinary word
+        #[arg(long)]
+        weak: bool,
+    },
     /// List the names and where their values come from
     List,
     /// Remove a stored value
@@ -28,9 +33,15 @@ pub(crate) enum SecretCommand {
 pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Error> {
     let secrets = Secrets::of(&context.paths, &Config::read(&context.paths)?);
     match command {
-        SecretCommand::Set { name } => {
+        SecretCommand::Set { name, weak } => {
             let name = parse(name)?;
             let value = read_value(&name, context)?;
+            if let Some(weakness) = weakness(&value).filter(|_| !weak) {
+                return Err(Error::usage(format!("this is not a good secret: {weakness}")).hint(
+                    "use a longer one, since results could not be cleaned of it without damage to ordinary text; if \
+                     the service has no better one, pass --weak",
+                ));
+            }
             secrets.set(&name, &value)?;
             context.output.json(&json!({"name": name.as_str(), "stored": true}))?;
         }
@@ -42,8 +53,12 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
         SecretCommand::Rm { name } => {
             let name = parse(name)?;
             let removed = secrets.remove(&name)?;
-            context.output.json(&json!({"name": name.as_str(), "removed": removed}))?;
-            return Ok(if removed { Exit::Ok } else { Exit::NotFound });
+            if !removed {
+                let message = format!("no value is stored for the secret `{}`", name.as_str());
+                return Err(Error::new(Code::NotFound, message)
+                    .hint("the names, and where their values come from: agent-magic-tool secret list"));
+            }
+            context.output.json(&json!({"name": name.as_str(), "removed": true}))?;
         }
     }
     Ok(Exit::Ok)

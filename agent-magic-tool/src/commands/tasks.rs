@@ -7,11 +7,13 @@ use protocol::mailbox::request::{Answer, Operation};
 use protocol::task::State;
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::context::Context;
 use crate::error::Error;
 use crate::handover;
 use crate::launch;
-use crate::result::{self, ResultFile};
+use crate::option_value::count;
+use crate::result::ResultFile;
 
 const LIMIT: usize = 50;
 
@@ -21,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
     /// List at most this many
-    #[arg(long, value_name = "N", default_value_t = LIMIT)]
+    #[arg(long, value_name = "N", default_value_t = LIMIT, value_parser = count)]
     limit: usize,
     /// Delete the ended tasks of a session and their results: the named session, or the caller's own
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["state", "limit"])]
@@ -45,7 +47,14 @@ impl std::str::FromStr for StateFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "pending" { Ok(Self::Pending) } else { text.parse().map(Self::State) }
+        // `open` is what people call it.
+        if ["pending", "open"].contains(&text) {
+            return Ok(Self::Pending);
+        }
+        text.parse().map(Self::State).map_err(|_: String| {
+            let states = State::ALL.map(State::as_str).join(", ");
+            format!("`{text}` is not a state; the states are pending (all that have not ended), {states}")
+        })
     }
 }
 
@@ -60,7 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    launch::revive(&context.paths, &mailbox);
+    launch::revive(context, &mailbox);
     let ids = mailbox.tasks_with_results().map_err(|error| Error::io("failed to list the results", &error))?;
     let mut shown = Vec::new();
     let mut more = 0;
@@ -74,7 +83,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             Some(StateFilter::State(state)) => file.state == state,
         };
         match matches {
-            true if shown.len() < args.limit => shown.push(line(&file, &mailbox)),
+            true if shown.len() < args.limit => shown.push(line(&file)),
             true => more += 1,
             false => {}
         }
@@ -96,27 +105,28 @@ pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value
     }
 }
 
-fn line(file: &ResultFile, mailbox: &Mailbox) -> Value {
+/// A task as it is listed: what distinguishes it, and what to do about it.
+fn line(file: &ResultFile) -> Value {
     let mut line = Map::new();
     line.insert("id".to_owned(), file.id.to_string().into());
-    for key in ["tool", "input", "status", "state", "run_at", "created_at", "finished_at"] {
-        let value = file.field(key);
+    let mut insert = |key: &str, value: &Value| {
         if !value.is_null() {
             line.insert(key.to_owned(), value.clone());
         }
+    };
+    insert("tool", file.field("tool"));
+    insert("input", &answer::echoed(file.field("input")));
+    for key in ["status", "state", "run_at"] {
+        insert(key, file.field(key));
     }
-    let confirmation = file.field("confirmation");
+    // To the second; a caller compares it with what it remembers.
+    let created = file.field("created_at").as_str().and_then(|at| at.get(..19)).map(|at| format!("{at}Z"));
+    insert("created_at", &created.into());
     if !file.is_final() {
         for key in ["why", "expires_at"] {
-            if let Some(value) = confirmation.get(key) {
-                line.insert(key.to_owned(), value.clone());
-            }
+            insert(key, &file.field("confirmation")[key]);
         }
     }
-    let resolution = &file.field("_meta")["resolution"];
-    if !resolution.is_null() {
-        line.insert("resolution".to_owned(), resolution.clone());
-    }
-    line.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
+    insert("resolution", &file.field("_meta")["resolution"]);
     Value::Object(line)
 }

@@ -6,12 +6,15 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use protocol::code::Exit;
 use protocol::command_executor::OpenedTask;
+use protocol::data_class::DataClass;
+use protocol::task::{State as TaskState, TaskId};
 use tokio::sync::{Notify, mpsc};
 
 use super::journal::Journal;
 use super::machine::{LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
-use crate::model::conversation::{EndedTask, JournalEntry, StopReason, ToolCall, ToolResult};
+use crate::model::conversation::{self, EndedTask, JournalEntry, StopReason, TaskSpending, ToolCall, ToolResult};
 use crate::model::provider::{ModelFailure, ModelRequest, Provider, ToolDefinition};
 use crate::model::view::{self, CallStyle, ContextBounds};
 use crate::results::trigger::Trigger;
@@ -23,6 +26,12 @@ pub trait Tools: Send + Sync {
 
     /// Performs one call. `key` identifies the call: it is the same if the call is repeated after a crash.
     fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
+
+    /// Returns whether the call would wait for a human. Runs nothing.
+    fn needs_human<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+    /// Sets the most sensitive data that the model may get from here on.
+    fn trust(&self, trust: DataClass);
 
     /// Makes sure that an executor runs. Called regularly while the loop waits for open tasks.
     fn ensure_executor(&self);
@@ -43,6 +52,8 @@ pub enum LoopEvent<'a> {
         question: Spending,
         session: Spending,
     },
+    /// Something that the user should know.
+    Note(&'a str),
     Call(&'a ToolCall),
     Result(&'a ToolResult),
     /// The model is told that these tasks ended.
@@ -84,6 +95,15 @@ pub struct ActiveModel {
     /// Whether the model has native tool calls.
     pub native_calls: bool,
     pub bounds: ContextBounds,
+    /// The most sensitive data that it may get.
+    pub trust: DataClass,
+}
+
+impl ActiveModel {
+    /// How the model writes its calls.
+    fn call_style(&self) -> CallStyle {
+        if self.native_calls { CallStyle::Native } else { CallStyle::Text }
+    }
 }
 
 impl std::fmt::Debug for LoopCommand {
@@ -113,6 +133,7 @@ pub struct Driver {
     tools: Arc<dyn Tools>,
     trigger: Trigger,
     observer: Arc<dyn LoopObserver>,
+    hold_turns: bool,
     stop_reason: Option<StopReason>,
 }
 
@@ -136,16 +157,23 @@ pub struct DriverParts {
     pub tools: Arc<dyn Tools>,
     pub trigger: Trigger,
     pub observer: Arc<dyn LoopObserver>,
+    /// Whether none of the calls of one turn runs before a human has decided, if one of them needs that.
+    pub hold_turns: bool,
 }
+
+/// The result of a call that was held for another one, which a human did not approve.
+const NOT_RUN: &str = "not run: another call of the same turn was not approved. If this one makes sense without it, make it again by itself.";
 
 type Work = Pin<Box<dyn Future<Output = MachineEvent> + Send>>;
 
 impl Driver {
     /// Restores the session. The caller passes the returned effects to [`Driver::run`].
     pub fn new(parts: DriverParts) -> (Self, Vec<MachineEffect>) {
-        let (machine, effects) = Machine::restore(parts.settings, parts.entries);
-        let DriverParts { journal, active_model, tools, trigger, observer, .. } = parts;
-        (Self { machine, journal, active_model, tools, trigger, observer, stop_reason: None }, effects)
+        let (mut machine, effects) = Machine::restore(parts.settings, parts.entries);
+        machine.set_call_style(parts.active_model.call_style());
+        let DriverParts { journal, active_model, tools, trigger, observer, hold_turns, .. } = parts;
+        let driver = Self { machine, journal, active_model, tools, trigger, observer, hold_turns, stop_reason: None };
+        (driver, effects)
     }
 
     pub fn machine(&self) -> &Machine {
@@ -159,6 +187,11 @@ impl Driver {
     /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         &self.active_model.name
+    }
+
+    /// Returns the most sensitive data that the model may get.
+    pub fn trust(&self) -> DataClass {
+        self.active_model.trust
     }
 
     /// Returns why the last question ended, if one did during this run.
@@ -196,16 +229,20 @@ impl Driver {
                         is_leaving = true;
                         continue;
                     }
-                    Some(command) => self.accept(command),
+                    Some(command) => match self.accept(command) {
+                        Some(event) => event,
+                        None => continue,
+                    },
                 },
                 event = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
                     work = None;
-                    event
+                    self.with_spending(event)
                 }
                 ended = ended(&self.trigger, &ids, tools.as_ref()), if !ids.is_empty() => MachineEvent::Ended(
                     ended.into_iter().filter_map(|(id, state)| {
                         let OpenedTask { id, tool, result_file } = open.iter().find(|task| task.id == id)?.clone();
-                        Some(EndedTask { id, tool, state, result_file })
+                        let spent = spending_of(&self.trigger, id);
+                        Some(EndedTask { id, tool, state, result_file, spent })
                     }).collect(),
                 ),
             };
@@ -214,18 +251,40 @@ impl Driver {
         }
     }
 
-    /// Turns a command into an event for the machine, and switches the model if asked to.
-    fn accept(&mut self, command: LoopCommand) -> MachineEvent {
-        match command {
+    /// Adds what the tasks spent whose results the calls returned.
+    fn with_spending(&self, event: MachineEvent) -> MachineEvent {
+        let MachineEvent::Called(mut results) = event else { return event };
+        for result in &mut results {
+            let class =
+                |id: &TaskId| serde_json::from_value(self.trigger.result(*id)?["_meta"]["data_class"].take()).ok();
+            result.data_class = result.collected.iter().filter_map(class).max();
+            result.spent = result.collected.iter().filter_map(|id| spending_of(&self.trigger, *id)).collect();
+        }
+        MachineEvent::Called(results)
+    }
+
+    /// Turns a command into an event for the machine, and switches the model if asked to. A model that may not get
+    /// what is in the conversation is not switched to.
+    fn accept(&mut self, command: LoopCommand) -> Option<MachineEvent> {
+        Some(match command {
             LoopCommand::Ask(text) => MachineEvent::Asked(text),
             LoopCommand::Cancel | LoopCommand::Leave => MachineEvent::Cancelled,
             LoopCommand::Undo => MachineEvent::Undone,
             LoopCommand::Clear => MachineEvent::Cleared,
             LoopCommand::UseModel(active_model) => {
+                let class = conversation::data_class(self.machine.entries());
+                if class > active_model.trust {
+                    let refused = beyond_trust(&active_model.name, class);
+                    self.observer
+                        .observe(LoopEvent::Note(&format!("{refused}; still using {}", self.active_model.name)));
+                    return None;
+                }
                 self.active_model = *active_model;
+                self.tools.trust(self.active_model.trust);
+                self.machine.set_call_style(self.active_model.call_style());
                 MachineEvent::UsesModel(self.active_model.name.clone())
             }
-        }
+        })
     }
 
     fn perform(&mut self, effects: Vec<MachineEffect>, work: &mut Option<Work>) -> std::io::Result<()> {
@@ -262,7 +321,8 @@ impl Driver {
     /// Reports a recorded entry to the observer.
     fn report(&self, entry: &JournalEntry) {
         match entry {
-            JournalEntry::Answered { .. } | JournalEntry::Diagnosed { .. } => {
+            JournalEntry::Answered { turn } | JournalEntry::Discarded { turn } | JournalEntry::Diagnosed { turn } => {
+                turn.notes.iter().for_each(|note| self.observer.observe(LoopEvent::Note(note)));
                 let (question, session) = (self.machine.question_spending(), self.machine.session_spending());
                 self.observer.observe(LoopEvent::Turn { question, session });
             }
@@ -273,7 +333,7 @@ impl Driver {
 
     fn request(&self, with_tools: bool) -> Work {
         let active_model = &self.active_model;
-        let style = if with_tools && active_model.native_calls { CallStyle::Native } else { CallStyle::Text };
+        let style = if with_tools { active_model.call_style() } else { CallStyle::Text };
         let request = ModelRequest {
             system: active_model.system.clone(),
             messages: view::messages(self.machine.entries(), style, active_model.bounds),
@@ -295,28 +355,61 @@ impl Driver {
         let tools = Arc::clone(&self.tools);
         let observer = Arc::clone(&self.observer);
         let session = self.journal.label();
+        let gate = (self.hold_turns && calls.len() > 1).then(|| self.trigger.again());
         Box::pin(async move {
-            let mut results = Vec::new();
-            for (number, call) in calls.iter().enumerate() {
+            let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
+            let perform = async |number: usize| {
+                let call = &calls[number];
                 observer.observe(LoopEvent::Call(call));
                 let result = tools.call(call, &format!("{session}-{turn}-{number}")).await;
                 observer.observe(LoopEvent::Result(&result));
-                results.push(result);
+                result
+            };
+            let mut is_denied = false;
+            if let Some(gate) = gate {
+                let mut waiting = Vec::new();
+                for (number, call) in calls.iter().enumerate() {
+                    if tools.needs_human(call).await {
+                        let result = perform(number).await;
+                        is_denied |= result.status == Exit::Refused as u8;
+                        waiting.extend(result.opened.iter().map(|task| task.id));
+                        results[number] = Some(result);
+                    }
+                }
+                let states = gate.wait_for_decisions(&waiting).await;
+                is_denied |= states
+                    .iter()
+                    .any(|(_, state)| matches!(state, TaskState::Denied | TaskState::Expired | TaskState::Cancelled));
             }
-            MachineEvent::Called(results)
+            for (number, call) in calls.iter().enumerate() {
+                if results[number].is_none() {
+                    results[number] = Some(if is_denied {
+                        ToolResult::new(call, NOT_RUN, Exit::Refused as u8)
+                    } else {
+                        perform(number).await
+                    });
+                }
+            }
+            MachineEvent::Called(results.into_iter().flatten().collect())
         })
     }
+}
+
+/// Says that a conversation contains what a model may not get.
+pub(super) fn beyond_trust(model: &str, class: DataClass) -> String {
+    format!("the conversation contains `{}` data, which the model `{model}` may not get", class.as_str())
+}
+
+/// Returns what a final task spent on models, if it used any.
+fn spending_of(trigger: &Trigger, id: TaskId) -> Option<TaskSpending> {
+    TaskSpending::of(id, &trigger.result(id)?)
 }
 
 /// How often a sleeping loop makes sure that an executor runs.
 const ENSURE_EXECUTOR_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Waits until at least one of the tasks is final. Cancel-safe.
-async fn ended(
-    trigger: &Trigger,
-    ids: &[protocol::task::TaskId],
-    tools: &dyn Tools,
-) -> Vec<crate::results::trigger::FinalState> {
+async fn ended(trigger: &Trigger, ids: &[TaskId], tools: &dyn Tools) -> Vec<crate::results::trigger::FinalState> {
     loop {
         if let Ok(ended) = tokio::time::timeout(ENSURE_EXECUTOR_INTERVAL, trigger.wait_for_any(ids)).await {
             return ended;

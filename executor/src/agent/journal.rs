@@ -23,6 +23,8 @@ use crate::model::conversation::JournalEntry;
 const VERSION: u32 = 1;
 /// The number of the first session.
 const FIRST_NUMBER: u32 = 101;
+/// The file with the highest number that was given out, so that no number is given out again after a deletion.
+const LAST_NUMBER_FILE: &str = "last-number";
 
 /// The sessions in one folder.
 #[derive(Debug, Clone)]
@@ -89,14 +91,15 @@ impl SessionStore {
         Self { folder: paths.delegates() }
     }
 
-    /// Creates a session under the next free number.
+    /// Creates a session under the next number that was never used.
     pub fn create(&self, folder: Option<PathBuf>) -> Result<Journal, JournalError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| JournalError::Io { path, source }
         };
         create_private(&self.folder).map_err(io(&self.folder))?;
-        let mut number = self.numbers()?.last().map_or(FIRST_NUMBER, |last| last + 1);
+        let last = self.numbers()?.last().copied().max(self.last_number());
+        let mut number = last.map_or(FIRST_NUMBER, |last| last + 1);
         loop {
             let path = self.path(number);
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
@@ -104,6 +107,8 @@ impl SessionStore {
                     let header =
                         JournalHeader { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder };
                     let mut journal = Journal { number, header, file: lock(file, number, &path)? };
+                    // Before the header: a crash in between only skips a number.
+                    self.remember_number(number).map_err(io(&self.folder))?;
                     let header = serde_json::to_string(&journal.header).expect("a header is plain data");
                     journal.write(&header).map_err(io(&path))?;
                     return Ok(journal);
@@ -196,6 +201,17 @@ impl SessionStore {
         let mut numbers: Vec<u32> = entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    fn last_number(&self) -> Option<u32> {
+        fs::read_to_string(self.folder.join(LAST_NUMBER_FILE)).ok()?.trim().parse().ok()
+    }
+
+    fn remember_number(&self, number: u32) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        writeln!(file, "{}", Some(number).max(self.last_number()).unwrap_or(number))?;
+        file.persist(self.folder.join(LAST_NUMBER_FILE))?;
+        Ok(())
     }
 
     fn path(&self, number: u32) -> PathBuf {
@@ -295,6 +311,10 @@ mod tests {
         assert_eq!(short, [(101, Some("one")), (102, None)]);
         sessions.delete("101").expect("deleted");
         assert!(matches!(sessions.resume("101"), Err(JournalError::NotFound(_))));
-        assert_eq!(sessions.create(None).expect("created").number, 103);
+        assert_eq!(
+            sessions.create(None).expect("created").number,
+            104,
+            "the number of a deleted session is not reused"
+        );
     }
 }

@@ -15,9 +15,12 @@ use std::time::Duration;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State as TaskState, TaskId};
 
-use crate::model::conversation::{EndedTask, JournalEntry, StopReason, TokenUsage, ToolCall, ToolResult, Turn};
+use crate::model::conversation::{
+    EndedTask, JournalEntry, StopReason, TaskSpending, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd,
+};
 use crate::model::fallback;
 use crate::model::provider::{FailureClass, ModelFailure};
+use crate::model::view::CallStyle;
 
 #[cfg(test)]
 mod tests;
@@ -130,6 +133,8 @@ pub enum RequestPurpose {
 #[derive(Debug)]
 pub struct Machine {
     settings: LoopSettings,
+    /// How the model that answers writes its calls.
+    call_style: CallStyle,
     entries: Vec<JournalEntry>,
     /// How many entries were ever recorded, including those that were undone or cleared.
     recorded: usize,
@@ -139,6 +144,8 @@ pub struct Machine {
     unreported: Vec<EndedTask>,
     progress: Progress,
     session_spending: Spending,
+    /// The tasks whose spending is counted.
+    counted: BTreeSet<TaskId>,
 }
 
 /// The state of the current question.
@@ -182,6 +189,7 @@ impl Machine {
     pub fn new(settings: LoopSettings) -> Self {
         Self {
             settings,
+            call_style: CallStyle::Native,
             entries: Vec::new(),
             recorded: 0,
             phase: LoopPhase::Idle,
@@ -189,6 +197,7 @@ impl Machine {
             unreported: Vec::new(),
             progress: Progress::default(),
             session_spending: Spending::default(),
+            counted: BTreeSet::new(),
         }
     }
 
@@ -201,12 +210,16 @@ impl Machine {
         let mut effects = Vec::new();
         match machine.entries.last() {
             Some(JournalEntry::Answered { turn }) if !turn.calls.is_empty() => machine.perform_calls(&mut effects),
-            Some(JournalEntry::Answered { .. }) => machine.finish_turn(StopReason::Completed, &mut effects),
+            Some(JournalEntry::Answered { turn }) => {
+                let end = turn.end;
+                machine.finish_answer(end, &mut effects);
+            }
             Some(
                 JournalEntry::Asked { .. }
                 | JournalEntry::Called { .. }
                 | JournalEntry::Woken { .. }
                 | JournalEntry::Noted { .. }
+                | JournalEntry::Discarded { .. }
                 | JournalEntry::Diagnosed { .. },
             ) => {
                 machine.request_step(&mut effects);
@@ -225,6 +238,11 @@ impl Machine {
             }
         }
         (machine, effects)
+    }
+
+    /// Sets how the model that answers from here on writes its calls.
+    pub fn set_call_style(&mut self, style: CallStyle) {
+        self.call_style = style;
     }
 
     pub fn entries(&self) -> &[JournalEntry] {
@@ -250,9 +268,11 @@ impl Machine {
         self.session_spending
     }
 
-    /// Returns the model's last answer that is neither empty nor a call written as text.
+    /// Returns the model's last answer to the last question that is neither empty nor a call written as text.
     pub fn answer(&self) -> Option<&str> {
-        self.entries.iter().rev().find_map(|entry| match entry {
+        let to_the_last_question =
+            self.entries.iter().rev().take_while(|entry| !matches!(entry, JournalEntry::Asked { .. }));
+        to_the_last_question.into_iter().find_map(|entry| match entry {
             JournalEntry::Answered { turn } if !turn.text.trim().is_empty() && !turn.in_text => {
                 Some(turn.text.as_str())
             }
@@ -322,23 +342,26 @@ impl Machine {
 
     fn on_answer(&mut self, mut turn: Turn, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, .. } = self.phase else { return };
+        let may_ask_again = purpose != RequestPurpose::Diagnosis && !self.progress.had_empty_answer;
+        if turn.calls.is_empty() && turn.text.trim().is_empty() && turn.end == TurnEnd::Complete && may_ask_again {
+            self.record(JournalEntry::Discarded { turn: Box::new(turn) }, effects);
+            self.record(JournalEntry::Noted { text: EMPTY.to_owned() }, effects);
+            return match purpose {
+                RequestPurpose::Final(_) => self.request(purpose, 0, effects),
+                RequestPurpose::Step | RequestPurpose::Diagnosis => self.request_step(effects),
+            };
+        }
         match purpose {
             RequestPurpose::Step => {
                 if turn.calls.is_empty() {
                     let offered: Vec<_> = self.settings.tools.iter().map(String::as_str).collect();
-                    turn.calls = fallback::parse_calls(&turn.text, &offered);
+                    turn.calls = fallback::parse_calls(&turn.text, &offered, self.call_style);
                     turn.in_text = !turn.calls.is_empty();
                 }
-                if turn.calls.is_empty() && turn.text.trim().is_empty() && !self.progress.had_empty_answer {
-                    self.progress.had_empty_answer = true;
-                    self.add_spending(&turn);
-                    self.record(JournalEntry::Noted { text: EMPTY.to_owned() }, effects);
-                    return self.request_step(effects);
-                }
-                let is_over = turn.calls.is_empty();
+                let (end, is_over) = (turn.end, turn.calls.is_empty());
                 self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 if is_over {
-                    self.finish_turn(self.progress.refusal.unwrap_or(StopReason::Completed), effects);
+                    self.finish_answer(end, effects);
                 } else {
                     self.perform_calls(effects);
                 }
@@ -346,6 +369,7 @@ impl Machine {
             RequestPurpose::Final(reason) => {
                 // The request offered no tools, so it cannot contain calls.
                 turn.calls.clear();
+                let reason = if turn.end == TurnEnd::Refused { StopReason::Refused } else { reason };
                 self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 self.stop(reason, effects);
             }
@@ -367,12 +391,16 @@ impl Machine {
             effects.push(MachineEffect::Pause { delay, attempt: attempt + 1, failure });
             return;
         }
-        if purpose == RequestPurpose::Diagnosis && failure.class != FailureClass::Auth {
+        if purpose == RequestPurpose::Diagnosis && !matches!(failure.class, FailureClass::Auth | FailureClass::Budget) {
             // A diagnosis is optional.
             return self.next_step(effects);
         }
+        let reason = match failure.class {
+            FailureClass::Budget => StopReason::BudgetExhausted,
+            _ => StopReason::ProviderFailed,
+        };
         effects.push(MachineEffect::GiveUp(failure));
-        self.stop(StopReason::ProviderFailed, effects);
+        self.stop(reason, effects);
     }
 
     fn on_results(&mut self, results: Vec<ToolResult>, effects: &mut Vec<MachineEffect>) {
@@ -437,6 +465,15 @@ impl Machine {
         }
     }
 
+    /// Ends the question after an answer without calls, unless the answer is complete and tasks are open.
+    fn finish_answer(&mut self, end: TurnEnd, effects: &mut Vec<MachineEffect>) {
+        match end {
+            TurnEnd::Complete => self.finish_turn(self.progress.refusal.unwrap_or(StopReason::Completed), effects),
+            TurnEnd::Truncated => self.stop(StopReason::Truncated, effects),
+            TurnEnd::Refused => self.stop(StopReason::Refused, effects),
+        }
+    }
+
     /// Handles an answer without calls: reports ended tasks, waits for open ones, or ends the question.
     fn finish_turn(&mut self, reason: StopReason, effects: &mut Vec<MachineEffect>) {
         if !self.unreported.is_empty() {
@@ -475,6 +512,7 @@ impl Machine {
             JournalEntry::Woken { tasks } => {
                 for task in tasks {
                     self.open.remove(&task.id);
+                    self.add_task_spending(task.spent.as_ref());
                     match task.state {
                         Some(TaskState::Denied | TaskState::Expired) => {
                             self.progress.refusal = Some(StopReason::ApprovalDenied);
@@ -489,6 +527,10 @@ impl Machine {
                     self.progress.calls_in_a_row = 0;
                     self.progress.repeated = false;
                 }
+            }
+            JournalEntry::Discarded { turn } => {
+                self.add_spending(turn);
+                self.progress.had_empty_answer = true;
             }
             JournalEntry::Diagnosed { turn } => {
                 self.add_spending(turn);
@@ -507,6 +549,7 @@ impl Machine {
 
     fn apply_results(&mut self, results: &[ToolResult]) {
         for result in results {
+            result.spent.iter().for_each(|spent| self.add_task_spending(Some(spent)));
             self.open.extend(result.opened.iter().map(|task| (task.id, task.clone())));
             for id in &result.collected {
                 self.open.remove(id);
@@ -526,6 +569,15 @@ impl Machine {
         }
         if !results.iter().all(|result| result.only_reads) {
             self.progress.calls_in_a_row += 1;
+        }
+    }
+
+    /// Counts what a task spent on models, once.
+    fn add_task_spending(&mut self, spent: Option<&TaskSpending>) {
+        let Some(spent) = spent.filter(|spent| self.counted.insert(spent.task)) else { return };
+        for spending in [&mut self.progress.spending, &mut self.session_spending] {
+            spending.usage += spent.usage;
+            spending.cost += spent.cost;
         }
     }
 

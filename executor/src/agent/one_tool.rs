@@ -3,13 +3,16 @@
 //! Every call gets a result. The result of a wrong name or wrong arguments says how to write the call.
 
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 
 use protocol::code::Code;
 use protocol::command_executor::{self, CommandExecutor, CommandOutput, NAME};
+use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
 use super::driver::Tools;
+use crate::base::credential;
 use crate::model::conversation::{ToolCall, ToolResult};
 use crate::model::provider::ToolDefinition;
 
@@ -17,6 +20,8 @@ use crate::model::provider::ToolDefinition;
 #[derive(Debug)]
 pub struct OneTool {
     executor: CommandExecutor,
+    /// The most sensitive data that the current model may get.
+    trust: Mutex<DataClass>,
 }
 
 const NO_OUTPUT: &str = "(no output)";
@@ -25,13 +30,17 @@ const NO_OUTPUT: &str = "(no output)";
 const ENSURE_EXECUTOR_COMMAND: &str = "agent-magic-tool tasks --state pending --limit 1";
 
 impl OneTool {
-    pub fn new(executor: CommandExecutor) -> Self {
-        Self { executor }
+    pub fn new(executor: CommandExecutor, trust: DataClass) -> Self {
+        Self { executor, trust: Mutex::new(trust) }
+    }
+
+    fn executor(&self) -> CommandExecutor {
+        self.executor.clone().trusted_with(*self.trust.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
     async fn run(&self, command: &str, key: &str) -> CommandOutput {
-        let (executor, command, key) = (self.executor.clone(), command.to_owned(), key.to_owned());
+        let (executor, command, key) = (self.executor(), command.to_owned(), key.to_owned());
         tokio::task::spawn_blocking(move || executor.execute(&command, &key)).await.unwrap_or_else(|error| {
             let error = ErrorBody::new(Code::Internal, format!("the command panicked or was cancelled: {error}"))
                 .hint("tasks that it started continue; to list them: agent-magic-tool tasks");
@@ -52,17 +61,37 @@ impl Tools for OneTool {
                 Err(error) => return refused(call, &error),
             };
             let output = self.run(command, key).await;
+            let text = match output.status {
+                // Some providers reject an empty result.
+                _ if output.text.is_empty() => NO_OUTPUT.to_owned(),
+                0 => output.text,
+                // An error may quote what the model's provider must not see.
+                _ => credential::mask(&output.text).into_owned(),
+            };
             ToolResult {
                 call: call.id.clone(),
                 name: call.name.clone(),
-                // Some providers reject an empty result.
-                text: if output.text.is_empty() { NO_OUTPUT.to_owned() } else { output.text },
+                text,
                 status: output.status,
                 opened: output.opened,
                 collected: output.collected,
                 only_reads: output.only_reads,
+                spent: Vec::new(),
+                data_class: None,
             }
         })
+    }
+
+    fn needs_human<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(async move {
+            let Ok(command) = command(call) else { return false };
+            let (executor, command) = (self.executor(), command.to_owned());
+            tokio::task::spawn_blocking(move || executor.needs_human(&command)).await.unwrap_or(false)
+        })
+    }
+
+    fn trust(&self, trust: DataClass) {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
     }
 
     fn ensure_executor(&self) {
@@ -85,7 +114,7 @@ pub fn definition() -> ToolDefinition {
 fn command(call: &ToolCall) -> Result<&str, ErrorBody> {
     if call.name != NAME {
         return Err(ErrorBody::new(Code::UnknownSubtool, format!("no tool named `{}`", call.name)).hint(format!(
-            "the only tool is `{NAME}`; if `{}` is a subtool, run it with the command: agent-magic-tool run {} --input='{{...}}'",
+            "the only tool is `{NAME}`; if `{}` is a subtool, run it with the command: agent-magic-tool run {} key=value",
             call.name, call.name
         )));
     }

@@ -8,9 +8,11 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nix::unistd::Uid;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::command_executor::CommandExecutor;
+use protocol::data_class::DataClass;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
@@ -19,16 +21,17 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
-use super::driver::{ActiveModel, Driver, DriverParts, LoopCommand, LoopObserver};
+use super::driver::{self, ActiveModel, Driver, DriverParts, LoopCommand, LoopObserver};
 use super::journal::{JournalError, SessionStore};
 use super::machine::{Budget, LoopSettings, Machine, MachineEffect, Spending};
 use super::one_tool::{self, OneTool};
 use crate::config::secret::Secrets;
 use crate::config::{Config, ModelSettings};
-use crate::model::conversation::{JournalEntry, StopReason};
-use crate::model::prompt::{self, PromptSection};
+use crate::model::conversation::{self, JournalEntry, StopReason};
+use crate::model::ledger::{Budgeted, DailyBudget, Ledger};
+use crate::model::prompt::{self, PromptMode, PromptSection};
 use crate::model::provider::ModelFailure;
-use crate::model::provider::client::ModelClient;
+use crate::model::provider::client::{ModelClient, trust_of};
 use crate::model::registry::ModelRegistry;
 use crate::model::view::ContextBounds;
 use crate::net::clients::HttpClients;
@@ -61,6 +64,9 @@ pub struct SessionOptions {
 #[derive(Debug)]
 pub struct ModelFactory {
     models: ModelRegistry,
+    ledger: Arc<Ledger>,
+    budget: DailyBudget,
+    mode: PromptMode,
     clients: HttpClients,
     secrets: Secrets,
     prompt_folder: PathBuf,
@@ -116,31 +122,41 @@ impl Session {
             Some(_) => SessionStore::of_delegated_agents(paths),
             None => SessionStore::in_state(&paths.state),
         };
-        let (journal, entries) = match &options.session {
-            Some(word) => sessions.resume(word)?,
-            None => (sessions.create(options.caller.folder.clone())?, Vec::new()),
-        };
+        let resumed = options.session.as_deref().map(|word| sessions.resume(word)).transpose()?;
         let settings = settings(config, options.steps, options.brief.as_ref());
         let others = config.shell.others;
         let instructions = options.brief.as_ref().and_then(|brief| brief.system.clone());
-        let model_factory =
-            Arc::new(ModelFactory { instructions, ..ModelFactory::new(config, paths, options.focus, options.stream)? });
-        let last_used = entries.iter().rev().find_map(|entry| match entry {
+        let mode = PromptMode::of(config, options.caller.read_only);
+        let model_factory = ModelFactory::new(config, paths, mode, options.focus)?;
+        let stream = options.stream.unwrap_or(model_factory.stream);
+        let model_factory = Arc::new(ModelFactory { instructions, stream, ..model_factory });
+        let earlier = resumed.iter().flat_map(|(_, entries)| entries.iter().rev());
+        let last_used = earlier.into_iter().find_map(|entry| match entry {
             JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
         });
         let name =
             options.model.as_deref().or(last_used.filter(|name| model_factory.models.choose(Some(name)).is_ok()));
         let active_model = runtime.block_on(model_factory.activate(name))?;
+        // Last, so that no empty session stays behind when something is missing.
+        let (journal, entries) = match resumed {
+            Some(resumed) => resumed,
+            None => (sessions.create(options.caller.folder.clone())?, Vec::new()),
+        };
         // The agent that delegated finds the tasks of this session by the session that it passed on.
         let delegated_session = options.brief.and(options.caller.session.clone());
         let caller =
             Caller { session: delegated_session.or_else(|| Some(journal.label())), wakes: true, ..options.caller };
         let executor = CommandExecutor::new(shell, mailbox.clone(), caller).with_foreign_commands(others);
-        let tools = Arc::new(OneTool::new(executor));
+        let tools = Arc::new(OneTool::new(executor, active_model.trust));
         let trigger = Trigger::new(mailbox);
+        let hold_turns = config.agent.hold_turns;
         let (driver, effects) =
-            Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer });
+            Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer, hold_turns });
+        let class = conversation::data_class(driver.machine().entries());
+        if class > driver.trust() {
+            return Err(beyond_trust(driver.model(), class));
+        }
         let (sender, commands) = mpsc::channel(COMMAND_CAPACITY);
         let interrupted = Arc::new(Notify::new());
         Ok(Self {
@@ -232,16 +248,19 @@ impl Drop for Session {
 }
 
 impl ModelFactory {
-    pub fn new(config: &Config, paths: &Paths, focus: Option<String>, stream: Option<bool>) -> Result<Self, ErrorBody> {
+    pub fn new(config: &Config, paths: &Paths, mode: PromptMode, focus: Option<String>) -> Result<Self, ErrorBody> {
         let clients = HttpClients::new(config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
             models: ModelRegistry::new(config),
+            ledger: Arc::new(Ledger::in_state(&paths.state)),
+            budget: DailyBudget::of(&config.agent),
+            mode,
             clients,
             secrets: Secrets::of(paths, config),
             prompt_folder: paths.prompts(),
             focus,
             instructions: None,
-            stream: stream.unwrap_or(config.agent.stream),
+            stream: config.agent.stream,
         })
     }
 
@@ -253,11 +272,13 @@ impl ModelFactory {
     pub async fn activate(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
         let chosen = self.models.choose(name)?;
         let (_, system) = self.prompt_for(Some(&chosen.model))?;
-        let (native_calls, bounds) =
-            (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens: chosen.model.window });
-        let name = chosen.name.clone();
+        // An eighth is for the answer, the system prompt and the tool.
+        let tokens = chosen.model.window() - chosen.model.window() / 8;
+        let (native_calls, bounds) = (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens });
+        let (name, trust) = (chosen.name.clone(), trust_of(&chosen.model));
         let client = ModelClient::new(chosen, self.stream, &self.clients, &self.secrets).await?;
-        Ok(ActiveModel { name, provider: Arc::new(client), system, native_calls, bounds })
+        let client = Budgeted::new(client, Some(Arc::clone(&self.ledger)), self.budget, Uid::effective().as_raw());
+        Ok(ActiveModel { name, provider: Arc::new(client), system, native_calls, bounds, trust })
     }
 
     /// Like [`Self::activate`], for a caller outside a runtime. Blocks while the key is read.
@@ -285,7 +306,7 @@ impl ModelFactory {
         let tool = one_tool::definition();
         let writes_calls = model.is_some_and(|model| !model.tools);
         let preamble = model.and_then(|model| model.system.as_deref());
-        let mut text = prompt::compose(preamble, &sections, writes_calls.then_some(&tool));
+        let mut text = prompt::compose(preamble, self.mode, &sections, writes_calls.then_some(&tool));
         if let Some(focus) = &self.focus {
             text = format!("{text}\n\n# focus\n\nKeep to this: {focus}");
         }
@@ -330,9 +351,15 @@ impl From<JournalError> for ErrorBody {
 
 impl From<ModelFailure> for ErrorBody {
     fn from(failure: ModelFailure) -> Self {
-        Self::new(Code::ModelFailed, failure.message)
+        Self::new(failure.class.code(), failure.message)
             .hint("the provider's message is in the log; to find it: agent-magic-tool doctor")
     }
+}
+
+/// The error for a conversation that a model may not see.
+fn beyond_trust(model: &str, class: DataClass) -> ErrorBody {
+    ErrorBody::new(Code::TrustZone, driver::beyond_trust(model, class))
+        .hint("start another session with it, or set `trust` under [models.NAME]")
 }
 
 fn io_error(what: &str, error: &io::Error) -> ErrorBody {

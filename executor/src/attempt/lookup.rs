@@ -8,10 +8,9 @@ use std::time::Instant;
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, end, failed, invocation, milliseconds, shape};
+use super::{Attempt, end, failed, invocation, milliseconds, select_failed};
 use crate::attempt::report::FailedAttempt;
-use crate::base::select;
-use crate::base::template::TemplateValues;
+use crate::base::jq_pool::Query;
 use crate::catalog::definition::{Definition, Lookup, Verify};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::failure::{Failure, Retry, SideEffect};
@@ -73,7 +72,7 @@ fn input(
     templates: &Map<String, Value>,
     lookup: &Lookup,
 ) -> Result<Map<String, Value>, Failure> {
-    let mut input = TemplateValues::of_input(&attempt.task.input).fields(templates)?;
+    let mut input = invocation(attempt.task, attempt.task.input.clone()).values().fields(templates)?;
     lookup.schema.fill_defaults(&mut input);
     match lookup.schema.problems(&Value::Object(input.clone())).first() {
         None => Ok(input),
@@ -91,13 +90,18 @@ async fn find(
     input: Map<String, Value>,
 ) -> Result<LookupResult, Failure> {
     let (data, meta) = data_of(attempt, &verify.subtool, lookup, input).await?;
-    let happened = match select::outputs(&verify.happened, &data).as_deref() {
+    let max_bytes = attempt.context.config.executor.output_bytes;
+    let shared = invocation(attempt.task, attempt.task.input.clone()).variables(&verify.happened);
+    let variables: Vec<_> = shared.iter().map(|(name, value)| (*name, value)).collect();
+    let query = Query { expression: &verify.happened, data: &data, variables: &variables, max_bytes };
+    let outputs = attempt.context.jq.outputs(query, &attempt.cancel).await;
+    let happened = match outputs.as_deref() {
         Ok([Value::Bool(happened)]) => Ok(*happened),
         Ok(_) => {
             let message = format!("the data of `{}` does not show whether it happened", verify.subtool);
             Err(Failure::new(Code::UnknownOutcome, message))
         }
-        Err(error) => Err(Failure::new(Code::SelectFailed, error.to_string())),
+        Err(error) => Err(select_failed(error)),
     };
     Ok(LookupResult { happened, data, meta })
 }
@@ -111,9 +115,12 @@ async fn data_of(
 ) -> Result<(Value, Map<String, Value>), Failure> {
     let (context, definition) = (attempt.context, &*lookup.definition);
     let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
-    let success = attempt.run_with_timeout(&definition.run, &invocation(attempt.task, input), timeout).await?;
-    let max_bytes = context.config.executor.output_bytes;
-    let (outcome, meta) = shape(success, attempt.task, definition, attempt.data_folder, max_bytes).await?;
+    let invocation = invocation(attempt.task, input);
+    let work = Box::pin(async {
+        let success = definition.run.perform(&invocation, context, &attempt.cancel).await?;
+        attempt.shape(success, definition).await
+    });
+    let (outcome, meta) = attempt.within(timeout, work).await?;
     match outcome {
         Outcome::Data(data) => Ok((data, meta)),
         Outcome::File { path, .. } => {
@@ -137,15 +144,15 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
         Err(failure) => Err(failure),
     };
-    let shown = found.and_then(|(data, _)| {
-        select::select(&preview.replaces, &data).map_err(|error| Failure::new(Code::SelectFailed, error.to_string()))
-    });
+    let shown = match found {
+        Ok((data, _)) => attempt.select(&preview.replaces, data, &[]).await,
+        Err(failure) => Err(failure),
+    };
     let mut shown = match shown {
         Ok(Value::Object(fields)) => Value::Object(fields),
         Ok(_) => return Some(ReplacedValues::Unknown("its preview did not return an object".to_owned())),
         Err(failure) => {
-            let message = attempt.context.secrets.redact(&failure.error.message).into_owned();
-            return Some(ReplacedValues::Unknown(message));
+            return Some(ReplacedValues::Unknown(attempt.context.secrets.redact_reason(&failure.error.message)));
         }
     };
     attempt.context.secrets.redact_value(&mut shown);

@@ -47,7 +47,7 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
 fn failed(error: SelectError) -> (u8, String) {
     match error {
         SelectError::Syntax { .. } => (3, error.to_string()),
-        SelectError::Failed { .. } => (5, error.to_string()),
+        SelectError::Failed { .. } | SelectError::Stopped => (5, error.to_string()),
     }
 }
 

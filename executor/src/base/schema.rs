@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 
 /// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;
+/// The most problems that are listed for one output.
+const MAX_OUTPUT_PROBLEMS: usize = 5;
 /// The most characters of one message; a longer one, which quotes a long value, is cut.
 const MAX_VALUE_CHARS: usize = 300;
 /// The largest compiled pattern; the default of the `regex` crate.
@@ -42,6 +44,22 @@ pub struct Problem {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
+
+/// Returns where `data` differs from `schema`, in a few lines that name the places. Empty if it does not.
+pub fn problems_of_output(schema: &Map<String, Value>, data: &Value) -> Vec<String> {
+    let validator = match validator(&Value::Object(schema.clone())) {
+        Ok(validator) => validator,
+        Err(error) => return vec![error.to_string()],
+    };
+    let described = |error: ValidationError<'_>| {
+        let place = match error.instance_path().as_str() {
+            "" => "the data".to_owned(),
+            pointer => format!("`{pointer}`"),
+        };
+        excerpt::line(&format!("{place}: {}", error.masked()), MAX_VALUE_CHARS)
+    };
+    validator.iter_errors(data).map(described).take(MAX_OUTPUT_PROBLEMS).collect()
+}
 
 impl InputSchema {
     /// Compiles `schema`, which must describe an object.

@@ -12,7 +12,9 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
+pub mod condition;
 mod mail;
+pub mod names;
 
 /// Everything but the unreserved characters of RFC 3986.
 const PLACED_IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -47,8 +49,13 @@ pub struct TemplateValues(Scoped);
 impl TemplateValues {
     /// The fields of the input by name, and the whole input as `input`.
     pub fn of_input(input: &Map<String, Value>) -> Self {
+        Self::of_names(input, [("input", Value::Object(input.clone()))])
+    }
+
+    /// The fields of the input by name, and `shared` names, which no field can replace.
+    pub fn of_names<'a>(input: &Map<String, Value>, shared: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let mut names = input.clone();
-        names.entry("input").or_insert_with(|| Value::Object(input.clone()));
+        names.extend(shared.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Self(Scoped::from(Serde(names)))
     }
 
@@ -126,24 +133,6 @@ impl TemplateValues {
     }
 }
 
-/// Checks the syntax of `template`; no values are needed.
-pub fn check(template: &str) -> Result<(), TemplateError> {
-    engine(AutoEscape::None)
-        .template_from_str(template)
-        .map(|_| ())
-        .map_err(|error| TemplateError::new(template, &error))
-}
-
-/// Calls [`check`] for every string inside `template`.
-pub fn check_value(template: &Value) -> Result<(), TemplateError> {
-    match template {
-        Value::String(text) => check(text),
-        Value::Array(items) => items.iter().try_for_each(check_value),
-        Value::Object(fields) => fields.values().try_for_each(check_value),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-    }
-}
-
 /// Checks the syntax of the expression `condition`.
 pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
     engine(AutoEscape::None)
@@ -155,6 +144,11 @@ pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
 /// Whether `template` always renders to the same text, whatever the input is.
 pub fn is_constant(template: &str) -> bool {
     !template.contains("{{") && !template.contains("{%")
+}
+
+/// Whether `template` is exactly one reference, like `{{ limit }}`.
+pub fn is_reference(template: &str) -> bool {
+    reference(template).is_some()
 }
 
 /// Returns the `a.b` of a template that is exactly `{{ a.b }}`.

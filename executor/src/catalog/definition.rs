@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
+use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::base::schema::InputSchema;
-use crate::runner::Run;
+use crate::config::RateLimit;
+use crate::runner::{ResponseFacts, Run};
 use crate::task::confirmation::Assurance;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
@@ -47,6 +49,9 @@ pub struct Definition {
     /// Retries of a failed attempt, if that is safe to repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
+    /// The time after which no further attempt starts, counted from when the task could first start. A server that asks for a longer wait ends it at once. Absent: `1h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub give_up_after: Option<PositiveDuration>,
     /// How to find out whether a lost attempt took effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
@@ -63,10 +68,13 @@ pub struct Definition {
     /// Subtools that it is used together with. If one of them is missing, it is not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<SubtoolName>,
-    /// Privileges that callers need, such as `mail:send`.
+    /// Privileges that callers need, such as `mail:send`: templates, whose values are percent-encoded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(example = ["mail:send"])]
+    #[schemars(example = ["mail:send"], example = ["{{ entity }}:read"])]
     pub requires: Vec<String>,
+    /// How sensitive the data is that it returns. A model that may not get it cannot use the subtool. Absent: `internal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_class: Option<DataClass>,
     /// Only for callers with administrative access.
     #[serde(default)]
     pub admin: bool,
@@ -143,6 +151,16 @@ impl Annotations {
 }
 
 impl Definition {
+    /// Whether a session that is restricted to reading may run it. The annotations of a delegating subtool say nothing
+    /// about the tasks that it delegates.
+    pub fn runs_in_read_only_sessions(&self) -> bool {
+        self.annotations.effect_class() == EffectClass::Read && !self.run.delegates()
+    }
+
+    pub fn data_class(&self) -> DataClass {
+        self.data_class.unwrap_or(DataClass::Internal)
+    }
+
     /// Returns how safe it is to repeat a run. An idempotent subtool stays idempotent even with `verify`.
     pub fn effect_class(&self) -> EffectClass {
         match self.annotations.effect_class() {
@@ -222,30 +240,39 @@ fn default_backoff() -> PositiveDuration {
     PositiveDuration::from_millis(500)
 }
 
-/// A limit on how often one session may run it. Calls beyond it are refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RateLimit {
-    /// The maximum number of runs in a window; 0 means no limit.
-    pub calls: u32,
-    /// The length of the sliding window, such as `1m`.
-    pub per: PositiveDuration,
-    /// Whether a call beyond the limit switches the subtool off for its session, until a human switches it on again.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub auto_disable: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde asks")]
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
 /// How the runner's data becomes the result.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResultShape {
-    /// A jq expression over the runner's data, such as `.messages // []`.
-    pub select: String,
+    /// A jq expression over the runner's data, such as `.messages // []`. With an HTTP runner it can use `$status` and `$headers`, an object of the response's headers by lower-case name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = ".messages // []", example = "{id, etag: $headers.etag}")]
+    pub select: Option<String>,
+    /// Headers of the HTTP response to return. Without `select`, the result is `{"status", "headers", "body"}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["etag", "location"])]
+    pub headers: Vec<String>,
+}
+
+impl ResultShape {
+    /// The variables that `select` may use.
+    pub const VARIABLES: [&str; 2] = ResponseFacts::NAMES;
+
+    /// Finds mistakes that the types cannot express, except in `select`; returns the location and the message.
+    pub fn check(&self, run: &Run) -> Result<(), (&'static str, String)> {
+        let at = |place, message: &str| Err((place, message.to_owned()));
+        if self.select.is_none() && self.headers.is_empty() {
+            at("result", "has neither `select` nor `headers`")
+        } else if self.headers.is_empty() {
+            Ok(())
+        } else if !matches!(run, Run::Http(_)) {
+            at("result.headers", "only the http runner has response headers")
+        } else if self.select.is_some() {
+            at("result.headers", "has no effect beside `select`, which finds them in `$headers`")
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// An example input.

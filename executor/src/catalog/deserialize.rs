@@ -12,15 +12,165 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::Value;
+use serde_json::{Value, json};
+use serde_path_to_error::{Path, Segment};
+
+/// The most mistakes that are listed for one definition.
+const MAX_MISTAKES: usize = 20;
 
 /// Deserializes `value`. An error comes with its location as a path of keys, `None` for the value itself.
 pub(super) fn deserialize<T: DeserializeOwned>(value: &Value) -> Result<T, (Option<String>, ReadError)> {
-    serde_path_to_error::deserialize(ValueReader(value)).map_err(|error| {
-        let place = error.path().to_string();
-        (Some(place).filter(|place| place != "."), error.into_inner())
-    })
+    read(value).map_err(|(path, error)| (shown(&path), error))
 }
+
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, (Path, ReadError)> {
+    serde_path_to_error::deserialize(ValueReader(value)).map_err(|error| (error.path().clone(), error.into_inner()))
+}
+
+fn shown(path: &Path) -> Option<String> {
+    Some(path.to_string()).filter(|path| path != ".")
+}
+
+/// Every mistake in a value, and what is left of the value without them.
+#[derive(Debug)]
+pub(super) struct Mended<T> {
+    /// `None` if too little is left.
+    pub(super) value: Option<T>,
+    /// Places and messages, in the order in which they were found.
+    pub(super) mistakes: Vec<LocatedMessage>,
+    /// The places that were removed or filled in: what is found there later says nothing.
+    pub(super) changed: Vec<String>,
+}
+
+/// Deserializes `value` as far as possible: takes out each part that does not fit, notes it, and goes on.
+pub(super) fn deserialize_mending<T: DeserializeOwned>(value: &Value) -> Mended<T> {
+    let mut rest = value.clone();
+    let mut mended = Mended { value: None, mistakes: Vec::new(), changed: Vec::new() };
+    while mended.mistakes.len() < MAX_MISTAKES && mended.changed.len() < 2 * MAX_MISTAKES {
+        let (path, error) = match read(&rest) {
+            Ok(value) => {
+                mended.value = Some(value);
+                break;
+            }
+            Err(found) => found,
+        };
+        let place = shown(&path);
+        let is_filled_in = match &error {
+            ReadError::Missing(key) => {
+                let missing = place.as_ref().map_or_else(|| (*key).to_owned(), |place| format!("{place}.{key}"));
+                if !mended.changed.contains(&missing) {
+                    mended.mistakes.push((place, error.to_string()));
+                }
+                mended.changed.push(missing);
+                fill_in::<T>(&mut rest, &path, key)
+            }
+            ReadError::Invalid(message) => {
+                mended.changed.extend(place.clone());
+                mended.mistakes.push((place, message.clone()));
+                let removed = take_out(&mut rest, &path);
+                mended.changed.extend(removed.clone());
+                removed.is_some()
+            }
+        };
+        if !is_filled_in {
+            break;
+        }
+    }
+    mended
+}
+
+/// Puts some value under `key`, which is missing at `path`. Returns whether one fits.
+fn fill_in<T: DeserializeOwned>(rest: &mut Value, path: &Path, key: &str) -> bool {
+    let candidates = [
+        json!("x"),
+        json!("1s"),
+        json!("https://a.example"),
+        json!("secret:x"),
+        json!({}),
+        json!(["x"]),
+        json!([]),
+        json!(1),
+        json!({"builtin": {"list_files": {}}}),
+    ];
+    for candidate in candidates {
+        let mut filled = rest.clone();
+        let Some(Value::Object(fields)) = deepest(&mut filled, path).1 else { return false };
+        fields.insert(key.to_owned(), candidate);
+        let place = shown(path).map_or_else(|| key.to_owned(), |place| format!("{place}.{key}"));
+        let fits = match read::<T>(&filled) {
+            Ok(_) => true,
+            Err((other, _)) => !shown(&other).is_some_and(|other| other.starts_with(&place)),
+        };
+        if fits {
+            *rest = filled;
+            return true;
+        }
+    }
+    false
+}
+
+/// Removes what lies at `path`, or the last part of it that exists, and returns its place. An object with a choice is
+/// removed as a whole, since it would have none.
+fn take_out(rest: &mut Value, path: &Path) -> Option<String> {
+    let segments: Vec<_> = path.iter().collect();
+    let mut last = deepest(rest, path).0.checked_sub(1)?;
+    while last > 0 && matches!(segments[last], Segment::Enum { .. }) {
+        last -= 1;
+    }
+    let mut parent = &mut *rest;
+    for segment in &segments[..last] {
+        parent = child(parent, segment)?;
+    }
+    match (parent, segments[last]) {
+        (Value::Object(fields), Segment::Map { key } | Segment::Enum { variant: key }) => {
+            fields.remove(key).map(drop)?;
+        }
+        (Value::Array(items), Segment::Seq { index }) if *index < items.len() => drop(items.remove(*index)),
+        _ => return None,
+    }
+    let place = segments[..=last].iter().fold(String::new(), |place, segment| match segment {
+        Segment::Seq { index } => format!("{place}[{index}]"),
+        segment if place.is_empty() => segment.to_string(),
+        segment => format!("{place}.{segment}"),
+    });
+    Some(place)
+}
+
+/// Returns the last value along `path` that exists, and how many segments lead to it.
+fn deepest<'a>(value: &'a mut Value, path: &Path) -> (usize, Option<&'a mut Value>) {
+    let segments: Vec<_> = path.iter().collect();
+    let mut depth = 0;
+    let mut known = &*value;
+    while let Some(next) = segments.get(depth).and_then(|segment| child_of(known, segment)) {
+        known = next;
+        depth += 1;
+    }
+    let mut current = value;
+    for segment in &segments[..depth] {
+        let Some(next) = child(current, segment) else { return (depth, None) };
+        current = next;
+    }
+    (depth, Some(current))
+}
+
+fn child_of<'a>(value: &'a Value, segment: &Segment) -> Option<&'a Value> {
+    match segment {
+        Segment::Map { key } | Segment::Enum { variant: key } => value.get(key.as_str()),
+        Segment::Seq { index } => value.get(*index),
+        Segment::Unknown => None,
+    }
+}
+
+fn child<'a>(value: &'a mut Value, segment: &Segment) -> Option<&'a mut Value> {
+    match segment {
+        Segment::Map { key } | Segment::Enum { variant: key } => value.get_mut(key.as_str()),
+        Segment::Seq { index } => value.get_mut(*index),
+        Segment::Unknown => None,
+    }
+}
+
+/// The location of a mistake, `None` for the whole value, and a message.
+pub(super) type LocatedMessage = (Option<String>, String);
 
 /// Why a value does not fit.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,16 +1,16 @@
-//! The keys of a definition file that apply to the whole file: `$schema`, `$defaults` and `$namespace`. Also merges
-//! `$defaults` into a subtool.
+//! The keys of a definition file that apply to the whole file: `$schema`, `$defaults`, `$namespace` and
+//! `$overrides`. Also merges `$defaults` into a subtool.
 
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value};
 
-use super::deserialize::{ReadError, deserialize};
-use super::load::{LocatedMessage, without_values};
+use super::deserialize::{LocatedMessage, ReadError, deserialize};
+use super::load::without_values;
 use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
 
 /// All keys of a file that are not subtools.
-const FILE_KEYS: [&str; 3] = ["$schema", "$defaults", "$namespace"];
+const FILE_KEYS: [&str; 4] = ["$schema", "$defaults", "$namespace", "$overrides"];
 
 /// The paths of the objects that have exactly one of several keys.
 const CHOICES: [&[&str]; 5] =
@@ -21,6 +21,8 @@ const CHOICES: [&[&str]; 5] =
 pub(super) struct FileKeys {
     pub(super) defaults: Map<String, Value>,
     pub(super) namespace: String,
+    /// Changes of shipped subtools, by their names.
+    pub(super) overrides: Map<String, Value>,
     /// Messages, each with its location.
     pub(super) mistakes: Vec<(String, String)>,
 }
@@ -56,10 +58,25 @@ impl FileKeys {
                 self.defaults = own;
             }
             ("$defaults", _) => return Err((None, "`$defaults` must be an object".to_owned())),
+            ("$overrides", Value::Object(own)) => {
+                for (name, changes) in &own {
+                    let Value::Object(changes) = changes else {
+                        return Err((Some(name.clone()), "an override must be an object".to_owned()));
+                    };
+                    check_defaults(changes).map_err(|(place, message)| {
+                        (Some(place.map_or_else(|| name.clone(), |place| format!("{name}.{place}"))), message)
+                    })?;
+                }
+                self.overrides = own;
+            }
+            ("$overrides", _) => return Err((None, "`$overrides` must be an object".to_owned())),
             (other, _) => {
                 let hint = did_you_mean(nearest(other, FILE_KEYS.into_iter(), 1));
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                return Err((None, format!("the only file keys are `$schema`, `$defaults` and `$namespace`{hint}")));
+                return Err((
+                    None,
+                    format!("the only file keys are `$schema`, `$defaults`, `$namespace` and `$overrides`{hint}"),
+                ));
             }
         }
         Ok(())

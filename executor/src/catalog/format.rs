@@ -46,6 +46,12 @@ pub fn file_schema() -> Value {
                 "description": "Defaults for every subtool of this file. Each subtool is merged over them, object by object.",
                 "$ref": "#/$defs/Subtool"
             },
+            "$overrides": {
+                "description": "Changes of subtools that ship with the program, by name: each is merged over the shipped definition, object by object.",
+                "type": "object",
+                "patternProperties": { NAMES: { "$ref": "#/$defs/Subtool" } },
+                "additionalProperties": false
+            },
             "$namespace": {
                 "description": "A prefix for every name in this file, followed by `-`.",
                 "type": "string",

@@ -1,15 +1,20 @@
-//! Lint: warns about definitions that load but are hard to find or easy to misuse.
+//! Lint: everything that is wrong with definitions, and what loads but is hard to find or easy to misuse.
+//!
+//! Each finding says how to mend it. Nothing is sent: examples are only planned.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::listing::ListingEntry;
-use super::{Catalog, Subtool, search};
+use super::{Catalog, Origin, SHIPPED, Subtool};
+use crate::config::Config;
 
-/// A description with fewer words hardly says when to use a subtool.
-const MIN_WORDS: usize = 4;
-/// Two subtools tie if the lower score is at least this share of the higher one.
-const MIN_TIE_RATIO: f64 = 0.98;
+mod definition;
+mod description;
+mod examples;
+mod lines;
+mod ties;
 
 /// One finding about the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +22,8 @@ pub struct Finding {
     pub level: Level,
     pub code: &'static str,
     pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subtool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,99 +34,115 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// It could not be loaded.
+    /// It could not be loaded, or cannot work.
     Error,
     Warning,
 }
 
-/// Returns the load problems of `catalog` as errors, and warnings about its subtools.
-pub fn lint(catalog: &Catalog) -> Vec<Finding> {
+impl Finding {
+    /// The finding as compilers print one: `FILE:LINE: error: SUBTOOL: PLACE: MESSAGE`.
+    pub fn to_line(&self) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let level = match self.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        };
+        let parts = [self.subtool.as_deref(), self.place.as_deref(), Some(self.message.as_str())];
+        let text: Vec<_> = parts.into_iter().flatten().collect();
+        format!("{}{line}: {level}: {}", self.file, text.join(": "))
+    }
+}
+
+/// Which findings are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct LintScope {
+    /// Files and folders; empty means everything that was loaded.
+    only: Vec<PathBuf>,
+}
+
+impl LintScope {
+    /// Only what is found in these files and folders, which still are compared with all others.
+    pub fn only(paths: &[PathBuf]) -> Self {
+        let canonical = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        Self { only: paths.iter().map(canonical).collect() }
+    }
+
+    fn covers(&self, file: &str) -> bool {
+        let file = Path::new(file);
+        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        self.only.is_empty() || self.only.iter().any(|path| file.starts_with(path))
+    }
+
+    fn covers_subtool(&self, subtool: &Subtool) -> bool {
+        match &subtool.origin {
+            Origin::Pack(_) => self.only.is_empty(),
+            Origin::File(path) => self.covers(&path.to_string_lossy()),
+        }
+    }
+}
+
+/// Returns the load problems of `catalog` as errors, and what is weak or cannot work in its subtools; ordered by file
+/// and line.
+pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Finding> {
     let mut findings: Vec<_> = catalog
         .problems()
         .iter()
+        .filter(|problem| scope.covers(&problem.file))
         .map(|problem| Finding {
             level: Level::Error,
             code: "not-loaded",
             file: problem.file.clone(),
+            line: None,
             subtool: problem.subtool.clone(),
             place: problem.place.clone(),
             message: problem.message.clone(),
         })
         .collect();
-    for subtool in catalog.subtools() {
-        description(subtool, &mut findings);
-        parameters(subtool, &mut findings);
+    for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
+        description::check(subtool, catalog, &mut findings);
+        definition::check(subtool, &mut findings);
+        examples::check(subtool, config, &mut findings);
     }
-    ties(catalog, &mut findings);
+    ties::check(catalog, scope, &mut findings);
+    find_lines(&mut findings);
+    findings.sort_by(|one, other| (&one.file, one.line, one.level).cmp(&(&other.file, other.line, other.level)));
     findings
 }
 
-fn warning(subtool: &Subtool, code: &'static str, place: &str, message: String) -> Finding {
+/// Adds the lines to findings, reading each file once.
+fn find_lines(findings: &mut [Finding]) {
+    let mut texts: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for finding in findings {
+        let text = texts.entry(finding.file.clone()).or_insert_with(|| text_of(&finding.file));
+        finding.line = text.as_deref().and_then(|text| {
+            lines::line_of(text, finding.subtool.as_deref(), finding.place.as_deref().unwrap_or_default())
+        });
+    }
+}
+
+fn text_of(file: &str) -> Option<String> {
+    let is_pack = |name: &str| Origin::Pack(name.to_owned()).to_string() == file;
+    match SHIPPED.iter().find(|pack| is_pack(pack.name)) {
+        Some(pack) => Some(pack.text.to_owned()),
+        None => std::fs::metadata(file)
+            .ok()
+            .filter(std::fs::Metadata::is_file)
+            .and_then(|_| std::fs::read_to_string(file).ok()),
+    }
+}
+
+fn finding(subtool: &Subtool, level: Level, code: &'static str, place: &str, message: String) -> Finding {
     Finding {
-        level: Level::Warning,
+        level,
         code,
         file: subtool.origin.to_string(),
+        line: None,
         subtool: Some(subtool.name.to_string()),
         place: Some(place.to_owned()),
         message,
     }
 }
 
-fn description(subtool: &Subtool, findings: &mut Vec<Finding>) {
-    let text = &subtool.definition.description;
-    let words = text.split_whitespace().count();
-    let is_spaced = text.is_ascii();
-    if is_spaced && words < MIN_WORDS {
-        let message =
-            format!("{words} words do not say when to use it; use the words that a user who needs it would use");
-        findings.push(warning(subtool, "short-description", "description", message));
-    }
-}
-
-fn parameters(subtool: &Subtool, findings: &mut Vec<Finding>) {
-    let input = Value::Object(subtool.definition.input.clone());
-    let Some(properties) = input["properties"].as_object() else { return };
-    let required: Vec<_> = input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    for (name, property) in properties {
-        let place = format!("input.properties.{name}");
-        if required.contains(&name.as_str()) && property.get("default").is_some() {
-            let message = format!("`{name}` is required and has a default; a default makes it optional");
-            findings.push(warning(subtool, "required-with-default", &place, message));
-        }
-        if property.get("description").is_none() && property.get("enum").is_none() {
-            findings.push(warning(subtool, "undescribed-parameter", &place, format!("`{name}` has no description")));
-        }
-    }
-    for name in required.iter().filter(|name| !properties.contains_key(**name)) {
-        let message = format!("`{name}` is required but not declared in `properties`");
-        findings.push(warning(subtool, "unknown-required", "input.required", message));
-    }
-}
-
-/// Warns about two subtools that the description of one finds equally well, if neither says how it differs.
-fn ties(catalog: &Catalog, findings: &mut Vec<Finding>) {
-    let subtools: Vec<_> = catalog.subtools().collect();
-    let entries: Vec<_> = subtools
-        .iter()
-        .map(|subtool| ListingEntry::new(subtool.name.as_str(), &subtool.definition.description, &Map::new(), &[]))
-        .collect();
-    for (index, entry) in entries.iter().enumerate() {
-        let hits = search::search(&entry.description, &entries);
-        let Some(own) = hits.iter().find(|hit| hit.index == index).map(|hit| hit.score) else { continue };
-        for rival in hits.iter().filter(|hit| hit.index > index && hit.score >= own * MIN_TIE_RATIO) {
-            let (one, other) = (subtools[index], subtools[rival.index]);
-            if contrasts(one, other) || contrasts(other, one) {
-                continue;
-            }
-            let message = format!(
-                "its description finds `{}` just as well; say in one of the two what it is not for, like `NOT {}`",
-                other.name, other.name
-            );
-            findings.push(warning(one, "tie", "description", message));
-        }
-    }
-}
-
-fn contrasts(one: &Subtool, other: &Subtool) -> bool {
-    one.definition.description.contains(&format!("NOT {}", other.name))
+fn warning(subtool: &Subtool, code: &'static str, place: &str, message: impl Into<String>) -> Finding {
+    finding(subtool, Level::Warning, code, place, message.into())
 }

@@ -3,17 +3,19 @@
 //! Loading a catalog compiles every schema and template, and `list` needs neither. So the result is cached with the
 //! state of all source files, and used as long as that state is the same. Losing the cache costs a few milliseconds.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
 use protocol::paths::create_private;
+use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::search::SearchTerms;
-use super::{Catalog, LoadProblem, Sources, SourcesStamp};
+use super::{Catalog, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
+use crate::config::secret::SecretName;
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
@@ -21,6 +23,8 @@ use super::{Catalog, LoadProblem, Sources, SourcesStamp};
 pub struct Listing {
     stamp: SourcesStamp,
     pub problems: Vec<LoadProblem>,
+    /// The packs and files, without an extension.
+    pub groups: Vec<String>,
     /// Ordered by name.
     pub entries: Vec<ListingEntry>,
 }
@@ -34,6 +38,15 @@ pub struct ListingEntry {
     /// Its JSON Schema as text, which is only copied to the output.
     pub input: Box<RawValue>,
     pub terms: SearchTerms,
+    /// The index of its pack or file in [`Listing::groups`]. Short keys, because reading the listing is most of `list`.
+    #[serde(rename = "g")]
+    pub group: usize,
+    /// Whether a session that is restricted to reading may run it.
+    #[serde(rename = "r", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_read_only: bool,
+    /// The names of the secrets without which it cannot run.
+    #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
 }
 
 impl ListingEntry {
@@ -43,6 +56,29 @@ impl ListingEntry {
             description: description.to_owned(),
             input: serde_json::value::to_raw_value(input).expect("a JSON object can be written as JSON"),
             terms: SearchTerms::of(name, description, input, tags),
+            group: 0,
+            is_read_only: false,
+            secrets: Vec::new(),
+        }
+    }
+
+    fn of(subtool: &Subtool, groups: &mut Vec<String>) -> Self {
+        let group = match &subtool.origin {
+            Origin::Pack(name) => name.clone(),
+            Origin::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let group = groups.iter().position(|known| *known == group).unwrap_or_else(|| {
+            groups.push(group);
+            groups.len() - 1
+        });
+        let definition = &*subtool.definition;
+        let mut secrets = BTreeSet::new();
+        collect_secrets(&serde_json::to_value(&definition.run).unwrap_or_default(), &mut secrets);
+        Self {
+            group,
+            is_read_only: definition.runs_in_read_only_sessions(),
+            secrets: secrets.into_iter().collect(),
+            ..Self::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
         }
     }
 }
@@ -66,19 +102,27 @@ impl Listing {
     }
 
     fn from_catalog(catalog: &Catalog, stamp: SourcesStamp) -> Self {
-        let entries = catalog
-            .subtools()
-            .map(|subtool| {
-                let definition = &subtool.definition;
-                ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
-            })
-            .collect();
-        Self { stamp, problems: catalog.problems().to_vec(), entries }
+        let mut groups = Vec::new();
+        let entries = catalog.subtools().map(|subtool| ListingEntry::of(subtool, &mut groups)).collect();
+        Self { stamp, problems: catalog.problems().to_vec(), groups, entries }
     }
 }
 
+/// Adds the names of the secrets to which `value` refers.
+fn collect_secrets(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => names.extend(SecretName::in_reference(text).map(|name| name.as_str().to_owned())),
+        Value::Array(items) => items.iter().for_each(|item| collect_secrets(item, names)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_secrets(field, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Far more than the listing of any catalog.
+const MAX_CACHE_BYTES: u64 = 256 << 20;
+
 fn read(cache: &Path) -> Option<Listing> {
-    serde_json::from_slice(&fs::read(cache).ok()?).ok()
+    serde_json::from_slice(&regular_file::read(cache, MAX_CACHE_BYTES).ok()?).ok()
 }
 
 fn write(cache: &Path, listing: &Listing) -> std::io::Result<()> {

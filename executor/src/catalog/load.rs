@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs;
 use std::sync::Arc;
 
 use protocol::json::{self, JsonLimits};
+use protocol::nearest::{did_you_mean, nearest};
+use protocol::regular_file;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::check::check;
 use super::dependencies::{BrokenDependency, broken};
-use super::deserialize::deserialize;
+use super::deserialize::{LocatedMessage, Mended, deserialize_mending};
 use super::file_keys::{FileKeys, merge};
 use super::sources::SourceFile;
+use super::variables::{Variables, fill};
 use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
-use crate::base::schema::{self, InputSchema};
-use crate::base::{select, template};
-use crate::catalog::definition::{Confirm, Definition, Lookup};
+use crate::catalog::definition::{Definition, Lookup};
 use crate::config::secret::SecretName;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
@@ -48,12 +49,15 @@ pub const SHIPPED: &[Pack] = &[
 ];
 
 pub(super) fn load(sources: &Sources) -> Catalog {
-    let mut builder = CatalogBuilder { catalog: Catalog::default() };
-    for pack in sources.packs() {
-        builder.file(&Origin::Pack(pack.name.to_owned()), pack.text.as_bytes());
-    }
+    let mut builder = CatalogBuilder {
+        catalog: Catalog::default(),
+        variables: sources.variables().clone(),
+        overrides: BTreeMap::new(),
+    };
     let (files, problems) = sources.files();
     builder.catalog.problems.extend(problems);
+    // All files are read first: they may change what the packs define.
+    let mut parsed = Vec::new();
     for SourceFile { path, metadata } in files {
         let origin = Origin::File(path.clone());
         let size = metadata.map_or(0, |metadata| metadata.len());
@@ -62,10 +66,19 @@ pub(super) fn load(sources: &Sources) -> Catalog {
             builder.problem(&origin, None, None, message);
             continue;
         }
-        match fs::read(&path) {
-            Ok(bytes) => builder.file(&origin, &bytes),
+        match regular_file::read(&path, MAX_FILE_BYTES) {
+            Ok(bytes) => parsed.extend(builder.parse(origin, &bytes)),
             Err(error) => builder.problem(&origin, None, None, format!("failed to read it: {error}")),
         }
+    }
+    for pack in sources.packs() {
+        if let Some(file) = builder.parse(Origin::Pack(pack.name.to_owned()), pack.text.as_bytes()) {
+            builder.file(file);
+        }
+    }
+    builder.report_unused_overrides();
+    for file in parsed {
+        builder.file(file);
     }
     builder.check_dependencies();
     while builder.check_lookups() {
@@ -78,16 +91,28 @@ pub(super) fn load(sources: &Sources) -> Catalog {
         .filter(|subtool| !sources.permits(subtool.name.as_str(), &subtool.definition))
         .map(|subtool| subtool.name.clone())
         .collect();
-    for name in hidden {
-        builder.catalog.subtools.remove(&name);
+    for name in &hidden {
+        builder.catalog.subtools.remove(name);
     }
+    builder.catalog.hidden = hidden.into_iter().collect();
     // After hiding subtools: callers get the data of a lookup, so it must be a subtool that they may use.
     builder.resolve_lookups();
     builder.catalog
 }
 
+/// A definition file whose own keys are valid.
+struct ParsedFile {
+    origin: Origin,
+    defaults: Map<String, Value>,
+    namespace: String,
+    subtools: Vec<(String, Value)>,
+}
+
 struct CatalogBuilder {
     catalog: Catalog,
+    variables: Variables,
+    /// Changes of shipped subtools by name, with the files that they are in.
+    overrides: BTreeMap<String, (Origin, Map<String, Value>)>,
 }
 
 impl CatalogBuilder {
@@ -100,30 +125,86 @@ impl CatalogBuilder {
         });
     }
 
-    fn file(&mut self, origin: &Origin, bytes: &[u8]) {
+    /// Parses a file and takes its overrides.
+    fn parse(&mut self, origin: Origin, bytes: &[u8]) -> Option<ParsedFile> {
         let object = match json::parse_within(bytes, JsonLimits::DEFINITIONS) {
             Ok(Value::Object(object)) => object,
-            Ok(_) => return self.problem(origin, None, None, "a definition file must be a JSON object"),
+            Ok(_) => {
+                self.problem(&origin, None, None, "a definition file must be a JSON object");
+                return None;
+            }
             Err(error) => {
                 let place = format!("line {} column {}", error.line, error.column);
-                return self.problem(origin, None, Some(place), error.message);
+                self.problem(&origin, None, Some(place), error.message);
+                return None;
             }
         };
         let (own, subtools): (Vec<_>, Vec<_>) = object.into_iter().partition(|(key, _)| key.starts_with('$'));
-        let FileKeys { defaults, namespace, mistakes } = FileKeys::of(own);
+        let FileKeys { defaults, namespace, overrides, mistakes } = FileKeys::of(own);
         if !mistakes.is_empty() {
             // The mistake may affect every subtool of the file, so load none of them.
             for (place, message) in mistakes {
-                self.problem(origin, None, Some(place), message);
+                self.problem(&origin, None, Some(place), message);
             }
-            return;
+            return None;
         }
-        for (key, value) in subtools {
-            let name = format!("{namespace}{key}");
-            match subtool(&name, value, &defaults, origin) {
-                Ok(subtool) => self.add(subtool),
-                Err((place, message)) => self.problem(origin, Some(&name), place, message),
+        for (name, changes) in overrides {
+            let Value::Object(changes) = changes else { continue };
+            match self.overrides.entry(name) {
+                Entry::Vacant(vacant) => drop(vacant.insert((origin.clone(), changes))),
+                Entry::Occupied(first) => {
+                    let (place, file) = (format!("$overrides.{}", first.key()), first.get().0.to_string());
+                    let message = format!("it is already overridden by {file}; merge the two");
+                    self.problem(&origin, None, Some(place), message);
+                }
             }
+        }
+        Some(ParsedFile { origin, defaults, namespace, subtools })
+    }
+
+    fn file(&mut self, file: ParsedFile) {
+        let ParsedFile { origin, defaults, namespace, subtools } = file;
+        for (key, mut value) in subtools {
+            let name = format!("{namespace}{key}");
+            let mut reported = origin.clone();
+            let change = match &origin {
+                Origin::Pack(_) => self.overrides.remove(&name),
+                Origin::File(_) => None,
+            };
+            if let (Value::Object(own), Some((from, changes))) = (&mut value, change) {
+                *own = merge(std::mem::take(own), changes);
+                reported = from;
+            }
+            match subtool(&name, value, &defaults, &origin, &self.variables) {
+                Ok(mut subtool) => {
+                    subtool.changed_by = (reported != origin).then_some(reported);
+                    self.add(subtool);
+                }
+                Err(mistakes) => {
+                    for (place, message) in mistakes {
+                        let place = if reported == origin {
+                            place
+                        } else {
+                            Some(format!("$overrides.{name}{}", place.map_or_else(String::new, |it| format!(".{it}"))))
+                        };
+                        self.problem(
+                            &reported,
+                            Some(&name).filter(|_| reported == origin).map(String::as_str),
+                            place,
+                            message,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn report_unused_overrides(&mut self) {
+        for (name, (origin, _)) in std::mem::take(&mut self.overrides) {
+            let known: Vec<_> = self.catalog.subtools.keys().map(SubtoolName::as_str).collect();
+            let hint = did_you_mean(nearest(&name, known.into_iter(), 1)).map(|hint| format!("; {hint}"));
+            let message = format!("no shipped subtool named `{name}`{}", hint.unwrap_or_default());
+            self.problem(&origin, None, Some(format!("$overrides.{name}")), message);
         }
     }
 
@@ -236,76 +317,50 @@ fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
     subtools.iter().map(SubtoolName::as_str).collect()
 }
 
-/// The location of a mistake, `None` for the whole subtool, and a message.
-pub(super) type LocatedMessage = (Option<String>, String);
-
 fn subtool(
     name: &str,
     value: Value,
     defaults: &Map<String, Value>,
     origin: &Origin,
-) -> Result<Subtool, LocatedMessage> {
-    let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| (None, error.to_string()))?;
-    let Value::Object(own) = value else { return Err((None, "a subtool must be a JSON object".to_owned())) };
-    let merged = Value::Object(merge(defaults.clone(), own));
+    variables: &Variables,
+) -> Result<Subtool, Vec<LocatedMessage>> {
+    let whole = |message: String| vec![(None, message)];
+    let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| whole(error.to_string()))?;
+    let Value::Object(own) = value else { return Err(whole("a subtool must be a JSON object".to_owned())) };
+    let mut merged = Value::Object(merge(defaults.clone(), own));
+    let mut unknown_variables = Vec::new();
+    fill(&mut merged, "", variables, &mut unknown_variables);
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
-    let safe = |message: String| without_values(message, merged.get("run"));
-    let definition: Definition = deserialize(&merged).map_err(|(place, error)| (place, safe(error.to_string())))?;
-    let schema = check(&definition).map_err(|(place, message)| (place, safe(message)))?;
-    Ok(Subtool {
-        name,
-        definition: Arc::new(definition),
-        schema: Arc::new(schema),
-        origin: origin.clone(),
-        hash: protocol::digest::hex(&hash),
-    })
-}
-
-/// Checks what the types of a definition cannot express. Returns the compiled input schema.
-fn check(definition: &Definition) -> Result<InputSchema, LocatedMessage> {
-    let at = |place: &str, message: &dyn ToString| (Some(place.to_owned()), message.to_string());
-    if definition.description.trim().is_empty() {
-        return Err(at("description", &"it is empty; a model finds the subtool by its description"));
+    let Mended { value: definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);
+    let checked = definition.as_ref().map_or(Err(Vec::new()), check);
+    if !unknown_variables.is_empty() {
+        // Their places have nothing else wrong with them.
+        changed.extend(unknown_variables.iter().filter_map(|(place, _)| place.clone()));
+        mistakes.extend(unknown_variables);
     }
-    let schema = InputSchema::compile(&definition.input).map_err(|error| at("input", &error))?;
-    if let Some(output) = &definition.output {
-        schema::check(output).map_err(|error| at("output", &error))?;
-    }
-    definition
-        .run
-        .check()
-        .map_err(|mistake| (Some(format!("run.{}.{}", definition.run.name(), mistake.place)), mistake.message))?;
-    if let Some(Confirm::When(condition)) = &definition.confirm {
-        template::check_condition(condition).map_err(|error| at("confirm.when", &error))?;
-    }
-    if let Some(shape) = &definition.result {
-        select::check(&shape.select).map_err(|error| at("result.select", &error))?;
-    }
-    if definition.concurrency == Some(0) {
-        return Err(at("concurrency", &"a limit of 0 would run no task; the minimum is 1"));
-    }
-    if definition.retries.is_some_and(|retries| retries.times > 10) {
-        return Err(at("retries.times", &"the maximum is 10"));
-    }
-    if let Some(verify) = &definition.verify {
-        if definition.effect_class() != EffectClass::Verifiable {
-            return Err(at("verify", &"its annotations say that it is safe to repeat, so it needs no lookup"));
+    let schema = match checked {
+        Ok(schema) if mistakes.is_empty() => Some(schema),
+        Ok(_) => None,
+        Err(others) => {
+            let is_changed = |place: &str| changed.iter().any(|changed| place.starts_with(changed.as_str()));
+            mistakes.extend(others.into_iter().filter(|(place, _)| !place.as_deref().is_some_and(is_changed)));
+            None
         }
-        template::check_value(&Value::Object(verify.input.clone())).map_err(|error| at("verify.input", &error))?;
-        select::check(&verify.happened).map_err(|error| at("verify.happened", &error))?;
+    };
+    match (definition, schema) {
+        (Some(definition), Some(schema)) => Ok(Subtool {
+            name,
+            definition: Arc::new(definition),
+            schema: Arc::new(schema),
+            origin: origin.clone(),
+            changed_by: None,
+            hash: protocol::digest::hex(&hash),
+        }),
+        _ => Err(mistakes
+            .into_iter()
+            .map(|(place, message)| (place, without_values(message, merged.get("run"))))
+            .collect()),
     }
-    if let Some(preview) = &definition.preview {
-        template::check_value(&Value::Object(preview.input.clone())).map_err(|error| at("preview.input", &error))?;
-        select::check(&preview.replaces).map_err(|error| at("preview.replaces", &error))?;
-    }
-    for (index, example) in definition.examples.iter().enumerate() {
-        let mut input = example.input.clone();
-        schema.fill_defaults(&mut input);
-        if let Some(problem) = schema.problems(&Value::Object(input)).first() {
-            return Err((Some(format!("examples[{index}].input{}", problem.pointer)), problem.problem.clone()));
-        }
-    }
-    Ok(schema)
 }
 
 /// Removes the values of `run` from `message`: any of them may be a secret that was written instead of its name, and

@@ -79,6 +79,43 @@ pub fn search(query: &str, entries: &[ListingEntry]) -> Vec<Hit> {
     hits
 }
 
+/// How well the best hit fits the query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryMatch {
+    /// The words of the query that the hit contains, and those that it lacks, as the caller wrote them.
+    pub found: Vec<String>,
+    pub missing: Vec<String>,
+    /// Whether all of them stand only in the schema, such as in the description of a parameter.
+    pub is_only_in_schema: bool,
+}
+
+impl QueryMatch {
+    /// Compares `query` with `entry`.
+    pub fn of(query: &str, entry: &ListingEntry) -> Self {
+        let mut splitter = WordSplitter::new();
+        let (mut found, mut missing, mut is_only_in_schema) = (Vec::new(), Vec::new(), true);
+        for word in query.split_whitespace() {
+            let stems = splitter.split(word, WordFilter::NoStopWords);
+            let fields = |stem: &String| (0..FIELDS.len()).find(|f| entry.terms.field(*f).any(|term| term == stem));
+            // Ideograms are matched by single characters and pairs, so a part of them is a match.
+            match stems.iter().filter_map(fields).min() {
+                Some(field) => {
+                    is_only_in_schema &= field > 1;
+                    found.push(word.to_owned());
+                }
+                None if !stems.is_empty() => missing.push(word.to_owned()),
+                None => {}
+            }
+        }
+        Self { found, missing, is_only_in_schema }
+    }
+
+    /// Whether the hit probably is not what the caller wants: it lacks most of the words, or merely mentions them.
+    pub fn is_weak(&self) -> bool {
+        self.missing.len() > self.found.len() || self.is_only_in_schema
+    }
+}
+
 /// The search terms of an entry: for each field its split and stemmed words, joined by spaces. Computed once, when the
 /// catalog is loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -290,6 +327,20 @@ mod tests {
         let names = |query| search(query, &entries).into_iter().map(|hit| hit.index).collect::<Vec<_>>();
         assert_eq!(names("search messages in gmail"), [0]);
         assert_eq!(names("messages"), [2, 0, 1]);
+    }
+
+    #[test]
+    fn a_match_says_which_words_it_lacks_and_where_it_found_the_others() {
+        let input = json!({"properties": {"date": {"type": "string", "description": "The day of the flight"}}});
+        let entry = entry("calendar_add", "Adds an event to the calendar.", &input);
+        let matched = |query| QueryMatch::of(query, &entry);
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let flight = matched("book a flight");
+        assert_eq!((flight.found.clone(), flight.missing.clone()), (words(&["flight"]), words(&["book"])));
+        assert!(flight.is_weak(), "a parameter merely mentions it");
+        assert!(!matched("add an event to my calendar").is_weak());
+        assert!(!matched("calendar events next week").is_weak());
+        assert!(matched("order pizza to the calendar").is_weak());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The sources of the catalog: which packs and files it is loaded from, and whether they changed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -10,8 +11,9 @@ use protocol::command_executor::ForeignCommands;
 use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
 
-use super::LoadProblem;
 use super::load::{Pack, SHIPPED};
+use super::variables::Variables;
+use super::{LoadProblem, privileges};
 use crate::base::trust::{self, Distrust};
 use crate::catalog::definition::Definition;
 use crate::config::{self, Config};
@@ -30,6 +32,7 @@ pub struct Sources {
     /// Whether the folders were named explicitly. Such a folder must exist; the default one need not.
     named: bool,
     access: AccessFilter,
+    variables: Variables,
     problems: Vec<LoadProblem>,
 }
 
@@ -82,11 +85,22 @@ impl Sources {
             None => config.catalog.folders.iter().map(|folder| config_folder.join(folder)).collect(),
         };
         let access = AccessFilter::new(&config.access, &mut problems);
-        Self { packs, folders, named: named.is_some(), access, problems }
+        Self { packs, folders, named: named.is_some(), access, variables: config.vars.clone(), problems }
+    }
+
+    /// Adds files and folders, which must exist. A file that is already among the sources is not loaded twice.
+    #[must_use]
+    pub fn with(mut self, paths: &[PathBuf]) -> Self {
+        self.folders.extend(paths.iter().cloned());
+        self
     }
 
     pub(super) fn packs(&self) -> &[&'static Pack] {
         &self.packs
+    }
+
+    pub(super) fn variables(&self) -> &Variables {
+        &self.variables
     }
 
     /// Returns the folders and files of the search path, for display.
@@ -98,6 +112,7 @@ impl Sources {
     /// folders and the other files.
     pub(super) fn files(&self) -> (Vec<SourceFile>, Vec<LoadProblem>) {
         let mut files = Vec::new();
+        let mut known = BTreeSet::new();
         let mut problems = self.problems.clone();
         let mut problem = |file: &Path, message: String| {
             let file = file.display().to_string();
@@ -113,6 +128,9 @@ impl Sources {
             match definition_files(folder) {
                 Ok(paths) => {
                     for path in paths {
+                        if !known.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+                            continue;
+                        }
                         match trusted_metadata(&path) {
                             Ok(metadata) => files.push(SourceFile { path, metadata }),
                             Err(distrust) => problem(&path, untrusted(&distrust)),
@@ -127,7 +145,7 @@ impl Sources {
     }
 
     /// Whether callers may use this subtool.
-    pub(super) fn permits(&self, name: &str, definition: &Definition) -> bool {
+    pub fn permits(&self, name: &str, definition: &Definition) -> bool {
         definition.enabled && self.access.permits(name, definition)
     }
 
@@ -144,7 +162,10 @@ impl Sources {
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: format!("{packs:?} {:?} {:?} {:?}", self.folders, self.named, self.access.settings),
+            settings: format!(
+                "{packs:?} {:?} {:?} {:?} {:?}",
+                self.folders, self.named, self.access.settings, self.variables
+            ),
             problems,
             files,
         }
@@ -214,7 +235,7 @@ impl AccessFilter {
         self.allow.is_match(name)
             && !self.deny.is_match(name)
             && (self.admin || !definition.admin)
-            && definition.requires.iter().all(|privilege| self.privileges.is_match(privilege))
+            && privileges::may_list(definition, &self.privileges)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -26,10 +27,16 @@ pub struct AgentSettings {
     pub tokens: u64,
     /// The highest cost per question, in the currency of the prices; 0 means no limit.
     pub cost: f64,
+    /// The most tokens of a user per day, over all sessions and tasks; 0 means no limit.
+    pub tokens_per_day: u64,
+    /// The highest cost of a user per day; 0 means no limit.
+    pub cost_per_day: f64,
     /// How deeply agents may call agents; 1: an agent may call agents, which may not call further ones.
     pub depth: u8,
     /// Whether answers are streamed.
     pub stream: bool,
+    /// Whether none of the calls of one turn runs before a human has decided, if one of them needs that.
+    pub hold_turns: bool,
     /// How many characters of a tool result are shown to the user; 0 means all. The model always gets all of it.
     pub preview: usize,
 }
@@ -37,6 +44,7 @@ pub struct AgentSettings {
 /// Settings of one model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct ModelSettings {
     pub provider: ProviderKind,
     /// The provider's name of the model; defaults to the name in `[models]`.
@@ -50,20 +58,33 @@ pub struct ModelSettings {
     /// A disabled model is treated as absent.
     #[serde(default = "default_true")]
     pub enabled: bool,
+    /// Whether other models and agents may delegate to it.
+    #[serde(default = "default_true")]
+    pub delegate: bool,
+    /// The most sensitive data that the model may get. Absent: `secret` for a server in our own network, otherwise
+    /// `confidential`.
+    #[serde(default)]
+    pub trust: Option<DataClass>,
     /// Whether the model can call tools; one that cannot is asked to write its calls as text.
     #[serde(default = "default_true")]
     pub tools: bool,
     /// The most messages in one request.
     #[serde(default = "default_max_context")]
     pub max_context: usize,
-    /// The approximate number of tokens that fit in one request.
-    #[serde(default = "default_window")]
-    pub window: u64,
+    /// The approximate number of tokens that fit in one request, if not the provider's usual one.
+    #[serde(default)]
+    pub window: Option<u64>,
     /// The most tokens in one answer.
     #[serde(default)]
     pub max_tokens: Option<u32>,
     #[serde(default)]
     pub temperature: Option<f64>,
+    /// Whether to ask for the model's reasoning and send it back in the next request. Many models refuse to be asked.
+    #[serde(default)]
+    pub reasoning: bool,
+    /// How much the model should reason; absent: nothing is sent.
+    #[serde(default)]
+    pub effort: Option<ReasoningEffort>,
     #[serde(default = "default_timeout")]
     pub timeout: PositiveDuration,
     /// Text placed before the rest of the system prompt.
@@ -73,6 +94,28 @@ pub struct ModelSettings {
     pub price: ModelPrice,
     #[serde(default)]
     pub description: Option<String>,
+}
+
+impl ModelSettings {
+    /// The number of tokens that fit in one request. Ollama reserves memory for all of them, so its default is small.
+    pub fn window(&self) -> u64 {
+        const OLLAMA: u64 = 16_384;
+        const OTHERS: u64 = 120_000;
+        self.window.unwrap_or(if self.provider == ProviderKind::Ollama { OLLAMA } else { OTHERS })
+    }
+}
+
+/// How much a model should reason before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEffort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
 }
 
 /// The API that a model is called through.
@@ -118,10 +161,6 @@ fn default_true() -> bool {
 
 fn default_max_context() -> usize {
     400
-}
-
-fn default_window() -> u64 {
-    120_000
 }
 
 fn default_timeout() -> PositiveDuration {

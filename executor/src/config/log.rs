@@ -1,4 +1,6 @@
-//! The log: who ran what, with which input, how it ended and how long it took. Never a secret.
+//! The log: who ran what, how it ended and how long it took. Never a secret.
+//!
+//! Every line goes through [`credential::mask`]: what is logged often quotes another program or server.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,6 +17,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::base::credential;
 use crate::config::{self, LogFormat};
 
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +51,12 @@ pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(),
     let stderr = io::stderr;
     let colors = matches!(to, LogTarget::Stderr { .. }) && stderr().is_terminal();
     let writer = match to {
-        LogTarget::Stderr { .. } => BoxMakeWriter::new(stderr),
+        LogTarget::Stderr { .. } => BoxMakeWriter::new(move || MaskedLines(stderr())),
         LogTarget::File(path) => {
             let file = RotatingFile::open(path, config.log_bytes)
                 .map_err(|source| LogError::File { path: path.display().to_string(), source })?;
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the executor panicked")));
-            BoxMakeWriter::new(Mutex::new(file))
+            BoxMakeWriter::new(Mutex::new(MaskedLines(file)))
         }
     };
     let log = log.with_writer(writer).with_ansi(colors);
@@ -85,6 +88,24 @@ where
         };
         write!(to, "<{priority}>")?;
         self.0.format_event(context, to, event)
+    }
+}
+
+/// Masks what looks like a credential in each line.
+struct MaskedLines<W>(W);
+
+impl<W: io::Write> io::Write for MaskedLines<W> {
+    /// Called once for each line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(line) {
+            Ok(text) => self.0.write_all(credential::mask(text).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -139,6 +160,15 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn a_credential_in_a_line_is_masked_and_the_line_stays_json() {
+        let mut written = MaskedLines(Vec::new());
+        let line = serde_json::json!({"level": "WARN", "reason": "GET http://u:hunter2@h answered: password=\"x1\"\n"});
+        written.write_all(format!("{line}\n").as_bytes()).expect("written");
+        let read: serde_json::Value = serde_json::from_slice(&written.0).expect("still JSON");
+        assert_eq!(read["reason"], "GET http://u:[hidden]@h answered: password=\"[hidden]\"\n");
+    }
 
     #[test]
     fn a_log_is_rotated_between_lines_and_both_files_stay_within_the_limit() {

@@ -1,15 +1,15 @@
 //! Secrets: resolved only inside the executor, at the moment of use.
 //!
 //! A [`Secret`] never appears in `Debug` output, `Display` output or errors. Everything that leaves the executor goes
-//! through [`Secrets::redact`], because servers may echo what they receive.
+//! through [`Secrets::redact`], because servers may echo what they receive; reasons of failures also go through
+//! [`credential::mask`], because they may quote credentials that are not ours.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs};
 
 use protocol::code::Code;
@@ -19,11 +19,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
+use crate::base::{children, credential};
+use crate::config::seal::Seal;
 use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
+use crate::task::name::is_name;
 
-/// The shortest secret that is redacted; a shorter one would match unrelated text.
-const MIN_REDACTED_BYTES: usize = 6;
+mod redaction;
+
+pub(crate) use redaction::HiddenTexts;
+use redaction::KnownSecrets;
 
 /// The name of a secret; definitions refer to it as `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,9 +64,7 @@ impl FromStr for SecretName {
     type Err = InvalidSecretName;
 
     fn from_str(text: &str) -> Result<Self, InvalidSecretName> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSecretName) }
+        if is_name(text) { Ok(Self(text.to_owned())) } else { Err(InvalidSecretName) }
     }
 }
 
@@ -120,6 +123,26 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Returns why `value` is not a good secret; `None` if it is. A value that ordinary text contains would be redacted
+/// there too, and a short one is not redacted at all.
+pub fn weakness(value: &str) -> Option<&'static str> {
+    const MIN_BYTES: usize = 8;
+    const MIN_DISTINCT: usize = 5;
+    const MAX_WORD_BYTES: usize = 15;
+    let distinct: std::collections::HashSet<char> = value.chars().collect();
+    let is_word = value.chars().skip(1).all(|character| character.is_ascii_lowercase())
+        || value.chars().all(|character| character.is_ascii_uppercase());
+    if value.len() < MIN_BYTES {
+        Some("it has fewer than 8 bytes")
+    } else if distinct.len() < MIN_DISTINCT {
+        Some("it repeats a few characters")
+    } else if is_word && value.len() <= MAX_WORD_BYTES {
+        Some("it is an ordinary word")
+    } else {
+        None
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("the secret `{name}` is not set")]
@@ -149,8 +172,10 @@ impl From<SecretError> for Failure {
 pub struct Secrets {
     folder: PathBuf,
     sources: std::collections::BTreeMap<String, SecretSource>,
-    /// Every value handed out so far, with its name: what must be redacted.
-    exposed: RwLock<HashSet<(String, String)>>,
+    /// Every value handed out so far, with its name: what must be redacted. Shared with the secrets of earlier and
+    /// later configurations.
+    exposed: Arc<RwLock<KnownSecrets>>,
+    seal: Arc<Seal>,
 }
 
 impl fmt::Debug for Secrets {
@@ -166,7 +191,20 @@ impl Secrets {
     }
 
     pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
-        Self { folder, sources, exposed: RwLock::default() }
+        let seal = Arc::new(Seal::at(folder.join(".inputs.key")));
+        Self { folder, sources, exposed: Arc::default(), seal }
+    }
+
+    /// What seals and opens hidden inputs.
+    pub fn seal(&self) -> &Arc<Seal> {
+        &self.seal
+    }
+
+    /// The same store with the sources of another configuration. What was handed out stays redacted.
+    #[must_use]
+    pub fn with_sources_of(&self, config: &Config) -> Self {
+        let (exposed, seal) = (Arc::clone(&self.exposed), Arc::clone(&self.seal));
+        Self { folder: self.folder.clone(), sources: config.secrets.clone(), exposed, seal }
     }
 
     /// Returns the value of `name`. A configured source takes precedence over a stored value.
@@ -182,28 +220,28 @@ impl Secrets {
         Ok(secret)
     }
 
-    /// Redacts `value` from this moment on; also for derived secrets like an OAuth access token.
+    /// Whether `name` has a configured source or is stored. Opens nothing, and runs no command.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.sources.contains_key(name) || self.folder.join(name).exists()
+    }
+
+    /// Redacts `value` and its encodings from this moment on; also for derived secrets like an OAuth access token.
     pub fn watch(&self, label: &str, value: &str) {
-        if value.len() < MIN_REDACTED_BYTES {
-            return;
-        }
-        let known = (value.to_owned(), label.to_owned());
-        let seen = self.exposed.read().unwrap_or_else(PoisonError::into_inner).contains(&known);
-        if !seen {
-            self.exposed.write().unwrap_or_else(PoisonError::into_inner).insert(known);
+        let replacement = format!("[secret:{label}]");
+        let is_known = self.exposed.read().unwrap_or_else(PoisonError::into_inner).contains(value, &replacement);
+        if !is_known {
+            self.exposed.write().unwrap_or_else(PoisonError::into_inner).insert(value, &replacement);
         }
     }
 
-    /// Replaces the value of every known secret in `text` with its name.
+    /// Replaces every known secret in `text`, encoded or not, with its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let exposed = self.exposed.read().unwrap_or_else(PoisonError::into_inner);
-        let mut redacted = Cow::Borrowed(text);
-        for (value, label) in exposed.iter() {
-            if redacted.contains(value.as_str()) {
-                redacted = Cow::Owned(redacted.replace(value.as_str(), &format!("[secret:{label}]")));
-            }
-        }
-        redacted
+        self.exposed.read().unwrap_or_else(PoisonError::into_inner).redact(text)
+    }
+
+    /// Removes the known secrets and what looks like a credential from the reason of a failure.
+    pub fn redact_reason(&self, reason: &str) -> String {
+        credential::mask(&self.redact(reason)).into_owned()
     }
 
     /// Redacts every string in `value`, including the keys of objects.
@@ -228,11 +266,13 @@ impl Secrets {
         }
     }
 
-    /// Redacts the message, the hint and the details of `error`.
+    /// Removes the known secrets and what looks like a credential from the message, the hint and the details of
+    /// `error`.
     pub fn redact_error(&self, error: &mut ErrorBody) {
         error.message = self.redact(&error.message).into_owned();
         error.hint = error.hint.take().map(|hint| self.redact(&hint).into_owned());
         error.details.values_mut().for_each(|value| self.redact_value(value));
+        credential::mask_error(error);
     }
 
     /// Stores `value`, replacing what was there. Durable when it returns.
@@ -300,14 +340,16 @@ async fn from_command(name: &SecretName, argv: &[String]) -> Result<String, Secr
     let Some((program, arguments)) = argv.split_first() else {
         return Err(source_error(name, "command", "the command is empty"));
     };
-    let output = tokio::process::Command::new(program)
+    let failed = |error: io::Error| source_error(name, &from, &error.to_string());
+    let mut command = tokio::process::Command::new(program);
+    command
         .args(arguments)
         .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .map_err(|error| source_error(name, &from, &error.to_string()))?;
+        .kill_on_drop(true);
+    let (child, _registered) = children::spawn(&mut command).map_err(failed)?;
+    let output = child.wait_with_output().await.map_err(failed)?;
     if !output.status.success() {
         return Err(source_error(name, &from, &output.status.to_string()));
     }

@@ -4,23 +4,33 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use protocol::duration::PositiveDuration;
 use protocol::fault;
 use protocol::task::TaskId;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::background::{Background, DaemonEvent};
-use crate::attempt::report::{AttemptPurpose, FailureKind};
-use crate::attempt::{self, InterruptCause};
+use crate::attempt::report::{AttemptPurpose, AttemptReport, FailureKind};
+use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::catalog::definition::Definition;
-use crate::runner::RunnerContext;
+use crate::intake::settings::LiveSettings;
+use crate::runner::{Feedback, RunnerContext};
 use crate::task::Task;
+
+/// How long an attempt may take to report its end after it was stopped. A program gets two seconds after SIGTERM, and
+/// two more after SIGKILL.
+const MAX_STOPPING: Duration = Duration::from_secs(10);
 
 pub(super) struct AttemptPool {
     running: HashMap<TaskId, RunningAttempt>,
     background: Background,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
     data_folder: Arc<Path>,
 }
 
@@ -30,8 +40,8 @@ struct RunningAttempt {
 }
 
 impl AttemptPool {
-    pub(super) fn new(background: Background, runner_context: Arc<RunnerContext>, data_folder: Arc<Path>) -> Self {
-        Self { running: HashMap::new(), background, runner_context, data_folder }
+    pub(super) fn new(background: Background, settings: LiveSettings, data_folder: Arc<Path>) -> Self {
+        Self { running: HashMap::new(), background, settings, data_folder }
     }
 
     /// Starts an attempt of `task`, which reports [`DaemonEvent::AttemptFinished`].
@@ -39,10 +49,20 @@ impl AttemptPool {
         fault::point("attempt", "started");
         let (cancel, cause) = (CancellationToken::new(), InterruptCause::default());
         self.running.insert(task.id, RunningAttempt { cancel: cancel.clone(), cause: Arc::clone(&cause) });
-        let (runner_context, data_folder) = (Arc::clone(&self.runner_context), Arc::clone(&self.data_folder));
+        let (runner_context, data_folder) = (self.settings.runner_context(), Arc::clone(&self.data_folder));
         let background = self.background.clone();
         self.background.spawn(async move {
-            let report = attempt::perform(task, definition, purpose, runner_context, data_folder, cancel, cause).await;
+            let timeout = attempt::timeout(&definition, purpose, &runner_context.config);
+            let started = StartedAttempt {
+                task: task.clone(),
+                timeout,
+                cancel: cancel.clone(),
+                cause: Arc::clone(&cause),
+                runner_context: Arc::clone(&runner_context),
+            };
+            let control = AttemptControl { cancel, cause, feedback: feedback(&task, &background) };
+            let work = attempt::perform(task, definition, purpose, runner_context, data_folder, control);
+            let report = started.supervise(background.tracker().spawn(OffRuntime(Box::pin(work)))).await;
             if !background.send(DaemonEvent::AttemptFinished(Box::new(report))) {
                 tracing::warn!("an attempt finished after the executor had ended");
             }
@@ -65,13 +85,74 @@ impl AttemptPool {
 
     /// Looks up the values that `task` would replace, and reports [`DaemonEvent::Previewed`].
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
-        let (runner_context, data_folder) = (Arc::clone(&self.runner_context), Arc::clone(&self.data_folder));
+        let (runner_context, data_folder) = (self.settings.runner_context(), Arc::clone(&self.data_folder));
         let (background, cancel) = (self.background.clone(), self.background.executor_ended().child_token());
         self.background.spawn(async move {
-            let found = attempt::preview(task.clone(), definition, runner_context, data_folder, cancel).await;
+            let preview = attempt::preview(task.clone(), definition, runner_context, data_folder, cancel);
+            let found = OffRuntime(Box::pin(preview)).await;
             if !background.send(DaemonEvent::Previewed(Box::new((task, found)))) {
                 tracing::debug!("a preview finished after the executor had ended");
             }
         });
+    }
+}
+
+/// Sends what an attempt of `task` tells before its end to the loop.
+fn feedback(task: &Task, background: &Background) -> Feedback {
+    let (id, attempt, background) = (task.id, task.attempt, background.clone());
+    Feedback::new(move |job| {
+        if !background.send(DaemonEvent::JobAccepted { id, attempt, job }) {
+            tracing::debug!(%id, "an attempt got a job after the executor had ended");
+        }
+    })
+}
+
+/// An attempt that runs in a task of its own, so that it is reported even if it computes without end.
+struct StartedAttempt {
+    task: Task,
+    timeout: PositiveDuration,
+    cancel: CancellationToken,
+    cause: InterruptCause,
+    runner_context: Arc<RunnerContext>,
+}
+
+impl StartedAttempt {
+    /// Returns the report of `work`, or that of an abandoned attempt if it does not end in time.
+    async fn supervise(self, mut work: JoinHandle<AttemptReport>) -> AttemptReport {
+        let id = self.task.id;
+        tokio::select! {
+            joined = &mut work => match joined {
+                Ok(report) => return report,
+                Err(error) => tracing::error!(%id, %error, "an attempt ended without a report"),
+            },
+            () = self.late() => tracing::error!(%id, "an attempt did not end although it was stopped"),
+        }
+        self.cancel.cancel();
+        // Takes effect when what it computes comes to an end.
+        work.abort();
+        attempt::abandoned(&self.task, self.timeout, &self.cause, &self.runner_context)
+    }
+
+    /// Returns when the attempt should have reported its end.
+    async fn late(&self) {
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = tokio::time::sleep(self.timeout.get()) => {}
+        }
+        tokio::time::sleep(MAX_STOPPING).await;
+        if self.cause.set(FailureKind::Timeout).is_err() {
+            tracing::debug!(id = %self.task.id, "the attempt was stopped before");
+        }
+    }
+}
+
+/// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
+struct OffRuntime<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for OffRuntime<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use protocol::task::TaskId;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +17,15 @@ use crate::task::confirmation::ReplacedValues;
 pub(super) enum DaemonEvent {
     /// Requests may have arrived in the inbox.
     InboxChanged,
+    /// The configuration file may have changed.
+    ConfigChanged,
     AttemptFinished(Box<AttemptReport>),
+    /// The server of a running attempt does the work as a job, at this URL.
+    JobAccepted {
+        id: TaskId,
+        attempt: u32,
+        job: String,
+    },
     PageMessage(Box<PageMessage>),
     /// The values that a task waiting for a human would replace.
     Previewed(Box<(Task, ReplacedValues)>),
@@ -31,7 +40,7 @@ pub(super) struct Background {
     runtime: Handle,
     tracker: TaskTracker,
     executor_ended: CancellationToken,
-    // Unbounded, but short: attempts and deliveries report once each, the inbox watch sends one event per look, and a
+    // Unbounded, but short: attempts and deliveries report once or twice each, the inbox watch sends one event per look, and a
     // page request waits for its reply.
     events: Sender<DaemonEvent>,
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use protocol::error::chain;
+use protocol::mailbox::presence::ExecutorPhase;
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::{self, TakenRequest};
 use protocol::paths::Paths;
@@ -17,8 +18,10 @@ use super::background::DaemonEvent;
 use super::hooks::DeliveryReport;
 use super::inbox::RequestOutcome;
 use super::record::disk_full;
+use super::reload::MAX_WRITE_PAUSE;
+use super::signals::Watchdog;
 use super::stop::Stop;
-use super::{Daemon, DaemonError, ExitReason, recover, signals, status};
+use super::{Daemon, DaemonError, ExitReason, recover, status};
 use crate::dispatcher::Event;
 use crate::store::StoreError;
 use crate::task::Task;
@@ -39,6 +42,8 @@ enum Mode {
 /// What arrived during a wait, while serving.
 #[derive(Default)]
 struct Batch {
+    /// What must be handled first: nothing starts or is decided by rules that were replaced.
+    rules: Vec<Event>,
     events: Vec<Event>,
     deliveries: Vec<DeliveryReport>,
     stop_requested: bool,
@@ -56,6 +61,9 @@ impl Daemon {
         }
         self.background.close();
         self.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.on_end();
+        }
         outcome
     }
 
@@ -81,10 +89,11 @@ impl Daemon {
 
     /// Takes over what earlier executors left, then starts to listen.
     fn start(&mut self, paths: &Paths, open: Vec<Task>) -> Result<(), DaemonError> {
+        self.publish_problem(None);
         recover::recover(&mut self.tasks, &self.inbox.intake, open)?;
         let requests = self.mailbox.unanswered()?;
         self.answer_requests(requests, Vec::new())?;
-        signals::listen_for_stop(&self.background)?;
+        self.watchdog = Some(Watchdog::start(&self.background)?);
         self.tasks.page.serve(paths, &self.inbox.intake)?;
         if unless_exhausted(self.look(Vec::new()))?.is_none() {
             self.inbox.retry_soon();
@@ -92,6 +101,11 @@ impl Daemon {
         self.restore_mailbox_once()?;
         self.inbox.note_activity();
         self.idle.restart();
+        self.identity.phase = ExecutorPhase::Serving;
+        let announced = self.mailbox.remove_failure().and_then(|()| self.mailbox.update_identity(&self.identity));
+        if let Err(error) = announced {
+            tracing::warn!(%error, "failed to announce that the executor serves its mailbox");
+        }
         Ok(())
     }
 
@@ -143,10 +157,11 @@ impl Daemon {
     }
 
     fn time_to_wait(&self, mode: &Mode) -> Duration {
+        if self.config_file.was_settling() {
+            return MAX_WRITE_PAUSE;
+        }
         let (deadlines, timestamps) = match mode {
-            Mode::Stopping(stop) => {
-                ([Some(stop.next_deadline()), self.tasks.record.next_retry(), None, None], [None, None])
-            }
+            Mode::Stopping(stop) => ([Some(stop.next_deadline()), self.tasks.next_retry(), None, None], [None, None]),
             Mode::Serving => {
                 let idle = self.is_idle().then(|| self.idle.deadline());
                 let deadlines = [
@@ -166,7 +181,9 @@ impl Daemon {
 
     /// One step of serving. Returns a reason to stop, if there is one.
     fn serve(&mut self, arrived: Vec<DaemonEvent>) -> Result<Option<ExitReason>, DaemonError> {
-        let Batch { events, deliveries, stop_requested } = self.batch(arrived);
+        let Some(arrived) = self.unless_settling(arrived) else { return Ok(None) };
+        let Batch { rules, mut events, deliveries, stop_requested } = self.batch(arrived);
+        events.splice(..0, rules);
         self.tasks.on_deliveries(deliveries)?;
         if stop_requested || !self.owns_mailbox() {
             self.tasks.turn(events, Vec::new())?;
@@ -203,18 +220,22 @@ impl Daemon {
         for event in arrived {
             match event {
                 DaemonEvent::AttemptFinished(report) => batch.events.push(Event::AttemptFinished(report)),
+                DaemonEvent::JobAccepted { id, attempt, job } => {
+                    batch.events.push(Event::JobAccepted { id, attempt, job });
+                }
                 DaemonEvent::HookDelivered(report) => batch.deliveries.push(*report),
                 DaemonEvent::PageMessage(message) => messages.push(*message),
                 DaemonEvent::Previewed(preview) => batch.events.extend(self.tasks.page.on_preview(*preview)),
                 DaemonEvent::StopRequested => batch.stop_requested = true,
-                DaemonEvent::InboxChanged => {}
+                DaemonEvent::InboxChanged | DaemonEvent::ConfigChanged => {}
             }
         }
-        if !messages.is_empty() || self.tasks.dispatcher.has_approved() {
-            // A task may be decided and started only by the definition that the human was shown.
-            batch.events.extend(self.inbox.refresh_definitions(&self.tasks.dispatcher));
+        // A task may be decided and started only by the definition that the human was shown.
+        let needs_definitions = !messages.is_empty() || self.tasks.dispatcher.has_approved();
+        batch.rules.extend(self.refresh_rules(needs_definitions));
+        for message in messages {
+            batch.events.extend(self.on_page_message(message));
         }
-        batch.events.extend(messages.into_iter().filter_map(|message| self.tasks.on_page_message(message)));
         batch.events.extend(self.tasks.clock_events());
         if batch.stop_requested {
             // First, so that nothing starts in the slots of finished attempts.
@@ -242,8 +263,13 @@ impl Daemon {
     }
 
     fn answer_requests(&mut self, requests: Vec<TakenRequest>, mut events: Vec<Event>) -> Result<(), DaemonError> {
-        if !requests.is_empty() {
-            events.extend(self.inbox.refresh_definitions(&self.tasks.dispatcher));
+        // After the requests were taken: a request that was written after an edit is judged by that edit.
+        if !requests.is_empty()
+            && let Some(changed) = self.refresh_rules(true)
+        {
+            // Before anything else, but after an earlier change.
+            let earlier = events.iter().take_while(|event| matches!(event, Event::RulesChanged(_))).count();
+            events.insert(earlier, changed);
         }
         let mut answers = Vec::new();
         let read = requests.iter().try_for_each(|request| self.read_request(request, &mut events, &mut answers));
@@ -299,7 +325,7 @@ impl Daemon {
             return Ok(Answer::Refused(disk_full()));
         }
         let open = self.tasks.dispatcher.open_in_session(uid, session);
-        let session = self.tasks.runner_context.secrets.redact(session);
+        let session = self.tasks.settings.runner_context().secrets.redact(session).into_owned();
         tracing::info!(uid, %session, forgotten = ids.len(), open = open.len(), "session forgotten");
         Ok(Answer::Forgotten { forgotten: ids.len(), open })
     }
@@ -311,7 +337,10 @@ impl Daemon {
             self.tasks.publisher.silence();
         }
         self.tasks.turn(vec![Event::Drain], Vec::new())?;
-        let grace = self.tasks.runner_context.config.executor.grace.get();
+        let grace = self.tasks.settings.current().config().executor.grace.get();
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.on_stopping(grace);
+        }
         Ok(Mode::Stopping(Stop::new(reason, grace)))
     }
 
@@ -321,13 +350,18 @@ impl Daemon {
         for event in arrived {
             match event {
                 DaemonEvent::AttemptFinished(report) => events.push(Event::AttemptFinished(report)),
+                DaemonEvent::JobAccepted { id, attempt, job } => events.push(Event::JobAccepted { id, attempt, job }),
                 DaemonEvent::HookDelivered(report) => deliveries.push(*report),
                 DaemonEvent::StopRequested => stop.end_grace(Instant::now()),
                 // Requests stay in the inbox for the next executor, and the page reports that this one is stopping.
-                DaemonEvent::InboxChanged | DaemonEvent::PageMessage(_) | DaemonEvent::Previewed(_) => {}
+                DaemonEvent::InboxChanged
+                | DaemonEvent::ConfigChanged
+                | DaemonEvent::PageMessage(_)
+                | DaemonEvent::Previewed(_) => {}
             }
         }
         self.tasks.retry_record()?;
+        self.tasks.retry_late()?;
         self.tasks.on_deliveries(deliveries)?;
         if !events.is_empty() {
             self.tasks.turn(events, Vec::new())?;
@@ -343,7 +377,7 @@ impl Daemon {
     }
 
     fn finish(&mut self, reason: ExitReason) -> Result<ExitReason, DaemonError> {
-        self.tasks.retry_record_last()?;
+        self.tasks.retry_last()?;
         if self.is_idle() && reason != ExitReason::Evicted {
             self.mailbox.remove_identity()?;
         }

@@ -14,9 +14,9 @@ use protocol::{clock, fault};
 
 use super::background::{Background, DaemonEvent};
 use crate::dispatcher::{Action, Effects};
+use crate::intake::settings::LiveSettings;
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
-use crate::runner::RunnerContext;
 use crate::store::outbox::{DeliveryState, HookDelivery};
 use crate::store::{Change, Store, StoreError};
 
@@ -36,7 +36,7 @@ pub(super) struct HookDeliveries {
     queues: Vec<HookQueue>,
     mailbox: Mailbox,
     background: Background,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
 }
 
 /// The deliveries to one hook.
@@ -53,7 +53,7 @@ impl HookDeliveries {
         store: &mut dyn Store,
         mailbox: Mailbox,
         background: Background,
-        runner_context: Arc<RunnerContext>,
+        settings: LiveSettings,
     ) -> Result<Self, StoreError> {
         match store.cap_next_at(clock::now().saturating_add(MAX_PAUSE).unwrap_or(Timestamp::MAX)) {
             Err(error) if error.is_disk_full() => {
@@ -61,11 +61,27 @@ impl HookDeliveries {
             }
             done => done?,
         }
-        let hooks = Arc::new(Hooks::new(runner_context.config.hooks.clone()));
-        let queue =
-            |hook: &str| HookQueue { hook: hook.to_owned(), in_flight: HashSet::new(), next: Some(Timestamp::MIN) };
-        let queues = hooks.names().map(queue).collect();
-        Ok(Self { hooks, queues, mailbox, background, runner_context })
+        let (hooks, queues) = (Arc::default(), Vec::new());
+        let mut deliveries = Self { hooks, queues, mailbox, background, settings };
+        deliveries.apply_settings();
+        Ok(deliveries)
+    }
+
+    /// Takes over the hooks of the settings in force. A delivery in flight keeps the settings it was sent with, and
+    /// deliveries to a removed hook stay in the record until they are too old.
+    pub(super) fn apply_settings(&mut self) {
+        self.hooks = Arc::new(Hooks::new(self.settings.current().config().hooks.clone()));
+        self.queues.retain(|queue| self.hooks.get(&queue.hook).is_some() || !queue.in_flight.is_empty());
+        for hook in self.hooks.names() {
+            match self.queues.iter_mut().find(|queue| queue.hook == hook) {
+                Some(queue) => queue.next = Some(Timestamp::MIN),
+                None => self.queues.push(HookQueue {
+                    hook: hook.to_owned(),
+                    in_flight: HashSet::new(),
+                    next: Some(Timestamp::MIN),
+                }),
+            }
+        }
     }
 
     pub(super) fn names(&self) -> Vec<&str> {
@@ -84,6 +100,7 @@ impl HookDeliveries {
             | Change::Resolve(..)
             | Change::Delivery(..)
             | Change::Grant { .. }
+            | Change::Note { .. }
             | Change::SetPreview { .. } => None,
         };
         let ended: HashSet<_> = effects.changes.iter().filter_map(end).collect();
@@ -117,8 +134,12 @@ impl HookDeliveries {
     /// [`DaemonEvent::HookDelivered`].
     pub(super) fn send_due(&mut self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         for queue in &mut self.queues {
+            if self.hooks.get(&queue.hook).is_none() {
+                queue.next = None;
+                continue;
+            }
             for delivery in queue.take_due(store, now)? {
-                let (hooks, runner_context) = (Arc::clone(&self.hooks), Arc::clone(&self.runner_context));
+                let (hooks, runner_context) = (Arc::clone(&self.hooks), self.settings.runner_context());
                 let background = self.background.clone();
                 self.background.spawn(async move {
                     let Some(hook) = hooks.get(&delivery.hook) else { return };

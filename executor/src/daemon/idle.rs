@@ -17,6 +17,10 @@ impl IdleTimer {
         self.limit
     }
 
+    pub(super) fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
     /// Starts again: something happened, or the executor is busy.
     pub(super) fn restart(&mut self) {
         self.since = Instant::now();

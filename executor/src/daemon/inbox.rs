@@ -1,17 +1,21 @@
 //! The inbox: takes requests out of the mailbox and turns them into events and answers.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::{Mailbox, TakenRequest};
+use serde_json::Value;
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
 use super::record::{RecordKeeper, disk_full};
+use super::task_log;
 use super::watch::InboxWatch;
-use crate::dispatcher::{Admission, Dispatcher, Event, ResolveRequest};
+use crate::catalog::definition::Definition;
+use crate::dispatcher::{Admission, Dispatcher, DispatcherLimits, Event, ResolveRequest, RulesChange};
 use crate::intake::{Intake, IntakeOutcome};
 use crate::store::switched_off::SwitchedOffTools;
 use crate::task::Task;
@@ -81,15 +85,16 @@ impl Inbox {
         self.retry_at.map_or(at, |retry_at| retry_at.min(at))
     }
 
-    /// Reloads changed definitions. Returns an event if that changed the definitions of tasks that wait for a human or
-    /// were approved by one.
-    pub(super) fn refresh_definitions(&mut self, dispatcher: &Dispatcher) -> Option<Event> {
-        if !self.intake.refresh() {
-            return None;
-        }
+    /// Judges every open task by the rules and definitions as they are now.
+    pub(super) fn reassess(&self, dispatcher: &Dispatcher, now: Timestamp) -> Event {
         let has_drifted = |task: &&Task| self.intake.definition_of(task).is_none();
-        let drifted: Vec<_> = dispatcher.confirmable().filter(has_drifted).map(|task| task.id).collect();
-        (!drifted.is_empty()).then_some(Event::DefinitionsChanged(drifted))
+        let reassess =
+            |(task, definition): (&Task, &Arc<Definition>)| (task.id, self.intake.reassess(task, definition, now));
+        Event::RulesChanged(Box::new(RulesChange {
+            limits: DispatcherLimits::of(self.intake.settings().config()),
+            reassessed: dispatcher.open_tasks().map(reassess).collect(),
+            drifted: dispatcher.confirmable().filter(has_drifted).map(|task| task.id).collect(),
+        }))
     }
 
     /// Reads one request. New tasks are refused while the record is behind.
@@ -103,18 +108,26 @@ impl Inbox {
         if let Some(known) = store.task(request.id)? {
             return Ok(RequestOutcome::Known(Box::new(known)));
         }
-        Ok(match self.intake.read(request, now) {
+        let outcome = match self.intake.read(request, now) {
             IntakeOutcome::Run { .. } if record.is_behind() => RequestOutcome::Answer(Answer::Refused(disk_full())),
             IntakeOutcome::Run { task, definition } => {
                 let earlier = match &task.idempotency_key {
                     Some(key) => store.task_by_key(task.caller.uid, key)?,
                     None => None,
                 };
-                let may_be_off = earlier.is_none() && definition.rate_limit.is_some_and(|limit| limit.auto_disable);
-                if may_be_off && let Some(error) = self.switched_off.refuse(&task.tool, &task.caller)? {
-                    return Ok(RequestOutcome::Answer(Answer::Refused(error)));
+                let mut rate_limits = self.intake.rate_limits(&task.tool);
+                if earlier.is_none() && rate_limits.iter().any(|applied| applied.limit.auto_disable) {
+                    if let Some(error) = self.switched_off.refuse(&task.tool, &task.caller)? {
+                        task_log::log_refusal(request.id, task.tool.as_str(), request.uid, &error);
+                        return Ok(RequestOutcome::Answer(Answer::Refused(error)));
+                    }
+                    let switched_on = self.switched_off.switched_on(&task.tool, &task.caller)?;
+                    for applied in &mut rate_limits {
+                        applied.switched_on = switched_on;
+                    }
                 }
-                RequestOutcome::Event(Event::Admit(Box::new(Admission { task: *task, definition, earlier })))
+                let admission = Admission { task: *task, definition, rate_limits, earlier };
+                RequestOutcome::Event(Event::Admit(Box::new(admission)))
             }
             IntakeOutcome::Cancel { task, uid } => {
                 RequestOutcome::Event(Event::Cancel { request: request.id, task, uid })
@@ -129,6 +142,14 @@ impl Inbox {
             IntakeOutcome::Forget { session, uid } => RequestOutcome::Forget { session, uid },
             IntakeOutcome::Status => RequestOutcome::Status,
             IntakeOutcome::Answer(answer) => RequestOutcome::Answer(answer),
-        })
+        };
+        if let RequestOutcome::Answer(Answer::Refused(error)) = &outcome {
+            // The request may be malformed; what names the subtool is only for the log.
+            let parsed: Value =
+                request.bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+            let tool = parsed.pointer("/operation/run/tool").and_then(Value::as_str).unwrap_or_default();
+            task_log::log_refusal(request.id, tool, request.uid, error);
+        }
+        Ok(outcome)
     }
 }

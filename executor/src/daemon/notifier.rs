@@ -1,5 +1,6 @@
 //! Notices: tells a human now and then that tasks wait for a decision. Nothing waits for a notice.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,23 +9,33 @@ use protocol::task::State;
 
 use super::background::Background;
 use crate::dispatcher::Dispatcher;
+use crate::intake::settings::LiveSettings;
 use crate::notify::notice::send::{NoticeChannels, send};
 use crate::notify::notice::{Notice, NoticeSchedule};
-use crate::runner::RunnerContext;
 
 pub(super) struct DesktopNotifier {
     schedule: NoticeSchedule,
     channels: Arc<NoticeChannels>,
+    /// The environment variables of the desktop, if there is one.
+    desktop: Option<Vec<(&'static str, OsString)>>,
     background: Background,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
 }
 
 impl DesktopNotifier {
-    pub(super) fn new(paths: &Paths, background: Background, runner_context: Arc<RunnerContext>) -> Self {
-        let config = &runner_context.config.confirm;
-        let desktop = if config.notify { paths.desktop() } else { None };
-        let channels = Arc::new(NoticeChannels { command: config.on_confirmation.clone(), desktop });
-        Self { schedule: NoticeSchedule::default(), channels, background, runner_context }
+    pub(super) fn new(paths: &Paths, background: Background, settings: LiveSettings) -> Self {
+        let (schedule, channels) = (NoticeSchedule::default(), Arc::default());
+        let mut notifier = Self { schedule, channels, desktop: paths.desktop(), background, settings };
+        notifier.apply_settings();
+        notifier
+    }
+
+    /// Takes over the channels of the settings in force.
+    pub(super) fn apply_settings(&mut self) {
+        let settings = self.settings.current();
+        let confirm = &settings.config().confirm;
+        let desktop = self.desktop.clone().filter(|_| confirm.notify);
+        self.channels = Arc::new(NoticeChannels { command: confirm.on_confirmation.clone(), desktop });
     }
 
     /// When to call [`Self::notify_due`].
@@ -41,7 +52,7 @@ impl DesktopNotifier {
         }
         let waiting = dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
         let notice = Notice::of(waiting, page);
-        let (channels, runner_context) = (Arc::clone(&self.channels), Arc::clone(&self.runner_context));
+        let (channels, runner_context) = (Arc::clone(&self.channels), self.settings.runner_context());
         let cancel = self.background.executor_ended().child_token();
         self.background.spawn(async move { send(&notice, &channels, &runner_context, &cancel).await });
     }

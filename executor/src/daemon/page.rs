@@ -16,8 +16,8 @@ use super::background::{Background, DaemonEvent};
 use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher, Event, ResolveRequest, Ticket};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
+use crate::intake::settings::LiveSettings;
 use crate::page::{self, PageCommand, PageContext, PageMessage, PageSite, TaskChange};
-use crate::runner::RunnerContext;
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
@@ -40,7 +40,7 @@ pub(super) struct PageEndpoint {
     positions: PublishedPositions,
     mailbox: Mailbox,
     background: Background,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
 }
 
 /// The last time that positions in the queue for a human were published.
@@ -57,17 +57,17 @@ impl PageEndpoint {
         approver: Arc<ApproverPresence>,
         mailbox: Mailbox,
         background: Background,
-        runner_context: Arc<RunnerContext>,
+        settings: LiveSettings,
     ) -> Self {
         let (task_changes, positions) = (broadcast::Sender::new(MAX_TASK_CHANGES), PublishedPositions::default());
         let (is_served, replies) = (false, HashMap::new());
-        Self { site, is_served, approver, replies, task_changes, positions, mailbox, background, runner_context }
+        Self { site, is_served, approver, replies, task_changes, positions, mailbox, background, settings }
     }
 
     /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
     /// confirm them.
     pub(super) fn serve(&mut self, paths: &Paths, intake: &Intake) -> Result<(), DaemonError> {
-        if !self.runner_context.config.page.enabled {
+        if !self.settings.current().config().page.enabled {
             return Ok(());
         }
         let folder = paths.executor();
@@ -83,11 +83,10 @@ impl PageEndpoint {
             site: self.site.clone(),
             records: Mutex::new(RecordReader::open(&paths.store())?),
             catalog: intake.catalog(),
-            policy: intake.policy(),
             approver: Arc::clone(&self.approver),
             task_changes: self.task_changes.clone(),
             send: Box::new(move |message| events.send(DaemonEvent::PageMessage(Box::new(message)))),
-            runner_context: Arc::clone(&self.runner_context),
+            settings: self.settings.clone(),
             mailbox: self.mailbox.clone(),
         };
         let _runtime = self.background.enter();

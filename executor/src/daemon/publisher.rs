@@ -3,13 +3,13 @@
 //! Everything written here is a copy of what is already durable in the record. So attempts go on when the mailbox's
 //! disk is full, and the copies are written later.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
+use protocol::regular_file;
 use protocol::task::TaskId;
 
 use crate::intake::approver::ApproverPresence;
@@ -43,6 +43,11 @@ impl Publisher {
     pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, approver: Arc<ApproverPresence>) -> Self {
         let (late, last_try) = (Vec::new(), Instant::now());
         Self { mailbox, inline_bytes, approver, late, late_count: 0, last_try, is_silent: false }
+    }
+
+    /// Data of more bytes than this is stored in a file beside the result file from now on.
+    pub(super) fn set_inline_bytes(&mut self, inline_bytes: usize) {
+        self.inline_bytes = inline_bytes;
     }
 
     /// Brings the result file of `task` up to date, and the data file that it refers to before it.
@@ -103,6 +108,11 @@ impl Publisher {
         if self.next_retry().is_none_or(|at| at > Instant::now()) {
             return Ok(());
         }
+        self.retry_now(store)
+    }
+
+    /// Retries the late writes, until one fails again. The executor does this before it ends.
+    pub(super) fn retry_now(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         self.last_try = Instant::now();
         let mut late = std::mem::take(&mut self.late).into_iter();
         while let Some(next) = late.next() {
@@ -135,7 +145,7 @@ impl Publisher {
             Some(DataFile::Text { text, extension }) => {
                 self.mailbox.put_data(task.id, extension, &mut text.as_bytes())?;
             }
-            Some(DataFile::File { path, extension }) => match File::open(&path) {
+            Some(DataFile::File { path, extension }) => match regular_file::open(&path) {
                 Ok(mut data) => self.mailbox.put_data(task.id, extension, &mut data)?,
                 // The data will not come back, but the caller can still learn how the task ended.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {

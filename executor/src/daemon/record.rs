@@ -146,6 +146,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Change::Accept(task) => Some((**task).clone()),
         Change::Transition(_)
         | Change::Grant { .. }
+        | Change::Note { .. }
         | Change::Resolve(..)
         | Change::Delivery(..)
         | Change::SetPreview { .. } => None,
@@ -171,7 +172,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Change::Transition(step) => !ids.contains(&step.id),
         // The use of a grant for a refused task still counts.
         Change::Grant { .. } => true,
-        Change::Resolve(id, _) | Change::SetPreview { id, .. } => !ids.contains(id),
+        Change::Resolve(id, _) | Change::SetPreview { id, .. } | Change::Note { id, .. } => !ids.contains(id),
         Change::Delivery(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
@@ -194,7 +195,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
 fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Transition(step) if step.step == Step::Start => Some(step.id),
-        Change::Transition(_) | Change::Accept(_) | Change::Grant { .. } => None,
+        Change::Transition(_) | Change::Accept(_) | Change::Grant { .. } | Change::Note { .. } => None,
         Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } => None,
     }
 }
@@ -225,7 +226,7 @@ mod tests {
         let definition = serde_json::json!({"description": "x", "input": {}, "run": {"process": {"argv": ["true"]}}});
         let definition = Arc::new(serde_json::from_value(definition).expect("a valid definition"));
         let task = crate::store::contract::task(key);
-        (task.id, Event::Admit(Box::new(Admission { task, definition, earlier: None })))
+        (task.id, Event::Admit(Box::new(Admission { task, definition, rate_limits: Vec::new(), earlier: None })))
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
         let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
         let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
         for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
-            if let Some(limit) = intake.rate_limit(tool) {
+            for limit in intake.rate_limits(tool) {
                 // The clock may have been set back since.
-                tasks.dispatcher.restore_call(caller, tool, limit, at.min(now));
+                tasks.dispatcher.restore_call(caller, &limit, at.min(now));
             }
         }
     }
@@ -35,14 +35,18 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
         };
         telemetry.recover(&open, started);
     }
-    // A record with a longer delay was written while the clock was ahead.
+    // A record with a longer delay was written while the clock was ahead, unless a server asked for it.
     let latest = now.checked_add(MAX_RETRY_DELAY).unwrap_or(Timestamp::MAX);
-    for task in &mut open {
+    let was_asked_for = |task: &Task| {
+        let failure = task.notes.last_failure.as_ref();
+        failure.is_some_and(|failure| failure.server_asked && failure.at <= now)
+    };
+    for task in open.iter_mut().filter(|task| !was_asked_for(task)) {
         task.not_before = task.not_before.map(|at| at.min(latest));
     }
     tasks.dispatcher.restore_grants(store.grants()?);
     tasks.dispatcher.restore_confirmations(&store.confirmations_since(now - CONFIRMATION_WINDOW)?, now);
-    let cool_down = tasks.runner_context.config.confirm.cool_down.get();
+    let cool_down = intake.settings().config().confirm.cool_down.get();
     let lately = store.ended_since(now.checked_sub(cool_down).unwrap_or(Timestamp::MIN))?;
     for denied in lately.iter().filter(|ended| ended.state == State::Denied) {
         if let Some(task) = store.task(denied.id)? {
@@ -52,7 +56,7 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
     // Schedules refer to the system clock, so its difference must be known before the tasks are restored.
     let set_clock = Event::SetClock { ahead: tasks.clock.ahead() };
     tasks.dispatcher.handle(set_clock, now, &mut Effects::default());
-    let effects = tasks.dispatcher.recover(open, now, |task| intake.recovery_info(task, store));
+    let effects = tasks.dispatcher.recover(open, now, |task| intake.recovery_info(task, store, now));
     tasks.carry_out(effects)
 }
 

@@ -5,9 +5,21 @@ use std::path::Path;
 use jiff::Timestamp;
 use protocol::mailbox::presence::ExecutorIdentity;
 use protocol::mailbox::request::Answer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::task_driver::TaskDriver;
+use crate::intake::settings::Settings;
+
+/// Which configuration is in force, and why it is not the file if it is not.
+fn config(settings: &Settings) -> Value {
+    json!({
+        "version": settings.version,
+        "applied_at": settings.applied_at.to_string(),
+        "changed": settings.changed,
+        "needs_restart": settings.needs_restart,
+        "problem": settings.problem,
+    })
+}
 
 pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDriver, now: Timestamp) -> Answer {
     let counts: serde_json::Map<_, _> =
@@ -24,5 +36,6 @@ pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDr
             "online": tasks.page.is_open(),
             "waiting": tasks.dispatcher.confirmations_pending(),
         },
+        "config": config(&tasks.settings.current()),
     }))
 }

@@ -44,9 +44,14 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     pub(super) fn new(mailbox: Mailbox, data_folder: Arc<Path>, config: &ExecutorSettings) -> Self {
-        let max_age = config.keep.get();
-        let limits = RetentionLimits { max_age, max_bytes: config.keep_bytes, min_age: MIN_AGE.min(max_age) };
+        let limits = retention_limits(config);
         Self { mailbox, data_folder, limits, next_sweep: Instant::now(), to_forget: VecDeque::new() }
+    }
+
+    /// Keeps what `config` says from the next sweep on, which is now.
+    pub(super) fn apply_settings(&mut self, config: &ExecutorSettings) {
+        self.limits = retention_limits(config);
+        self.next_sweep = Instant::now();
     }
 
     /// How long results of ended tasks are kept.
@@ -188,4 +193,9 @@ fn log_failure(what: &str, outcome: io::Result<()>) {
 
 fn before_now(span: Duration) -> Timestamp {
     clock::now().checked_sub(span).unwrap_or(Timestamp::MIN)
+}
+
+fn retention_limits(config: &ExecutorSettings) -> RetentionLimits {
+    let max_age = config.keep.get();
+    RetentionLimits { max_age, max_bytes: config.keep_bytes, min_age: MIN_AGE.min(max_age) }
 }

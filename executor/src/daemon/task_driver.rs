@@ -1,6 +1,6 @@
 //! Drives the dispatcher: hands it events, commits the changes that follow, then carries out the actions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -16,8 +16,8 @@ use super::publisher::Publisher;
 use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;
 use crate::dispatcher::{Action, Dispatcher, Effects, Event};
+use crate::intake::settings::LiveSettings;
 use crate::page::{PageCommand, PageMessage};
-use crate::runner::RunnerContext;
 use crate::store::StoreError;
 use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use crate::task::Task;
@@ -34,7 +34,7 @@ pub(super) struct TaskDriver {
     pub(super) hooks: HookDeliveries,
     pub(super) switched_off: SwitchedOffTools,
     pub(super) telemetry: Option<Telemetry>,
-    pub(super) runner_context: Arc<RunnerContext>,
+    pub(super) settings: LiveSettings,
 }
 
 impl TaskDriver {
@@ -42,12 +42,23 @@ impl TaskDriver {
     pub(super) fn turn(&mut self, events: Vec<Event>, answers: Vec<(TaskId, Answer)>) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut effects = Effects::default();
+        let mut admitted = HashMap::new();
         for event in events {
+            if let Event::Admit(admission) = &event {
+                admitted.insert(admission.task.id, (admission.task.tool.clone(), admission.task.caller.uid));
+            }
             if let Event::AttemptFinished(report) = &event {
                 fault::point("attempt", "finished");
                 self.attempts.on_finished(report.id);
             }
             self.dispatcher.handle(event, now, &mut effects);
+        }
+        for action in &effects.actions {
+            if let Action::Answer(id, answer) = action
+                && let (Answer::Refused(error), Some((tool, uid))) = (&**answer, admitted.get(id))
+            {
+                task_log::log_refusal(*id, tool.as_str(), *uid, error);
+            }
         }
         effects.actions.extend(answers.into_iter().map(|(id, answer)| Action::Answer(id, Box::new(answer))));
         self.carry_out(effects)
@@ -70,16 +81,21 @@ impl TaskDriver {
         Ok(())
     }
 
-    /// Commits what could not be committed before, for the last time.
-    pub(super) fn retry_record_last(&mut self) -> Result<(), StoreError> {
+    /// Commits and writes what could not be committed or written before, for the last time.
+    pub(super) fn retry_last(&mut self) -> Result<(), StoreError> {
         let outcome = self.record.retry_last()?;
         self.on_commit(outcome);
-        Ok(())
+        self.publisher.retry_now(self.record.store())
+    }
+
+    /// Writes the result files and answers that could not be written before, if it is time to.
+    pub(super) fn retry_late(&mut self) -> Result<(), StoreError> {
+        self.publisher.retry(self.record.store())
     }
 
     /// Does what is due apart from events: late writes, hook deliveries and positions in the queue.
     pub(super) fn do_due(&mut self) -> Result<(), StoreError> {
-        self.publisher.retry(self.record.store())?;
+        self.retry_late()?;
         let now = self.clock.now();
         if self.next_delivery().is_some_and(|at| at <= now) {
             self.hooks.send_due(self.record.store(), now)?;
@@ -139,7 +155,8 @@ impl TaskDriver {
 
     /// Brings the result file of `task` up to date, and shows the change on open pages.
     pub(super) fn publish(&mut self, task: &Task) {
-        task_log::log(task, &self.runner_context.secrets);
+        let settings = self.settings.current();
+        task_log::log(task, settings.config().executor.log_inputs, &settings.runner_context.secrets);
         self.publisher.publish(task, self.dispatcher.queue_position(task.id));
         self.page.on_change(task);
     }

@@ -53,6 +53,23 @@ impl InboxWatch {
     }
 }
 
+/// Calls `on_change` when `file` changes, whichever way an editor writes it. Returns `None` if the file system reports
+/// no events: then the file is looked at in every step.
+pub(super) fn watch_file(file: &Path, on_change: impl Fn() + Send + 'static) -> Option<RecommendedWatcher> {
+    let name = file.file_name()?.to_owned();
+    let concerns_file = move |event: &notify::Event| {
+        event.need_rescan() || event.paths.iter().any(|path| path.file_name() == Some(&name))
+    };
+    let handler = move |event: notify::Result<notify::Event>| {
+        if event.as_ref().map_or(true, &concerns_file) {
+            on_change();
+        }
+    };
+    watch_folder(file.parent()?, handler)
+        .inspect_err(|error| tracing::debug!(%error, "the configuration is not watched"))
+        .ok()
+}
+
 /// A tenth of the quiet time before, so a caller waits little compared with its own pause between requests.
 fn poll_pause(quiet: Duration) -> Duration {
     (quiet / 10).clamp(MIN_POLL_PAUSE, MAX_POLL_PAUSE)

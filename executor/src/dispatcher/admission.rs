@@ -8,8 +8,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step};
 
-use super::{Action, Admission, Dispatcher, Effects, OpenTask, advance};
-use crate::catalog::definition::Definition;
+use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
 use crate::store::Change;
 use crate::store::switched_off::SwitchedOffTool;
 use crate::task::Task;
@@ -17,11 +16,11 @@ use crate::task::confirmation::ReplacedValues;
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
-        let Admission { mut task, definition, earlier } = admission;
+        let Admission { mut task, definition, rate_limits, earlier } = admission;
         let id = task.id;
-        if let Some(answer) = self.refuse(&task, &definition, earlier.as_ref(), now) {
+        if let Some(answer) = self.refuse(&task, &rate_limits, earlier.as_ref(), now) {
             let is_rate_limited = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
-            if is_rate_limited && definition.rate_limit.is_some_and(|limit| limit.auto_disable) {
+            if is_rate_limited && self.exceeds_auto_disable(&task, &rate_limits, now) {
                 let Task { tool, caller, .. } = task;
                 let off = SwitchedOffTool { tool, uid: caller.uid, session: caller.session, since: now };
                 effects.actions.push(Action::SwitchOff(Box::new(off)));
@@ -29,8 +28,8 @@ impl Dispatcher {
             effects.actions.push(Action::Answer(id, Box::new(answer)));
             return;
         }
-        if let Some(limit) = definition.rate_limit {
-            self.rate_limits.count(&task.caller, &task.tool, limit, now);
+        for limit in &rate_limits {
+            self.rate_limits.count(&task.caller, limit, now);
         }
         let grant = task.confirmation.as_ref().and_then(|_| self.confirmations.grant_for(&task, now));
         if let Some(grant) = grant {
@@ -61,11 +60,17 @@ impl Dispatcher {
         }
     }
 
+    /// Whether the call exceeds a limit that then switches the subtool off.
+    fn exceeds_auto_disable(&mut self, task: &Task, limits: &[AppliedRateLimit], now: Timestamp) -> bool {
+        let mut disabling = limits.iter().filter(|applied| applied.limit.auto_disable);
+        disabling.any(|applied| self.rate_limits.refuse(&task.caller, applied, now).is_some())
+    }
+
     /// Returns the answer to a request that does not become a new task.
     fn refuse(
         &mut self,
         task: &Task,
-        definition: &Definition,
+        limits: &[AppliedRateLimit],
         earlier: Option<&Task>,
         now: Timestamp,
     ) -> Option<Answer> {
@@ -76,9 +81,7 @@ impl Dispatcher {
             let is_same = earlier.tool == task.tool && earlier.asked_input() == &task.input;
             return Some(if is_same { Answer::SameAs(earlier.id) } else { mismatch(earlier) });
         }
-        if let Some(limit) = definition.rate_limit
-            && let Some(error) = self.rate_limits.refuse(&task.caller, &task.tool, limit, now)
-        {
+        if let Some(error) = limits.iter().find_map(|limit| self.rate_limits.refuse(&task.caller, limit, now)) {
             return Some(Answer::Refused(error));
         }
         if self.draining {

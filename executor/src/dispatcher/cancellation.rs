@@ -27,7 +27,7 @@ impl Dispatcher {
         } else {
             Answer::Refused(
                 ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
-                    .hint("an ended task cannot be cancelled; to list the tasks: agent-magic-tool tasks"),
+                    .hint("to list the tasks: agent-magic-tool tasks"),
             )
         };
         effects.actions.push(Action::Answer(request, Box::new(answer)));
@@ -44,9 +44,6 @@ impl Dispatcher {
             }
         } else {
             self.queue.remove(&open.task.caller, &open.kind(), id);
-            if let Some(at) = open.delayed_to.take() {
-                self.delayed.remove(&(at, id));
-            }
             let error = match (open.task.attempt, open.task.effect) {
                 (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
                 (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was retried")

@@ -1,10 +1,13 @@
 //! Confirmations: the tasks that wait for a human, the decisions, and the grants.
 //!
 //! To protect the human's attention, the number of pending confirmations and of confirmations per hour is limited,
-//! identical calls share one confirmation, and a denied call is not asked about again for a while. The first decision
-//! on a task is final.
+//! identical calls share one confirmation, and a denied call is not asked about again for a while. All of this counts
+//! for a Unix user, which the kernel vouches for: a caller names its session and its folder itself, so a new name must
+//! not get it another question. The first decision on a task is final.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -34,6 +37,8 @@ pub const CONFIRMATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 pub struct ConfirmationLimits {
     /// How many confirmations may be pending at once.
     pub waiting: usize,
+    /// How many may be pending at once for one Unix user.
+    pub waiting_per_user: usize,
     /// How many may be pending at once for one session.
     pub waiting_per_session: usize,
     /// How many a user's callers may ask for in an hour; 0 means no limit.
@@ -99,10 +104,11 @@ pub(super) struct PendingConfirmations {
     waiting: BTreeMap<TaskId, PendingConfirmation>,
     /// The approved tasks that have not started.
     approved: BTreeSet<TaskId>,
+    per_user: HashMap<u32, usize>,
     per_session: HashMap<QueueKey, usize>,
     deadlines: BTreeSet<(Timestamp, TaskId)>,
-    /// The pending task of each call digest.
-    by_call: HashMap<Digest, TaskId>,
+    /// The pending task of each call in each folder.
+    by_call: HashMap<(Digest, Option<PathBuf>), TaskId>,
     /// Until when each denied call is denied without asking.
     denied: HashMap<Digest, Timestamp>,
     /// When a human was asked in the last hour, by the caller's user.
@@ -115,7 +121,8 @@ pub(super) struct PendingConfirmations {
 #[derive(Debug)]
 struct PendingConfirmation {
     until: Timestamp,
-    call: Digest,
+    /// The key of [`PendingConfirmations::by_call`].
+    call: (Digest, Option<PathBuf>),
 }
 
 impl PendingConfirmations {
@@ -127,11 +134,12 @@ impl PendingConfirmations {
     pub(super) fn add(&mut self, task: &Task, wait: Duration, now: Timestamp) {
         let Some(confirmation) = &task.confirmation else { return };
         let latest = after(task.run_at.map_or(now, |at| at.max(now)), wait);
-        let waiting = PendingConfirmation { until: confirmation.expires_at.min(latest), call: call_digest(task) };
+        let waiting = PendingConfirmation { until: confirmation.expires_at.min(latest), call: call_in_folder(task) };
         self.total_asked += 1;
+        *self.per_user.entry(task.caller.uid).or_default() += 1;
         *self.per_session.entry(queue_key(&task.caller)).or_default() += 1;
         self.deadlines.insert((waiting.until, task.id));
-        self.by_call.insert(waiting.call, task.id);
+        self.by_call.insert(waiting.call.clone(), task.id);
         self.waiting.insert(task.id, waiting);
     }
 
@@ -153,19 +161,14 @@ impl PendingConfirmations {
         let Some(waiting) = self.waiting.remove(&task.id) else { return };
         self.deadlines.remove(&(waiting.until, task.id));
         self.by_call.remove(&waiting.call);
-        let queue_key = queue_key(&task.caller);
-        if let Some(count) = self.per_session.get_mut(&queue_key) {
-            *count -= 1;
-            if *count == 0 {
-                self.per_session.remove(&queue_key);
-            }
-        }
+        count_down(&mut self.per_user, &task.caller.uid);
+        count_down(&mut self.per_session, &queue_key(&task.caller));
     }
 
     /// Returns the pending task of the same call.
     pub(super) fn find_same(&self, task: &Task) -> Option<TaskId> {
         task.confirmation.as_ref()?;
-        self.by_call.get(&call_digest(task)).copied()
+        self.by_call.get(&call_in_folder(task)).copied()
     }
 
     /// Returns a grant that approves `task`.
@@ -181,8 +184,11 @@ impl PendingConfirmations {
             return Some(ErrorBody { message, ..denied(None) }.detail("until", until.to_string()));
         }
         let own = self.per_session.get(&queue_key(&task.caller)).copied().unwrap_or(0);
+        let of_user = self.per_user.get(&task.caller.uid).copied().unwrap_or(0);
         let full = if own >= limits.waiting_per_session {
             Some((own, " of this session"))
+        } else if of_user >= limits.waiting_per_user {
+            Some((of_user, " of this user"))
         } else if self.waiting.len() >= limits.waiting {
             Some((self.waiting.len(), ""))
         } else {
@@ -209,11 +215,26 @@ impl PendingConfirmations {
     }
 }
 
-/// Returns a digest of what the caller asked for: user, session, subtool, definition and input.
+/// Decreases the count of `key` and removes it when nothing is left.
+fn count_down<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+/// What identical calls have in common that share one confirmation. In another folder a program does something else.
+fn call_in_folder(task: &Task) -> (Digest, Option<PathBuf>) {
+    (call_digest(task), task.caller.folder.clone())
+}
+
+/// Returns a digest of what the caller asked for: user, subtool, definition and input. Not of the session or the
+/// folder, which a caller could change to ask again after a denial.
 fn call_digest(task: &Task) -> Digest {
     Digest::of(&[
         &task.caller.uid.to_be_bytes(),
-        task.caller.session.as_deref().unwrap_or_default().as_bytes(),
         task.tool.as_str().as_bytes(),
         task.definition_hash.as_bytes(),
         &serde_json::to_vec(task.asked_input()).expect("a JSON object can be serialized"),
@@ -300,7 +321,12 @@ impl Dispatcher {
 
     fn decision_error(&self, tasks: &[(TaskId, Digest)], action: &DecisionAction) -> Option<DecisionError> {
         let approves = !matches!(action, DecisionAction::Deny { .. });
+        let mut seen = BTreeSet::new();
         tasks.iter().find_map(|(id, digest)| {
+            // The first decision on a task is final, also in one request.
+            if !seen.insert(*id) {
+                return Some(DecisionError::NotPending(*id));
+            }
             let waiting = self.open.get(id).filter(|_| self.confirmations.waiting.contains_key(id));
             match waiting.and_then(|open| open.task.confirmation.as_ref()) {
                 None => Some(DecisionError::NotPending(*id)),
@@ -351,7 +377,7 @@ impl Dispatcher {
             DecisionAction::Answer(answer) => decision.answer = Some(answer.clone()),
         }
         confirmation.decision = Some(decision);
-        let update = ConfirmationUpdate { expected, confirmation: (*confirmation).clone(), input };
+        let update = ConfirmationUpdate { expected: Some(expected), confirmation: (*confirmation).clone(), input };
         open.task.confirmation = Some(confirmation);
         let not_before = open.task.not_before;
         advance_with(
@@ -408,6 +434,9 @@ impl Dispatcher {
 
     /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.
     pub(super) fn may_start(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> bool {
+        if !self.may_start_by_rules(id, now, effects) {
+            return false;
+        }
         let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
         if !self.confirmations.approved.contains(&id) {
             return true;
@@ -438,15 +467,34 @@ impl Dispatcher {
         error: impl FnOnce(&Confirmation) -> ErrorBody,
         effects: &mut Effects,
     ) {
+        let confirmation = self.open.get(&id).and_then(|open| open.task.confirmation.as_deref());
+        let Some(error) = confirmation.map(error) else { return };
+        self.end_unstarted(id, step, error, now, effects);
+    }
+
+    /// Ends a task that waits or is queued.
+    pub(super) fn end_unstarted(
+        &mut self,
+        id: TaskId,
+        step: Step,
+        error: ErrorBody,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        self.unqueue(id);
         let Some(open) = self.open.get_mut(&id) else { return };
-        let Some(error) = open.task.confirmation.as_deref().map(error) else { return };
-        self.queue.remove(&open.task.caller, &open.kind(), id);
-        if let Some(at) = open.task.not_before {
-            self.delayed.remove(&(at, id));
-        }
         let end = Some(failed_end(now, error));
         advance_with(&mut open.task, step, now, StepDetails { end, ..StepDetails::default() }, effects);
         self.remove(id, effects);
+    }
+
+    /// Takes a task out of the queue, or from among those that wait for a time.
+    pub(super) fn unqueue(&mut self, id: TaskId) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        self.queue.remove(&open.task.caller, &open.kind(), id);
+        if let Some(at) = open.delayed_to.take() {
+            self.delayed.remove(&(at, id));
+        }
     }
 }
 

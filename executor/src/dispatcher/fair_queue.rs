@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn tool(name: &str) -> SlotKind {
-        SlotKind { tool: name.parse().expect("a name"), delegates_at: None }
+        SlotKind { tool: name.parse().expect("a name"), delegates_at: None, is_suspect: false }
     }
 
     #[test]

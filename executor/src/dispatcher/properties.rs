@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use protocol::caller::Caller;
+use protocol::code::Code;
 use serde_json::json;
 
-use super::tests::{definition, failure, limits, recovery_info};
+use super::tests::{definition, failure, limits, rate_limits, recovery_info};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -36,6 +37,11 @@ enum Act {
     },
     Drift {
         which: usize,
+    },
+    /// The rules changed, and say something else about one open task.
+    ChangeRules {
+        which: usize,
+        verdict: u8,
     },
     Cancel {
         which: usize,
@@ -90,6 +96,12 @@ fn definitions() -> [Arc<Definition>; 4] {
     ]
 }
 
+fn confirmation(task: &Task, now: Timestamp) -> Confirmation {
+    let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
+    let request = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+    Confirmation::ask(task, request, task.id.to_string(), now)
+}
+
 fn how() -> impl Strategy<Value = AnswerKind> {
     let kind = prop_oneof![
         Just(FailureKind::Failure),
@@ -122,6 +134,7 @@ fn act() -> impl Strategy<Value = Act> {
         6 => decide,
         1 => any::<usize>().prop_map(|which| Act::Revoke { which }),
         1 => any::<usize>().prop_map(|which| Act::Drift { which }),
+        2 => (any::<usize>(), 0..3_u8).prop_map(|(which, verdict)| Act::ChangeRules { which, verdict }),
         2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
         1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
         3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
@@ -208,6 +221,20 @@ impl PropertyModel {
         }
     }
 
+    fn change_of_rules(&self, which: usize, verdict: u8) -> Option<Event> {
+        let open: Vec<_> = self.known.iter().filter(|id| !self.ends.contains_key(id)).collect();
+        let id = **open.get(which.checked_rem(open.len())?)?;
+        let (task, _) = self.dispatcher.open_task(id)?;
+        let reassessed = match verdict {
+            0 => Reassessment::Keep,
+            1 => Reassessment::Refuse(Box::new(ErrorBody::new(Code::RefusedByPolicy, "a new rule"))),
+            _ if task.confirmation.is_some() => Reassessment::Keep,
+            _ => Reassessment::Ask(Box::new(confirmation(task, self.now))),
+        };
+        let (limits, reassessed) = (limits(1 + u32::from(verdict % 2)), vec![(id, reassessed)]);
+        Some(Event::RulesChanged(Box::new(RulesChange { limits, drifted: Vec::new(), reassessed })))
+    }
+
     fn event(&mut self, act: &Act) -> Option<Event> {
         let pick = |ids: &[TaskId], which: usize| (!ids.is_empty()).then(|| ids[which % ids.len()]);
         Some(match act {
@@ -218,23 +245,14 @@ impl PropertyModel {
                 task.idempotency_key = key.map(|key| key.to_string());
                 task.input.insert("n".to_owned(), json!(input));
                 if *asks {
-                    let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-                    let request = ConfirmationRequest {
-                        why,
-                        reason: None,
-                        instance,
-                        wait,
-                        files: Vec::new(),
-                        has_preview: false,
-                    };
-                    task.confirmation =
-                        Some(Box::new(Confirmation::ask(&task, request, task.id.to_string(), self.now)));
+                    task.confirmation = Some(Box::new(confirmation(&task, self.now)));
                 }
                 task.run_at = (*input == 1).then(|| self.now - self.ahead + SignedDuration::from_millis(800));
                 let earlier =
                     task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(*uid, key).expect("read"));
                 let definition = Arc::clone(&self.definitions[*tool]);
-                Event::Admit(Box::new(Admission { task, definition, earlier }))
+                let rate_limits = rate_limits(&task, &definition);
+                Event::Admit(Box::new(Admission { task, definition, rate_limits, earlier }))
             }
             Act::Decide { which, verdict, is_stale } => self.decision(*which, *verdict, *is_stale)?,
             Act::Revoke { which } => {
@@ -243,8 +261,10 @@ impl PropertyModel {
             }
             Act::Drift { which } => {
                 let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
-                Event::DefinitionsChanged(vec![pick(&waiting, *which)?])
+                let drifted = vec![pick(&waiting, *which)?];
+                Event::RulesChanged(Box::new(RulesChange { limits: limits(2), drifted, reassessed: Vec::new() }))
             }
+            Act::ChangeRules { which, verdict } => self.change_of_rules(*which, *verdict)?,
             Act::Cancel { which, uid } => {
                 Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
             }
@@ -366,7 +386,7 @@ impl PropertyModel {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
-                Change::SetPreview { .. } => {}
+                Change::SetPreview { .. } | Change::Note { .. } => {}
                 Change::Grant { grant, .. } => {
                     assert!(
                         grant.most_uses.is_none_or(|most| grant.uses <= most),

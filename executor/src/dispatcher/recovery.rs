@@ -9,7 +9,7 @@ use protocol::task::{State, Step};
 use serde_json::{Map, Value};
 
 use super::lookup::{LookupPhase, can_look_up};
-use super::{Action, Dispatcher, Effects, OpenTask, advance, failed_end};
+use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
 use crate::catalog::definition::Definition;
 use crate::task::Task;
 use crate::task::confirmation::{ReplacedValues, drifted};
@@ -17,7 +17,7 @@ use crate::task::effect::EffectClass;
 
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
 /// the executor each time must not do so forever.
-pub(super) const MAX_LOST_ATTEMPTS: u32 = 3;
+pub(super) const MAX_LOST_ATTEMPTS: u32 = 2;
 
 impl Dispatcher {
     /// Takes over the tasks that an earlier executor left open. Call it once, before any event.
@@ -28,8 +28,8 @@ impl Dispatcher {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
-            let RecoveryInfo { definition, sent } = info(&task);
-            let mut is_lookup_due = false;
+            let RecoveryInfo { definition, reassessed, sent } = info(&task);
+            let (mut is_lookup_due, is_suspect) = (false, task.state == State::Running);
             if task.state == State::Accepted {
                 let needs_decision = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
                 let step = if needs_decision { Step::Ask } else { Step::Enqueue };
@@ -37,15 +37,27 @@ impl Dispatcher {
             }
             if task.state == State::Running {
                 let has_attempts_left = task.attempt < max_attempts(&task, definition.as_deref());
-                is_lookup_due = has_attempts_left && can_look_up(&task, definition.as_deref());
-                if has_attempts_left && task.effect.repeatable() {
+                let has_job = task.notes.job.is_some() && definition.is_some();
+                is_lookup_due = has_attempts_left && !has_job && can_look_up(&task, definition.as_deref());
+                if has_attempts_left && (task.effect.repeatable() || has_job) {
                     advance(&mut task, Step::Retry, now, None, None, &mut effects);
+                } else if task.effect == EffectClass::Read {
+                    let error = ErrorBody { details: sent, ..crashed(&task) };
+                    advance(&mut task, Step::Fail, now, None, Some(failed_end(now, error)), &mut effects);
                 } else if !is_lookup_due {
-                    let error = ErrorBody { details: sent, ..unknown_outcome(&task) };
+                    let mut error = ErrorBody { details: sent, ..unknown_outcome(&task) };
+                    if let Some(job) = &task.notes.job {
+                        error = error.detail("job", job.as_str());
+                    }
                     advance(&mut task, Step::Lose, now, None, Some(failed_end(now, error)), &mut effects);
                 }
             }
-            if matches!(task.state, State::Queued | State::AwaitingConfirmation) && definition.is_none() {
+            let has_not_started = matches!(task.state, State::Queued | State::AwaitingConfirmation);
+            if let Reassessment::Refuse(error) = &reassessed
+                && has_not_started
+            {
+                advance(&mut task, Step::Deny, now, None, Some(failed_end(now, (**error).clone())), &mut effects);
+            } else if has_not_started && definition.is_none() {
                 let error = if task.confirmation.is_some() {
                     drifted()
                 } else {
@@ -64,7 +76,12 @@ impl Dispatcher {
                 State::Queued if task.attempt == 0 => self.confirmations.approve(&task),
                 _ => {}
             }
-            let mut open = OpenTask::new(task, definition.unwrap_or_else(placeholder));
+            // A lookup needs the definition as well.
+            let definition = definition.expect("a task whose definition is missing has ended by now");
+            let mut open = OpenTask::new(task, definition);
+            // Applied when its turn comes.
+            open.reassessed = reassessed;
+            open.is_suspect = is_suspect;
             if is_lookup_due {
                 open.phase = LookupPhase::Due(None);
             }
@@ -91,6 +108,8 @@ impl Dispatcher {
 pub struct RecoveryInfo {
     /// Its definition, unless that changed since the task was accepted.
     pub definition: Option<Arc<Definition>>,
+    /// What the present rules say about it.
+    pub reassessed: Reassessment,
     /// What its lost attempt sent and when, for the details of the error if the outcome is unknown.
     pub sent: Map<String, Value>,
 }
@@ -103,6 +122,15 @@ pub(super) fn max_attempts(task: &Task, definition: Option<&Definition>) -> u32 
     if task.effect == EffectClass::Verifiable { 2 * max } else { max }
 }
 
+/// Returns the error of a task that changes nothing and is not started once more.
+fn crashed(task: &Task) -> ErrorBody {
+    let message = format!("the executor ended each of the {} times that `{}` was running", task.attempt, task.tool);
+    ErrorBody::new(Code::ExecutorCrashed, message).hint(
+        "it probably crashes the executor: run it again with another input, and tell the user to look at the \
+         executor's log",
+    )
+}
+
 /// Returns the error of a task of which it is unknown whether it took effect.
 pub(super) fn unknown_outcome(task: &Task) -> ErrorBody {
     let times = if task.attempt > 1 { format!(" (attempt {})", task.attempt) } else { String::new() };
@@ -113,11 +141,4 @@ pub(super) fn unknown_outcome(task: &Task) -> ErrorBody {
          agent-magic-tool resolve {} --happened (or --did-not)",
         task.id
     ))
-}
-
-/// A placeholder for a missing definition. No task ever starts with it.
-fn placeholder() -> Arc<Definition> {
-    let definition =
-        serde_json::json!({"description": "missing", "input": {}, "run": {"process": {"argv": ["false"]}}});
-    Arc::new(serde_json::from_value(definition).expect("the placeholder is a valid definition"))
 }

@@ -3,6 +3,9 @@
 //! A delegating task waits for the tasks that it delegates. If both used the same slots, a full executor would
 //! deadlock. So delegating tasks have slots of their own, as many again at each depth, since a task only waits for
 //! deeper ones.
+//!
+//! A task that was running when an executor ended is suspected to have ended it. Suspects run one at a time, so that
+//! a second crash is blamed on the task that was running, and on no other.
 
 use std::collections::HashMap;
 
@@ -14,6 +17,15 @@ pub(super) struct SlotKind {
     pub(super) tool: SubtoolName,
     /// The depth of its caller, if the task delegates to others.
     pub(super) delegates_at: Option<u8>,
+    /// Whether it was running when an earlier executor ended.
+    pub(super) is_suspect: bool,
+}
+
+impl SlotKind {
+    /// The same kind without suspicion: limits apply to both together.
+    fn cleared(&self) -> Self {
+        Self { is_suspect: false, ..self.clone() }
+    }
 }
 
 /// The slots in use.
@@ -22,6 +34,8 @@ pub(super) struct Slots {
     /// By `delegates_at`: the tasks that do not delegate, and those that do at each depth.
     running: HashMap<Option<u8>, u32>,
     running_by_kind: HashMap<SlotKind, u32>,
+    /// By `delegates_at`: the suspects that run.
+    suspects: HashMap<Option<u8>, u32>,
 }
 
 impl Slots {
@@ -38,23 +52,29 @@ impl Slots {
     /// Whether one more task of this kind may run, given the total `limit` and that of its subtool.
     pub(super) fn has_free_for(&self, kind: &SlotKind, limit: u32, tool_limit: Option<u32>) -> bool {
         let running = self.running.get(&kind.delegates_at).copied().unwrap_or(0);
-        let of_kind = self.running_by_kind.get(kind).copied().unwrap_or(0);
-        running < limit && tool_limit.is_none_or(|tool_limit| of_kind < tool_limit)
+        let of_kind = self.running_by_kind.get(&kind.cleared()).copied().unwrap_or(0);
+        let is_held = kind.is_suspect && self.suspects.get(&kind.delegates_at).is_some_and(|running| *running > 0);
+        running < limit && !is_held && tool_limit.is_none_or(|tool_limit| of_kind < tool_limit)
     }
 
-    pub(super) fn acquire(&mut self, kind: SlotKind) {
+    pub(super) fn acquire(&mut self, kind: &SlotKind) {
         *self.running.entry(kind.delegates_at).or_default() += 1;
-        *self.running_by_kind.entry(kind).or_default() += 1;
+        *self.suspects.entry(kind.delegates_at).or_default() += u32::from(kind.is_suspect);
+        *self.running_by_kind.entry(kind.cleared()).or_default() += 1;
     }
 
     pub(super) fn release(&mut self, kind: &SlotKind) {
         if let Some(running) = self.running.get_mut(&kind.delegates_at) {
             *running -= 1;
         }
-        if let Some(running) = self.running_by_kind.get_mut(kind) {
+        if let Some(suspects) = self.suspects.get_mut(&kind.delegates_at) {
+            *suspects -= u32::from(kind.is_suspect);
+        }
+        let kind = kind.cleared();
+        if let Some(running) = self.running_by_kind.get_mut(&kind) {
             *running -= 1;
             if *running == 0 {
-                self.running_by_kind.remove(kind);
+                self.running_by_kind.remove(&kind);
             }
         }
     }
@@ -66,16 +86,27 @@ mod tests {
 
     #[test]
     fn a_delegating_task_leaves_slots_for_the_tasks_that_it_waits_for() {
-        let kind = |delegates_at| SlotKind { tool: "t".parse().expect("a name"), delegates_at };
+        let kind = |delegates_at| SlotKind { tool: "t".parse().expect("a name"), delegates_at, is_suspect: false };
         let mut slots = Slots::default();
-        slots.acquire(kind(Some(0)));
+        slots.acquire(&kind(Some(0)));
         assert!(!slots.has_free_for(&kind(Some(0)), 1, None), "delegating tasks have a limit of their own");
         assert!(slots.has_free(1) && slots.has_free_for(&kind(None), 1, None));
         assert!(slots.has_free_for(&kind(Some(1)), 1, Some(1)), "the limit of a subtool applies to each depth");
-        slots.acquire(kind(None));
+        slots.acquire(&kind(None));
         assert!(!slots.has_free(1));
         assert_eq!(slots.in_use(), 2);
         slots.release(&kind(Some(0)));
         assert!(slots.has_free_for(&kind(Some(0)), 1, Some(1)));
+    }
+
+    #[test]
+    fn suspects_run_one_at_a_time_beside_other_tasks() {
+        let kind = |is_suspect| SlotKind { tool: "t".parse().expect("a name"), delegates_at: None, is_suspect };
+        let mut slots = Slots::default();
+        slots.acquire(&kind(true));
+        assert!(!slots.has_free_for(&kind(true), 9, None) && slots.has_free_for(&kind(false), 9, None));
+        assert!(!slots.has_free_for(&kind(false), 9, Some(1)), "the limit of a subtool counts suspects too");
+        slots.release(&kind(true));
+        assert!(slots.has_free_for(&kind(true), 9, Some(1)));
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn limits(concurrency: u32) -> DispatcherLimits {
     let most = OpenTaskLimit { tasks: 1_000, bytes: 1 << 20 };
     let confirmations = ConfirmationLimits {
         waiting: 20,
+        waiting_per_user: 1_000,
         waiting_per_session: 10,
         per_hour: 0,
         cool_down: Duration::from_mins(10),
@@ -52,6 +53,12 @@ pub(super) fn definition(fields: serde_json::Value) -> Arc<Definition> {
     whole.extend(fields);
     let whole = std::mem::take(whole);
     Arc::new(serde_json::from_value(whole.into()).expect("a definition"))
+}
+
+/// The rate limit of the definition.
+pub(super) fn rate_limits(task: &Task, definition: &Definition) -> Vec<AppliedRateLimit> {
+    let of_tool = |limit| AppliedRateLimit::new(RateLimitKey::Tool(task.tool.clone()), limit);
+    definition.rate_limit.map(of_tool).into_iter().collect()
 }
 
 /// A task that needs confirmation.
@@ -102,7 +109,8 @@ impl Bench {
     pub(super) fn admit(&mut self, task: &Task, definition: &Arc<Definition>) -> Turn {
         let earlier =
             task.idempotency_key.as_ref().and_then(|key| self.store.task_by_key(task.caller.uid, key).expect("read"));
-        let admission = Admission { task: task.clone(), definition: Arc::clone(definition), earlier };
+        let rate_limits = rate_limits(task, definition);
+        let admission = Admission { task: task.clone(), definition: Arc::clone(definition), rate_limits, earlier };
         self.handle(Event::Admit(Box::new(admission)))
     }
 
@@ -179,7 +187,8 @@ fn a_task_is_published_before_it_is_performed() {
     let (first, second) = (once(bench.now), once(bench.now));
     let mut effects = Effects::default();
     for task in [&first, &second] {
-        let admission = Admission { task: task.clone(), definition: definition(json!({})), earlier: None };
+        let admission =
+            Admission { task: task.clone(), definition: definition(json!({})), rate_limits: Vec::new(), earlier: None };
         bench.dispatcher.handle(Event::Admit(Box::new(admission)), bench.now, &mut effects);
     }
     let order: Vec<_> = effects
@@ -363,7 +372,10 @@ fn a_retry_delay_follows_the_server_up_to_the_limit() {
     assert_eq!(retry_delay(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
     let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
     assert_eq!(asked, SignedDuration::from_secs(7));
-    assert_eq!(retry_delay(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX)), longest);
+    let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_hours(1)));
+    assert_eq!(asked, SignedDuration::from_hours(1), "trying earlier than the server asked would fail again");
+    let asked = retry_delay(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX));
+    assert_eq!(asked, SignedDuration::from_hours(24));
 }
 
 #[test]
@@ -506,7 +518,8 @@ fn a_task_that_crashes_the_executor_each_time_ends_and_others_continue() {
     bench.admit(&other, &retried);
     let crashes = (1..20).find(|_| !bench.crash(Some(&retried)).performed.contains(&poison));
     assert_eq!(crashes, Some(2 + MAX_LOST_ATTEMPTS));
-    assert_eq!((bench.state(poison), bench.state(other.id)), (State::Unknown, State::Running));
+    assert_eq!((bench.state(poison), bench.state(other.id)), (State::Failed, State::Running));
+    assert_eq!(error_of(&bench.stored(poison)).code, Code::ExecutorCrashed);
 }
 
 #[test]

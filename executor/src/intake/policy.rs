@@ -9,11 +9,11 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
-use crate::base::template::{self, TemplateValues};
+use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
 use crate::runner::Run;
-use crate::task::confirmation::ASSURANCE;
+use crate::task::confirmation::{ASSURANCE, QUESTION};
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
@@ -41,9 +41,7 @@ impl PolicyRuling {
     /// Refuses, in a read-only session, whatever is not declared read-only; any other ruling stays as it is.
     #[must_use]
     pub fn for_read_only_session(self, definition: &Definition) -> Self {
-        // The annotations of a delegating subtool say nothing about the tasks that it delegates.
-        let is_read_only = definition.annotations.effect_class() == EffectClass::Read && !definition.run.delegates();
-        if is_read_only || self.decision == PolicyDecision::Refuse {
+        if definition.runs_in_read_only_sessions() || self.decision == PolicyDecision::Refuse {
             return self;
         }
         let why = "this session is read-only (--read-only), and the subtool is not declared read-only".to_owned();
@@ -98,15 +96,17 @@ impl Policy {
         self.rules.len()
     }
 
+    /// Decides about one run, and refuses what changes something if the caller's session is read-only.
+    pub fn decide_for_session(&self, case: PolicyCase<'_>) -> PolicyRuling {
+        let ruling = self.decide(case);
+        if case.caller.read_only { ruling.for_read_only_session(case.definition) } else { ruling }
+    }
+
     /// Decides about one run.
     pub fn decide(&self, case: PolicyCase<'_>) -> PolicyRuling {
         let ruling = self.ruling(case);
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
-            return PolicyRuling {
-                decision: PolicyDecision::Ask,
-                why: "it asks you a question".to_owned(),
-                rule: None,
-            };
+            return PolicyRuling { decision: PolicyDecision::Ask, why: QUESTION.to_owned(), rule: None };
         }
         match case.definition.min_assurance {
             Some(min) if ruling.decision == PolicyDecision::Ask && min > ASSURANCE => PolicyRuling {
@@ -171,7 +171,7 @@ impl CompiledRule {
             tools.add(Glob::new(tool).map_err(|error| invalid(error.to_string()))?);
         }
         if let Some(when) = &rule.when {
-            template::check_condition(when).map_err(|error| invalid(error.to_string()))?;
+            condition::check(when).map_err(|error| invalid(error.to_string()))?;
         }
         let compiled = Self {
             number,
@@ -203,7 +203,7 @@ impl CompiledRule {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
-        match self.when.as_ref().map(|when| evaluate(when, case.input, case.caller)) {
+        match self.when.as_ref().map(|when| self.holds(when, case.input, case.caller)) {
             None | Some(Ok(true)) => Some((self.then, why, self.number)),
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == RuleAction::Allow => None,
@@ -227,16 +227,30 @@ impl CompiledRule {
             Caller { uid: 0, session: sample.session.clone(), folder: sample.folder.clone(), ..Caller::default() };
         self.when
             .as_ref()
-            .map_or(Ok(true), |when| evaluate(when, &sample.input, &caller).map_err(|error| error.to_string()))
+            .map_or(Ok(true), |when| self.holds(when, &sample.input, &caller).map_err(|error| error.to_string()))
+    }
+
+    /// Evaluates the condition of this rule. A field that is absent never makes a rule allow anything.
+    fn holds(&self, when: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
+        let values = condition_values(input, caller);
+        match self.then {
+            RuleAction::Allow => values.holds(when),
+            RuleAction::Ask | RuleAction::Refuse => values.holds_leniently(when),
+        }
     }
 }
 
+/// Evaluates the condition of a definition, which asks a human.
 fn evaluate(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
+    condition_values(input, caller).holds_leniently(condition)
+}
+
+fn condition_values(input: &Map<String, Value>, caller: &Caller) -> TemplateValues {
     let depth = caller.depth;
     let mut caller = serde_json::to_value(caller).expect("a caller can be serialized");
     // Serialization omits a depth of 0, but a condition may always use it.
     caller["depth"] = depth.into();
-    TemplateValues::of_condition(input, &caller).holds(condition)
+    TemplateValues::of_condition(input, &caller)
 }
 
 /// The serialized name of an enum value.
@@ -336,13 +350,29 @@ mod tests {
 
     #[test]
     fn a_rule_whose_condition_fails_never_allows() {
-        let failing = "when = \"input.to | no_such_filter\"\n";
+        let failing = "when = \"input.to + [] == 1\"\n";
         for (then, expected) in
             [("allow", PolicyDecision::Ask), ("ask", PolicyDecision::Ask), ("refuse", PolicyDecision::Refuse)]
         {
             let policy = policy(&format!("[[confirm.rules]]\n{failing}then = \"{then}\"\n")).expect("rules");
             assert_eq!(decided(&policy, json!({}), json!({"to": 1})), expected, "{then}");
         }
+    }
+
+    #[test]
+    fn a_rule_on_an_absent_field_restricts_and_allows_nothing() {
+        let rule = |then: &str| format!("[[confirm.rules]]\nwhen = \"input.amount < 100\"\nthen = \"{then}\"\n");
+        let policies = ["allow", "refuse"].map(|then| policy(&rule(then)).expect("rules"));
+        assert_eq!(decided(&policies[0], json!({}), json!({})), PolicyDecision::Ask);
+        assert_eq!(decided(&policies[0], json!({}), json!({"amount": 1})), PolicyDecision::Run);
+        assert_eq!(decided(&policies[1], json!({}), json!({})), PolicyDecision::Refuse);
+        let many = "[[confirm.rules]]\nwhen = \"input.cc | length > 1\"\nthen = \"refuse\"\n";
+        assert_eq!(
+            decided(&policy(many).expect("rules"), json!({}), json!({})),
+            PolicyDecision::Ask,
+            "it does not apply"
+        );
+        assert!(policy("[[confirm.rules]]\nwhen = \"input.to | lowr\"\nthen = \"ask\"\n").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use protocol::command_executor::OpenedTask;
+use protocol::data_class::DataClass;
 use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +28,8 @@ pub enum JournalEntry {
     Woken { tasks: Vec<EndedTask> },
     /// The loop sent a note to the model.
     Noted { text: String },
+    /// The model gave an answer that is not part of the conversation, because it was empty.
+    Discarded { turn: Box<Turn> },
     /// The model explained a failed call, in a request without tools.
     Diagnosed { turn: Box<Turn> },
     /// The work on the question ended.
@@ -60,6 +63,33 @@ pub struct Turn {
     /// The cost of the request, at the prices configured when it was made.
     #[serde(default)]
     pub cost: f64,
+    #[serde(default, skip_serializing_if = "TurnEnd::is_complete")]
+    pub end: TurnEnd,
+    /// How the answer ended, in the provider's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// What the user should know about the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    #[default]
+    Complete,
+    /// It reached the limit of tokens.
+    Truncated,
+    /// The model or its provider refused to answer, or stopped the answer.
+    Refused,
+}
+
+impl TurnEnd {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+    fn is_complete(&self) -> bool {
+        *self == Self::Complete
+    }
 }
 
 /// An answer in the format of its provider, with what that provider needs back: signed thoughts, order of parts.
@@ -98,6 +128,42 @@ pub struct ToolResult {
     /// The call only waited or read results.
     #[serde(default, skip_serializing_if = "is_false")]
     pub only_reads: bool,
+    /// What the tasks in `collected` spent on models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<TaskSpending>,
+    /// The most sensitive class that the tasks in `collected` declare, if it is above `internal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_class: Option<DataClass>,
+}
+
+/// Returns the most sensitive class of data in a conversation, as far as subtools declare it.
+pub fn data_class(entries: &[JournalEntry]) -> DataClass {
+    let results = entries.iter().filter_map(|entry| match entry {
+        JournalEntry::Called { results } => results.iter().filter_map(|result| result.data_class).max(),
+        _ => None,
+    });
+    results.max().unwrap_or(DataClass::Public)
+}
+
+/// What a task of the session spent on models: its own requests, or those of a sub-agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpending {
+    pub task: TaskId,
+    pub usage: TokenUsage,
+    pub cost: f64,
+}
+
+impl TaskSpending {
+    /// Reads it from the result of a task, which has it in `_meta` or in its error.
+    pub fn of(task: TaskId, result: &Value) -> Option<Self> {
+        let usage = [&result["_meta"]["usage"], &result["error"]["details"]["usage"]];
+        let usage = usage.into_iter().find(|usage| usage.is_object())?;
+        let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+        let tokens =
+            TokenUsage { input: count("input_tokens"), output: count("output_tokens"), cached: count("cached_tokens") };
+        Some(Self { task, usage: tokens, cost: usage["cost"].as_f64().unwrap_or(0.0) })
+    }
 }
 
 impl ToolResult {
@@ -111,6 +177,8 @@ impl ToolResult {
             opened: Vec::new(),
             collected: Vec::new(),
             only_reads: false,
+            spent: Vec::new(),
+            data_class: None,
         }
     }
 }
@@ -124,6 +192,8 @@ pub struct EndedTask {
     /// `None` if the result file has been removed.
     pub state: Option<State>,
     pub result_file: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<TaskSpending>,
 }
 
 /// Token counts of one or more requests.
@@ -155,6 +225,10 @@ pub enum StopReason {
     MaxIterations,
     /// The budget of the question is used up.
     BudgetExhausted,
+    /// The answer was cut at the model's limit of tokens.
+    Truncated,
+    /// The model or its provider refused to answer.
+    Refused,
     /// The model stopped after a policy rule refused a task.
     PolicyDenied,
     /// The model stopped after a human denied a task, or the confirmation expired.
@@ -167,7 +241,7 @@ pub enum StopReason {
 impl StopReason {
     /// Returns whether a limit cut the work short.
     pub fn is_truncated(self) -> bool {
-        matches!(self, Self::MaxIterations | Self::BudgetExhausted)
+        matches!(self, Self::MaxIterations | Self::BudgetExhausted | Self::Truncated)
     }
 
     pub const fn as_str(self) -> &'static str {
@@ -175,6 +249,8 @@ impl StopReason {
             Self::Completed => "completed",
             Self::MaxIterations => "max_iterations",
             Self::BudgetExhausted => "budget_exhausted",
+            Self::Truncated => "truncated",
+            Self::Refused => "refused",
             Self::PolicyDenied => "policy_denied",
             Self::ApprovalDenied => "approval_denied",
             Self::ProviderFailed => "provider_failed",

@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use protocol::regular_file;
 
 use super::provider::ToolDefinition;
 use crate::base::trust::{self, Distrust};
+use crate::config::{Config, RuleAction};
 
 /// The built-in prompt: what a model has to know about the one tool.
 const BUILT_IN: &str = include_str!("prompt.md");
@@ -63,12 +66,49 @@ pub fn sections(folder: &Path) -> Result<Vec<PromptSection>, PromptError> {
     }
 }
 
-/// Returns the whole system prompt: `preamble` (from the model's configuration), the built-in text, the sections.
+/// What happens to calls that change something, as the model is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptMode {
+    ReadOnly,
+    /// By the setting `confirm.writes`.
+    Writes(RuleAction),
+}
+
+impl PromptMode {
+    pub fn of(config: &Config, is_read_only: bool) -> Self {
+        if is_read_only { Self::ReadOnly } else { Self::Writes(config.confirm.writes) }
+    }
+
+    /// `None` if the built-in text says it already.
+    fn text(self) -> Option<&'static str> {
+        match self {
+            Self::ReadOnly => Some(
+                "This session is read-only: only subtools that change nothing run, and every other call is refused. Do not try to change anything, and do not look for a way around it. If the task needs a change, say which one, and that the user can make it in a session that is not read-only.",
+            ),
+            Self::Writes(RuleAction::Ask) => None,
+            Self::Writes(RuleAction::Allow) => Some(
+                "In this session a call that changes something runs at once, unless a rule asks the user first. Change only what you were asked to change. Before a change that cannot be taken back, look at what it would affect.",
+            ),
+            Self::Writes(RuleAction::Refuse) => Some(
+                "In this session a call that changes something is refused, unless a rule of the user allows it. After such a refusal do not try again; say what was not done.",
+            ),
+        }
+    }
+}
+
+/// Returns the whole system prompt: `preamble` (from the model's configuration), the built-in text, the mode, the
+/// sections.
 ///
 /// `text_tool` is the tool of a model that writes its calls as text; the prompt then explains how.
-pub fn compose(preamble: Option<&str>, sections: &[PromptSection], text_tool: Option<&ToolDefinition>) -> String {
+pub fn compose(
+    preamble: Option<&str>,
+    mode: PromptMode,
+    sections: &[PromptSection],
+    text_tool: Option<&ToolDefinition>,
+) -> String {
     let mut parts: Vec<String> = preamble.map(|text| text.trim().to_owned()).into_iter().collect();
     parts.push(BUILT_IN.trim().to_owned());
+    parts.extend(mode.text().map(str::to_owned));
     parts.extend(text_tool.map(text_call_instructions));
     parts.extend(sections.iter().map(|section| render(section, 1)));
     parts.retain(|part| !part.is_empty());
@@ -98,21 +138,53 @@ fn names(sections: &[PromptSection]) -> Vec<String> {
     sections.iter().flat_map(|section| [vec![section.name.clone()], names(&section.sections)].concat()).collect()
 }
 
-/// Replaces the text of a file section atomically, and returns its path.
-pub fn edit(sections: &[PromptSection], word: &str, text: &str) -> Result<PathBuf, PromptError> {
+/// A change of one section.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SectionChange {
+    #[default]
+    Replace,
+    /// Puts the text after what is there.
+    Append,
+    /// Puts the text before what is there.
+    Prepend,
+    /// Removes the section's file.
+    Delete,
+}
+
+/// Returns the section that can be changed, with its new text; `None` if the change deletes it.
+pub fn changed<'a>(
+    sections: &'a [PromptSection],
+    word: &str,
+    change: SectionChange,
+    text: &str,
+) -> Result<(&'a PromptSection, Option<String>), PromptError> {
     let section = find(sections, word)?;
-    if section.text.is_none() {
+    let Some(before) = &section.text else {
         return Err(PromptError::NotAFile { name: section.name.clone() });
-    }
-    if text.len() as u64 > MAX_SECTION_BYTES {
+    };
+    let (before, added) = (before.trim_end(), text.trim_end());
+    let after = match change {
+        SectionChange::Replace => Some(text.to_owned()),
+        SectionChange::Append => Some(format!("{before}\n\n{added}\n").trim_start().to_owned()),
+        SectionChange::Prepend => Some(format!("{added}\n\n{before}\n").trim_start().to_owned()),
+        SectionChange::Delete => None,
+    };
+    if after.as_ref().is_some_and(|after| after.len() as u64 > MAX_SECTION_BYTES) {
         return Err(PromptError::TooLarge { path: section.path.clone() });
     }
+    Ok((section, after))
+}
+
+/// Writes the new text of a file section atomically, or removes its file.
+pub fn write(section: &PromptSection, text: Option<&str>) -> Result<(), PromptError> {
     let failed = |source| PromptError::Io { path: section.path.clone(), source };
+    let Some(text) = text else { return fs::remove_file(&section.path).map_err(failed) };
     let folder = section.path.parent().expect("a section file is in a folder");
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     io::Write::write_all(&mut file, text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     file.persist(&section.path).map_err(|error| failed(error.error))?;
-    Ok(section.path.clone())
+    Ok(())
 }
 
 fn read_folder(
@@ -153,7 +225,7 @@ fn read_folder(
             if metadata.len() > MAX_SECTION_BYTES {
                 return Err(PromptError::TooLarge { path });
             }
-            let text = fs::read_to_string(&path).map_err(failed(&path))?;
+            let text = regular_file::read_text(&path, MAX_SECTION_BYTES).map_err(failed(&path))?;
             PromptSection { name, path, text: Some(text), sections: Vec::new() }
         });
     }
@@ -208,7 +280,7 @@ mod tests {
         let folder =
             tree(&[("20-tone.md", "Be brief.\n"), ("10-work/b.md", "B"), ("10-work/a.md", "A"), (".hidden", "x")]);
         let sections = sections(folder.path()).expect("read");
-        let prompt = compose(Some("You are Ada."), &sections, None);
+        let prompt = compose(Some("You are Ada."), PromptMode::Writes(RuleAction::Ask), &sections, None);
         assert!(prompt.starts_with("You are Ada.\n\n"), "{prompt}");
         assert!(prompt.ends_with("# work\n\n## a\n\nA\n\n## b\n\nB\n\n# tone\n\nBe brief."), "{prompt}");
         assert_eq!(find(&sections, "b").expect("by name"), find(&sections, "1.2").expect("by position"));
@@ -230,9 +302,21 @@ mod tests {
     fn a_file_can_be_edited_and_a_folder_cannot() {
         let folder = tree(&[("x/a.md", "old")]);
         let before = sections(folder.path()).expect("read");
-        assert!(matches!(edit(&before, "x", "new"), Err(PromptError::NotAFile { .. })));
-        edit(&before, "a", "new").expect("edited");
-        let after = sections(folder.path()).expect("read");
-        assert_eq!(find(&after, "a").expect("the section exists").text.as_deref(), Some("new"));
+        let edit = |sections: &[PromptSection], word: &str, change: SectionChange, text: &str| {
+            let (section, text) = changed(sections, word, change, text)?;
+            write(section, text.as_deref())
+        };
+        assert!(matches!(edit(&before, "x", SectionChange::Replace, "new"), Err(PromptError::NotAFile { .. })));
+        for (change, text, expected) in [
+            (SectionChange::Replace, "new", Some("new")),
+            (SectionChange::Append, "more\n", Some("new\n\nmore\n")),
+            (SectionChange::Prepend, "first", Some("first\n\nnew\n\nmore\n")),
+            (SectionChange::Delete, "", None),
+        ] {
+            edit(&sections(folder.path()).expect("read"), "a", change, text).expect("edited");
+            let after = sections(folder.path()).expect("read");
+            let after = find(&after, "a").ok().and_then(|section| section.text.clone());
+            assert_eq!(after.as_deref(), expected, "{change:?}");
+        }
     }
 }

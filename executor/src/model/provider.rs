@@ -7,11 +7,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use serde_json::Value;
+use protocol::code::Code;
+use serde_json::{Value, json};
 
 use super::conversation::{RawMessage, ToolCall, ToolResult, Turn};
 
 pub mod client;
+mod ending;
+mod ollama;
+mod optional;
+mod request_error;
+mod wire;
 
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +55,7 @@ pub struct ToolDefinition {
 #[error("{message}")]
 pub struct ModelFailure {
     pub class: FailureClass,
-    /// For the user. The provider's own message goes to the log only.
+    /// For the user. The message of a remote provider goes to the log only.
     pub message: String,
     /// The delay that the provider asked for, if any.
     pub retry_after: Option<Duration>,
@@ -66,6 +72,8 @@ pub enum FailureClass {
     Auth,
     ClientError,
     Configuration,
+    /// The user's budget of the day is used up.
+    Budget,
 }
 
 impl FailureClass {
@@ -73,8 +81,13 @@ impl FailureClass {
     pub fn is_transient(self) -> bool {
         match self {
             Self::Connection | Self::RateLimit | Self::ServerError | Self::BadAnswer => true,
-            Self::Auth | Self::ClientError | Self::Configuration => false,
+            Self::Auth | Self::ClientError | Self::Configuration | Self::Budget => false,
         }
+    }
+
+    /// Returns the error code of a failure that is not retried.
+    pub fn code(self) -> Code {
+        if self == Self::Budget { Code::BudgetExhausted } else { Code::ModelFailed }
     }
 }
 
@@ -88,4 +101,9 @@ pub type TextListener<'a> = &'a (dyn Fn(&str) + Send + Sync);
 pub trait Provider: Send + Sync {
     /// Makes one request. Dropping the future cancels it; the caller then discards the text received so far.
     fn ask<'a>(&'a self, request: ModelRequest, on_text: TextListener<'a>) -> TurnFuture<'a>;
+}
+
+/// Returns the arguments of a call as a provider accepts them: always an object.
+fn call_arguments(arguments: &Value) -> Value {
+    if arguments.is_object() { arguments.clone() } else { json!({ "not_an_object": arguments }) }
 }

@@ -60,6 +60,22 @@ impl ModelRegistry {
         Err(ErrorBody::new(Code::NoModel, format!("no model named `{wanted}`")).hint(hint))
     }
 
+    /// Like [`Self::choose`], for a model or agent that delegates to this one.
+    pub fn choose_for_delegation(&self, name: Option<&str>) -> Result<ChosenModel, ErrorBody> {
+        let chosen = self.choose(name)?;
+        if chosen.model.delegate {
+            return Ok(chosen);
+        }
+        let others: Vec<_> = self.listed().filter(|(_, model)| model.delegate).map(|(name, _)| name).collect();
+        let hint = if others.is_empty() {
+            "no model is available for delegation: do it yourself".to_owned()
+        } else {
+            format!("models that it is switched on for: {}", others.join(", "))
+        };
+        let message = format!("delegation to the model `{}` is switched off", chosen.name);
+        Err(ErrorBody::new(Code::NoModel, message).hint(hint))
+    }
+
     /// Returns the names of all enabled models.
     pub fn names(&self) -> Vec<&str> {
         self.models.keys().map(String::as_str).collect()
@@ -82,7 +98,13 @@ pub fn cost(price: ModelPrice, usage: TokenUsage) -> f64 {
     let sum = fresh as f64 * price.input
         + cached as f64 * price.cached.unwrap_or(price.input)
         + usage.output as f64 * price.output;
-    sum / 1_000_000.0
+    rounded_cost(sum / 1_000_000.0)
+}
+
+/// Returns a cost without the digits that only come from adding binary fractions, such as 0.0029999999999999996.
+pub fn rounded_cost(cost: f64) -> f64 {
+    const DIGITS: f64 = 1e10;
+    (cost * DIGITS).round() / DIGITS
 }
 
 #[cfg(test)]
@@ -94,6 +116,7 @@ mod tests {
         let price = ModelPrice { input: 3.0, output: 15.0, cached: Some(0.3) };
         let usage = TokenUsage { input: 1_000_000, output: 100_000, cached: 400_000 };
         assert!((cost(price, usage) - (1.8 + 0.12 + 1.5)).abs() < 1e-9);
+        assert_eq!(rounded_cost(0.001 + 0.001 + 0.001 - f64::EPSILON).to_string(), "0.003");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use protocol::task::State;
 
-use super::conversation::{EndedTask, JournalEntry, ToolResult, Turn};
+use super::conversation::{EndedTask, JournalEntry, ToolCall, ToolResult, Turn};
 use super::provider::Message;
 
 /// Introduces the question that is repeated for a model that writes its calls as text.
@@ -53,16 +53,25 @@ pub fn messages(entries: &[JournalEntry], style: CallStyle, bounds: ContextBound
 
 fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
     let mut exchanges: Vec<Exchange> = Vec::new();
-    for entry in entries {
+    // The position of the entry with the last calls.
+    let mut calls_at = 0;
+    for (position, entry) in entries.iter().enumerate() {
         match entry {
             JournalEntry::Asked { text } => {
                 exchanges.push(Exchange { messages: vec![Message::User(text.clone())], is_question: true });
             }
-            JournalEntry::Answered { turn } => exchanges.push(exchange(assistant(turn, style))),
+            JournalEntry::Answered { turn } => {
+                calls_at = position;
+                exchanges.extend(assistant(turn, style, position).map(exchange));
+            }
             JournalEntry::Called { results } => {
                 let results = match style {
                     CallStyle::Native if !results.iter().any(|result| result.call.starts_with("text-")) => {
-                        Message::Results(results.clone())
+                        let result = |(number, result): (usize, &ToolResult)| ToolResult {
+                            call: call_id(calls_at, number),
+                            ..result.clone()
+                        };
+                        Message::Results(results.iter().enumerate().map(result).collect())
                     }
                     _ => Message::User(results_as_text(results)),
                 };
@@ -73,7 +82,7 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
             }
             JournalEntry::Woken { tasks } => exchanges.push(exchange(Message::User(wake_message(tasks)))),
             JournalEntry::Noted { text } => exchanges.push(exchange(Message::User(text.clone()))),
-            JournalEntry::Diagnosed { turn } => exchanges.push(exchange(assistant(turn, style))),
+            JournalEntry::Diagnosed { turn } => exchanges.extend(assistant(turn, style, position).map(exchange)),
             // Close a question that has no answer, so that the model does not take it up again.
             JournalEntry::Stopped { reason } => {
                 let last = exchanges.last_mut().and_then(|exchange| exchange.messages.last());
@@ -82,7 +91,10 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
                     exchanges.push(exchange(Message::Assistant { text, calls: Vec::new(), raw: None }));
                 }
             }
-            JournalEntry::UsesModel { .. } | JournalEntry::Undone | JournalEntry::Cleared => {}
+            JournalEntry::Discarded { .. }
+            | JournalEntry::UsesModel { .. }
+            | JournalEntry::Undone
+            | JournalEntry::Cleared => {}
         }
     }
     exchanges
@@ -92,17 +104,29 @@ fn exchange(message: Message) -> Exchange {
     Exchange { messages: vec![message], is_question: false }
 }
 
-fn assistant(turn: &Turn, style: CallStyle) -> Message {
+/// The id of a call in requests: unique in the conversation, whatever ids the providers gave, and in the form that
+/// the strictest of them accepts (nine letters and digits).
+fn call_id(position: usize, number: usize) -> String {
+    format!("c{position:05}{number:03}")
+}
+
+/// The message of an answer; `None` for an empty one, which providers reject.
+fn assistant(turn: &Turn, style: CallStyle, position: usize) -> Option<Message> {
+    if turn.calls.is_empty() && turn.text.trim().is_empty() {
+        return None;
+    }
     // Calls that were parsed from the text are already part of it.
     if style == CallStyle::Native && !turn.in_text {
-        return Message::Assistant { text: turn.text.clone(), calls: turn.calls.clone(), raw: turn.raw.clone() };
+        let calls = turn.calls.iter().enumerate();
+        let calls = calls.map(|(number, call)| ToolCall { id: call_id(position, number), ..call.clone() });
+        return Some(Message::Assistant { text: turn.text.clone(), calls: calls.collect(), raw: turn.raw.clone() });
     }
     let mut text = turn.text.clone();
     for call in turn.calls.iter().filter(|_| !turn.in_text) {
         let call = serde_json::json!({"name": call.name, "arguments": call.arguments});
         text = format!("{text}\n<tool_call>{call}</tool_call>");
     }
-    Message::Assistant { text: text.trim().to_owned(), calls: Vec::new(), raw: None }
+    Some(Message::Assistant { text: text.trim().to_owned(), calls: Vec::new(), raw: None })
 }
 
 fn results_as_text(results: &[ToolResult]) -> String {
@@ -206,7 +230,6 @@ fn message_tokens(message: &Message) -> u64 {
 mod tests {
     use serde_json::json;
 
-    use super::super::conversation::ToolCall;
     use super::*;
 
     const UNBOUNDED: ContextBounds = ContextBounds { messages: 100, tokens: 100_000 };
@@ -229,6 +252,8 @@ mod tests {
             opened: Vec::new(),
             collected: Vec::new(),
             only_reads: false,
+            spent: Vec::new(),
+            data_class: None,
         };
         let turn = Turn { calls: vec![call], ..Turn::default() };
         [JournalEntry::Answered { turn: Box::new(turn) }, JournalEntry::Called { results: vec![result] }]
@@ -258,9 +283,9 @@ mod tests {
             [
                 "user: first\n\n[6 older messages are left out here.]\n\nsecond",
                 "assistant: *",
-                "c4: result 4",
+                "c00008000: result 4",
                 "assistant: *",
-                "c5: result 5",
+                "c00010000: result 5",
             ]
         );
         let fewest = messages(&entries, CallStyle::Native, ContextBounds { messages: 1, ..UNBOUNDED });
@@ -283,6 +308,19 @@ mod tests {
     }
 
     #[test]
+    fn ids_that_a_provider_repeats_are_unique_in_a_request_and_an_empty_answer_is_left_out() {
+        let mut entries = vec![asked("q")];
+        entries.extend(called(1));
+        entries.push(JournalEntry::Answered { turn: Box::default() });
+        entries.push(JournalEntry::Discarded { turn: Box::default() });
+        entries.push(asked("r"));
+        entries.extend(called(1));
+        let expected =
+            ["user: q", "assistant: *", "c00001000: result 1", "user: r", "assistant: *", "c00006000: result 1"];
+        assert_eq!(summary(&messages(&entries, CallStyle::Native, UNBOUNDED)), expected);
+    }
+
+    #[test]
     fn a_wake_message_names_tasks_and_files_but_no_content() {
         let id = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
         let ended = EndedTask {
@@ -290,6 +328,7 @@ mod tests {
             tool: "send".to_owned(),
             state: Some(State::Denied),
             result_file: "/r/result.json".into(),
+            spent: None,
         };
         assert_eq!(
             wake_message(&[ended]),

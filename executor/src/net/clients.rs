@@ -277,3 +277,35 @@ fn chain<'a>(
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |error| error.source())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_leads_only_to_a_web_address_without_a_password() {
+        let here = Url::parse("https://example.com/a/b").expect("a URL");
+        let next = |location: &str| {
+            let value = HeaderValue::from_str(location).expect("a header");
+            next_hop(&here, StatusCode::FOUND, &HeaderMap::from_iter([(LOCATION, value)]))
+        };
+        for (location, target) in [
+            ("c", "https://example.com/a/c"),
+            ("//other.example/", "https://other.example/"),
+            ("/", "https://example.com/"),
+        ] {
+            assert_eq!(next(location).expect("usable").map(String::from).as_deref(), Some(target));
+        }
+        for location in [
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "javascript:alert(1)",
+            "https://me:key@example.com/",
+            "https://me@x.example/",
+        ] {
+            assert_eq!(next(location).expect_err("refused").error.code, Code::BadResponse, "{location}");
+        }
+        let location = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/x"))]);
+        assert_eq!(next_hop(&here, StatusCode::OK, &location).expect("usable"), None, "only a redirect leads on");
+    }
+}

@@ -45,7 +45,27 @@ pub(super) struct ForbiddenAddress {
 
 impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is at {}, which is not a public address", self.host, self.address)
+        let kind = kind(self.address);
+        if self.host.trim_matches(['[', ']']).parse() == Ok(self.address) {
+            write!(f, "`{}` is a {kind} address, and a URL from the input may only reach public ones", self.host)
+        } else {
+            let (host, address) = (&self.host, self.address);
+            write!(f, "`{host}` is at {address}, a {kind} address, and a URL from the input may only reach public ones")
+        }
+    }
+}
+
+/// What a human calls such an address. An IPv4 address that is written as IPv6 keeps its kind.
+fn kind(address: IpAddr) -> &'static str {
+    let address = address.to_canonical();
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    match address {
+        _ if address.is_loopback() => "loopback",
+        _ if is_link_local => "link-local",
+        _ => "private",
     }
 }
 
@@ -54,8 +74,8 @@ impl std::error::Error for ForbiddenAddress {}
 impl From<&ForbiddenAddress> for Failure {
     fn from(forbidden: &ForbiddenAddress) -> Self {
         Self::new(Code::ForbiddenAddress, forbidden.to_string()).hint(format!(
-            "to allow it, a human adds \"{}\" to `http.private_hosts` in the configuration",
-            forbidden.host
+            "to allow it, a human adds \"{}\" to `private_hosts` under [http] in config.toml",
+            forbidden.host.trim_matches(['[', ']'])
         ))
     }
 }
@@ -257,6 +277,25 @@ mod tests {
         assert!(allows("http://0x7f.1:8080/") && allows("http://[::1]:99/") && allows("https://intranet.EXAMPLE/"));
         assert!(!allows("http://127.0.0.1/") && !allows("http://127.0.0.1:8081/"));
         assert!(AddressGuard::new(&["a b".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_what_to_change() {
+        let refused = |host: &str, address: &str| {
+            let address = address.parse().expect("an address");
+            let error = Failure::from(&ForbiddenAddress { host: host.to_owned(), address }).error;
+            format!("{}; {}", error.message, error.hint.expect("a hint"))
+        };
+        assert_eq!(
+            refused("127.0.0.1", "127.0.0.1"),
+            "`127.0.0.1` is a loopback address, and a URL from the input may only reach public ones; to allow it, a \
+             human adds \"127.0.0.1\" to `private_hosts` under [http] in config.toml"
+        );
+        assert!(
+            refused("[fd12::1]", "fd12::1").contains("a private address")
+                && refused("[fd12::1]", "fd12::1").contains("\"fd12::1\"")
+        );
+        assert!(refused("wiki", "10.0.0.7").starts_with("`wiki` is at 10.0.0.7, a private address"));
     }
 
     #[tokio::test]

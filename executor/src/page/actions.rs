@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use protocol::caller::Caller;
+use protocol::code::Code;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::task::{State as TaskState, TaskId};
@@ -24,9 +25,10 @@ use super::gate::{COOKIE, SessionName, refuse};
 use super::views::ViewError;
 use super::visible::VisibleText;
 use super::wording::decided_words;
-use super::{Page, form};
+use super::{Page, form, hidden};
 use crate::base::schema::Problem;
 use crate::catalog::Subtool;
+use crate::config::seal;
 use crate::dispatcher::{DecisionAction, DecisionError};
 use crate::results::handover;
 use crate::task::Task;
@@ -42,7 +44,7 @@ type PageState = State<Arc<Page>>;
 const MAX_NOTE_CHARS: usize = 2_000;
 
 fn parse_body<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
-    let invalid = |reason: String| refuse(StatusCode::BAD_REQUEST, "bad-request", &reason);
+    let invalid = |reason: String| refuse(StatusCode::BAD_REQUEST, Code::BadRequest, &reason);
     let value = json::parse(body).map_err(|error| invalid(error.to_string()))?;
     serde_json::from_value(value).map_err(|error| invalid(error.to_string()))
 }
@@ -56,7 +58,7 @@ struct LoginBody {
 pub(super) async fn login(State(page): PageState, body: Bytes) -> ActionResult {
     let LoginBody { token } = parse_body(&body)?;
     let Some(keys) = page.sessions.log_in(&token) else {
-        return Err(refuse(StatusCode::FORBIDDEN, "used-link", "this link was already used, or is too old"));
+        return Err(refuse(StatusCode::FORBIDDEN, Code::UsedLink, "this link was already used, or is too old"));
     };
     let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", keys.cookie);
     let mut response = Json(json!({"token": keys.token})).into_response();
@@ -88,7 +90,7 @@ impl DecidedTask {
         let digest = self.digest.parse();
         digest
             .map(|digest| (self.id, digest))
-            .map_err(|_| refuse(StatusCode::BAD_REQUEST, "bad-request", "`digest` is not a digest"))
+            .map_err(|_| refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`digest` is not a digest"))
     }
 }
 
@@ -133,7 +135,7 @@ fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool
     if definition.is_some_and(|definition| matches!(definition.run, crate::runner::Run::AskUser(_))) {
         return Err(refuse(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "wants-answer",
+            Code::WantsAnswer,
             "this is a question; answer it instead of approving it",
         ));
     }
@@ -146,7 +148,7 @@ fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool
 
 fn name_required(task: &Task) -> Response {
     let message = format!("type `{}` to approve it", task.tool);
-    refuse(StatusCode::UNPROCESSABLE_ENTITY, "wants-word", &message)
+    refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::WantsWord, &message)
 }
 
 fn note(text: Option<String>) -> Option<String> {
@@ -161,7 +163,7 @@ async fn send_decision(
     grant: Option<Box<Grant>>,
 ) -> ActionResult {
     if tasks.is_empty() {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "`decisions` is empty"));
+        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`decisions` is empty"));
     }
     match page.send(PageCommand::Decide { tasks, action, grant }, session.0).await {
         None => Err(stopping()),
@@ -174,19 +176,19 @@ async fn send_decision(
 }
 
 fn stopping() -> Response {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, "no-executor", "the executor is stopping; nothing was done")
+    refuse(StatusCode::SERVICE_UNAVAILABLE, Code::NoExecutor, "the executor is stopping; nothing was done")
 }
 
 fn not_decided(page: &Page, error: DecisionError) -> Response {
     let (code, message, id) = match error {
-        DecisionError::Stale(id) => ("stale", "this is no longer what was shown; look at it again", id),
-        DecisionError::NotPending(id) => ("already_decided", "this was already decided, or has ended", id),
+        DecisionError::Stale(id) => (Code::Stale, "this is no longer what was shown; look at it again", id),
+        DecisionError::NotPending(id) => (Code::AlreadyDecided, "this was already decided, or has ended", id),
         DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
     };
     // A stale task is still pending and has no decision to show.
-    let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == "already_decided");
+    let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == Code::AlreadyDecided);
     let decided = task.map(|task| match &task.confirmation {
         Some(confirmation) if confirmation.decision.is_some() => decided_words(Some(confirmation), task.state),
         _ => super::wording::state_words(task.state),
@@ -201,7 +203,7 @@ fn not_decided(page: &Page, error: DecisionError) -> Response {
 /// Reads a task; one that does not exist or cannot be read is refused.
 fn existing_task(page: &Page, id: TaskId) -> Result<Task, Response> {
     let task = page.read(|records| records.task(id)).ok().flatten();
-    task.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "not-found", "no such task"))
+    task.ok_or_else(|| refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such task"))
 }
 
 /// Reads a pending task with its confirmation; any other task is refused.
@@ -236,8 +238,8 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>,
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
     let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
-    let input = edit.input.clone();
-    check_input(subtool, &input)?;
+    let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
+    check_input(subtool, &hidden::revealed(page, &input)?)?;
     let edited = confirmation.digest_of(&page.context.site.instance, &task, &input);
     Ok((task, input, digest, edited))
 }
@@ -248,7 +250,7 @@ fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Resp
 }
 
 fn invalid_input(problems: &[Problem]) -> Response {
-    let error = json!({"code": "invalid-input", "message": "some fields are not valid"});
+    let error = json!({"code": Code::InvalidInput, "message": "some fields are not valid"});
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
 }
 
@@ -260,7 +262,7 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
         .map(|name| (name, task.input.get(name), input.get(name)))
         .filter(|(_, before, after)| before != after)
         .map(|(name, before, after)| {
-            let shown = |value: Option<&Value>| value.map(VisibleText::of);
+            let shown = |value: Option<&Value>| value.map(|value| VisibleText::of(&seal::shown_value(value)));
             json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after)})
         })
         .collect();
@@ -315,7 +317,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
     let Some(question) = subtool.and_then(|subtool| question_of(subtool, &task)) else {
         return Err(refuse(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "no-question",
+            Code::NoQuestion,
             "this is not a question; approve or deny it",
         ));
     };
@@ -323,7 +325,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
         AnswerAction::Decline => json!({"action": "decline"}),
         AnswerAction::Cancel => json!({"action": "cancel"}),
         AnswerAction::Accept => question
-            .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.context.runner_context.secrets)
+            .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.runner_context().secrets)
             .map_err(|problems| invalid_input(&problems))?,
     };
     send_decision(&page, session, vec![decided], DecisionAction::Answer(content), None).await
@@ -407,7 +409,7 @@ enum CoverageKind {
 /// Builds the grant that a human wants to make from a pending task.
 fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, Grant), Response> {
     let (task, _) = pending_task(page, wanted.id)?;
-    let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, "bad-grant", message);
+    let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::BadGrant, message);
     let catalog = page.catalog();
     let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
     if !definition.is_some_and(|definition| definition.grantable) {
@@ -519,7 +521,7 @@ pub(super) async fn revoke_grant(
     match page.send(PageCommand::Revoke(id), session.0).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
-        Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, "not-found", "no such grant")),
+        Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),
     }
 }
 
@@ -538,7 +540,7 @@ pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult 
     let run = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
     let caller = Caller { session: Some("page".to_owned()), ..Caller::default() };
     let not_posted = |error: std::io::Error| {
-        refuse(StatusCode::SERVICE_UNAVAILABLE, "io", &format!("failed to write the request: {error}"))
+        refuse(StatusCode::SERVICE_UNAVAILABLE, Code::Io, &format!("failed to write the request: {error}"))
     };
     let request = PendingRequest::post(&page.context.mailbox, run, caller).map_err(not_posted)?;
     match tokio::time::timeout(TIMEOUT, handover::reply(&request)).await {
@@ -550,7 +552,9 @@ pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult 
             let body = json!({"error": error, "problems": problems});
             Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
         }
-        Ok(_) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the executor gave an unexpected answer")),
+        Ok(_) => {
+            Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "the executor gave an unexpected answer"))
+        }
         Err(_) => Err(stopping()),
     }
 }

@@ -11,7 +11,7 @@ use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, effect_words, span, user};
 use crate::attempt as perform;
 use crate::catalog::Subtool;
-use crate::config::Config;
+use crate::config::{Config, seal};
 use crate::runner::Run;
 use crate::runner::ask_user::UserQuestion;
 use crate::task::Task;
@@ -19,7 +19,6 @@ use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 
 /// What the template `card.html` shows.
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate condition in the template")]
 #[derive(Debug, Serialize)]
 pub(super) struct Card {
     id: String,
@@ -38,7 +37,8 @@ pub(super) struct Card {
     reason: Option<VisibleText>,
     danger: bool,
     confirm_word: String,
-    long: bool,
+    /// The number of lines to show at once, if there are more.
+    long: Option<usize>,
     grantable: bool,
     grant_fields: Vec<GrantField>,
     edit: Vec<FormField>,
@@ -121,15 +121,17 @@ impl Card {
             Some(ReplacedValues::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
             None => (None, None),
         };
-        let fields = fields(subtool, &task.input, replaced);
-        let would_send = would_send(subtool, task, &page.context.runner_context.config);
+        let shown = seal::shown(&task.input);
+        let fields = fields(subtool, &shown, replaced);
+        let would_send = would_send(subtool, task, &page.runner_context().config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let question_text = question.as_ref().map(|question| VisibleText::text(&question.text));
         // A question shows only its text; the rest of its input is the form below.
-        let is_long = question_text
+        let height = question_text
             .as_ref()
-            .map_or_else(|| fields.iter().any(|field| field.value.is_long()), VisibleText::is_long);
+            .map_or_else(|| fields.iter().map(|field| field.value.height()).sum(), VisibleText::height);
+        let preview_lines = page.runner_context().config.page.preview_lines.get();
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -144,15 +146,15 @@ impl Card {
             touches: touches(subtool, &would_send),
             why: unknown.map_or_else(|| confirmation.why.clone(), |unknown| format!("{}; {unknown}", confirmation.why)),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
-            long: is_long,
+            long: (height > preview_lines).then_some(preview_lines),
             fields,
             would_send: VisibleText::of(&would_send),
             reason: confirmation.reason.as_deref().map(VisibleText::text),
             danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
             confirm_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
-            grant_fields: task.input.iter().map(|(name, value)| grant_field(name, value)).collect(),
-            edit: form::fields(schema, &task.input),
+            grant_fields: shown.iter().map(|(name, value)| grant_field(name, value)).collect(),
+            edit: form::fields(schema, &shown),
             form: question.as_ref().map_or_else(Vec::new, |question| form::fields(&question.schema, &nothing)),
             secret_note: question.as_ref().is_some_and(UserQuestion::asks_for_secrets),
             question: question_text,
@@ -163,7 +165,7 @@ impl Card {
 /// The question that `task` asks, if its subtool asks the user.
 pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<UserQuestion> {
     let Run::AskUser(ask) = &subtool.definition.run else { return None };
-    ask.question(&task.input).ok()
+    ask.question(&crate::attempt::invocation(task, seal::shown(&task.input))).ok()
 }
 
 /// The fields of an input, in its own order.
@@ -199,7 +201,7 @@ pub(super) fn fields(
 fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value {
     let Some(subtool) = subtool else { return json!("the definition changed, so this can no longer be approved") };
     let run = &subtool.definition.run;
-    match run.plan(&perform::invocation(task, task.input.clone()), config) {
+    match run.plan(&perform::invocation(task, seal::shown(&task.input)), config) {
         Ok(plan) => json!({ run.name(): plan }),
         Err(failure) => json!({"it would fail": failure.error.message}),
     }

@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use protocol::code::Code;
 use serde_json::json;
 
 use super::Page;
@@ -78,7 +79,7 @@ async fn with_whole_body(request: Request) -> Result<Request, Response> {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
         // Also if the connection was closed early; then nothing reads this answer.
         Ok(Err(_)) => Err(too_large()),
-        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long")),
+        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long")),
     }
 }
 
@@ -89,24 +90,29 @@ fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
         return Err(too_large());
     }
     let path = request.uri().path().to_owned();
-    let session = cookie(request.headers()).and_then(|cookie| page.sessions.session_of(&cookie));
+    let idle = page.runner_context().config.page.idle.get();
+    let session = cookie(request.headers()).and_then(|cookie| page.sessions.session_of(&cookie, idle));
     let is_login = path == "/login";
     if request.method() == Method::GET || request.method() == Method::HEAD {
         // Only our own script fetches streams and fragments.
         let site = single(request.headers(), &SEC_FETCH_SITE);
         if is_script_only(&path) && site.is_some_and(|site| site != "same-origin") {
-            return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "only the page itself may request this"));
+            return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
         }
     } else if request.method() == Method::POST {
         check_origin(page, request.headers())?;
         if !is_login && let Some(session) = &session {
             let token = single(request.headers(), &TOKEN).unwrap_or_default();
             if !page.sessions.is_token(session, token) {
-                return Err(refuse(StatusCode::FORBIDDEN, "proof-required", "the session token is missing or wrong"));
+                return Err(refuse(
+                    StatusCode::FORBIDDEN,
+                    Code::ProofRequired,
+                    "the session token is missing or wrong",
+                ));
             }
         }
     } else {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "bad-method", "only GET, HEAD and POST are allowed"));
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "only GET, HEAD and POST are allowed"));
     }
     match session {
         Some(session) => {
@@ -116,7 +122,7 @@ fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
         None if is_login || is_public(&path) => Ok(()),
         None if request.method() == Method::POST || is_script_only(&path) => Err(refuse(
             StatusCode::UNAUTHORIZED,
-            "no-session",
+            Code::NotSignedIn,
             "not signed in; open the page with `agent-magic-tool executor page`",
         )),
         None => Err(page.login()),
@@ -135,15 +141,16 @@ fn is_public(path: &str) -> bool {
 
 /// Requires exactly our host name, which stops DNS rebinding.
 fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
-    let misdirected = || refuse(StatusCode::MISDIRECTED_REQUEST, "wrong-host", "this is not the host name of the page");
+    let misdirected =
+        || refuse(StatusCode::MISDIRECTED_REQUEST, Code::ForeignRequest, "this is not the host name of the page");
     if request.version() != Version::HTTP_11 || request.uri().authority().is_some() {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "only HTTP/1.1 with a path is accepted"));
+        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "only HTTP/1.1 with a path is accepted"));
     }
     // A request with two lengths can be read in two ways. Hyper may show only this header of the two, and our own script
     // never sends it.
     let headers = request.headers();
     if headers.contains_key(header::TRANSFER_ENCODING) {
-        return Err(refuse(StatusCode::BAD_REQUEST, "bad-request", "a body needs a Content-Length header"));
+        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "a body needs a Content-Length header"));
     }
     match single(headers, &header::HOST) {
         Some(host) if host == format!("{}:{}", page.context.site.host, page.context.site.port) => Ok(()),
@@ -154,15 +161,15 @@ fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
 /// Requires that our own page sent the request, as JSON.
 fn check_origin(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
     if single(headers, &header::ORIGIN) != Some(page.context.site.origin().as_str()) {
-        return Err(refuse(StatusCode::FORBIDDEN, "wrong-origin", "only the page itself may request this"));
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
     }
     if single(headers, &SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {
-        return Err(refuse(StatusCode::FORBIDDEN, "cross-site", "only the page itself may request this"));
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
     }
     if single(headers, &header::CONTENT_TYPE) != Some("application/json") {
         return Err(refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "bad-content-type",
+            Code::BadRequest,
             "the content type must be application/json",
         ));
     }
@@ -188,10 +195,10 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
 }
 
 fn too_large() -> Response {
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, "request-too-large", "request body too large")
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, Code::RequestTooLarge, "request body too large")
 }
 
 /// An error response that the page's script can read.
-pub(super) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
+pub(super) fn refuse(status: StatusCode, code: Code, message: &str) -> Response {
     (status, Json(json!({"error": {"code": code, "message": message}}))).into_response()
 }

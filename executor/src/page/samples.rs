@@ -22,7 +22,7 @@ use super::*;
 use crate::catalog::Sources;
 use crate::config::Config;
 use crate::config::secret::Secrets;
-use crate::net::clients::HttpClients;
+use crate::intake::settings::{LiveSettings, Settings};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Store as _, Transition, contract};
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
@@ -158,25 +158,21 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
     for (name, _) in TEMPLATES {
         templates.add_template(name, "{{ given() }}").expect("a template");
     }
+    let sources = Sources::new(&config, folder, None);
+    let secrets = Secrets::new(folder.join("secrets"), BTreeMap::new());
+    let runner_context = RunnerContext::new(config, secrets, folder.to_owned()).expect("clients");
+    let settings = Settings::new(1, sources, runner_context).expect("no rules");
     let context = PageContext {
         site: PageSite::load_or_create(folder).expect("an address"),
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
-        policy: Arc::new(Policy::new(&config.confirm).expect("no rules")),
         approver: Arc::default(),
         task_changes: broadcast::channel(1).0,
         send: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
-        runner_context: Arc::new(RunnerContext {
-            tokens: crate::runner::http::OAuthTokens::default(),
-            http: HttpClients::new(&config).expect("clients"),
-            secrets: Secrets::new(folder.join("secrets"), BTreeMap::new()),
-            spool: folder.to_owned(),
-            delegation: None,
-            config,
-        }),
+        settings: LiveSettings::fixed(settings),
     };
-    let sessions = PageSessions::load(folder, context.runner_context.config.page.idle.get());
+    let sessions = PageSessions::load(folder);
     let page = Page { context, sessions, templates: templates.into() };
     (Arc::new(page), tasks)
 }

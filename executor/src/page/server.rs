@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use protocol::code::Code;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -118,7 +119,7 @@ async fn serve_connection(stream: TcpStream, routes: Router, connections: Arc<Co
                 let response = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(never)) => match never {},
-                    Err(_) => gate::refuse(StatusCode::REQUEST_TIMEOUT, "too-slow", "the request took too long"),
+                    Err(_) => gate::refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long"),
                 };
                 if response.extensions().get::<SessionName>().is_some() {
                     connections.mark_signed_in(&connection);

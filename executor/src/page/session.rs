@@ -67,7 +67,6 @@ fn hash(secret: &str) -> String {
 #[derive(Debug)]
 pub(super) struct PageSessions {
     folder: PathBuf,
-    idle: Duration,
     all: Mutex<Vec<PageSession>>,
 }
 
@@ -89,9 +88,9 @@ pub(super) struct SessionKeys {
 
 impl PageSessions {
     /// Loads the sessions of earlier executors in this folder.
-    pub(super) fn load(folder: &Path, idle: Duration) -> Self {
+    pub(super) fn load(folder: &Path) -> Self {
         let saved = fs::read(file(folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Self { folder: folder.to_owned(), idle, all: Mutex::new(saved.unwrap_or_default()) }
+        Self { folder: folder.to_owned(), all: Mutex::new(saved.unwrap_or_default()) }
     }
 
     /// Makes a session if `secret` is that of a valid link.
@@ -112,12 +111,11 @@ impl PageSessions {
         Some(keys)
     }
 
-    /// The name of the session that this cookie belongs to.
-    pub(super) fn session_of(&self, cookie: &str) -> Option<String> {
+    /// The name of the session that this cookie belongs to. A session that is unused for `idle` has ended.
+    pub(super) fn session_of(&self, cookie: &str, idle: Duration) -> Option<String> {
         let (cookie, now) = (hash(cookie), clock::now());
         let mut all = self.lock();
         let count = all.len();
-        let idle = self.idle;
         all.retain(|session| session.last_used.checked_add(idle).is_ok_and(|until| until > now));
         let mut needs_save = all.len() != count;
         let found = all.iter_mut().find(|session| session.cookie == cookie);
@@ -188,7 +186,7 @@ mod tests {
     #[test]
     fn secrets_are_not_stored_on_the_disk() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let sessions = PageSessions::load(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path());
         let link = make_link(folder.path()).expect("a link");
         let keys = sessions.log_in(&link).expect("the link is valid");
         let saved = fs::read_to_string(file(folder.path())).expect("the sessions are saved");
@@ -200,7 +198,7 @@ mod tests {
     #[test]
     fn a_used_session_survives_restarts_of_the_executor() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let sessions = PageSessions::load(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path());
         let keys = sessions.log_in(&make_link(folder.path()).expect("a link")).expect("the link is valid");
         let saved = || -> Vec<PageSession> {
             serde_json::from_slice(&fs::read(file(folder.path())).expect("the sessions are saved")).expect("sessions")
@@ -209,7 +207,7 @@ mod tests {
             let mut sessions = saved();
             sessions[0].last_used -= jiff::SignedDuration::from_mins(minutes);
             fs::write(file(folder.path()), serde_json::to_vec(&sessions).expect("JSON")).expect("the file is written");
-            PageSessions::load(folder.path(), HOUR).session_of(&keys.cookie).is_some()
+            PageSessions::load(folder.path()).session_of(&keys.cookie, HOUR).is_some()
         };
         let started = clock::now();
         assert!(used(50) && saved()[0].last_used >= started, "the last use is now");
@@ -225,17 +223,17 @@ mod tests {
         let log_in = |sessions: &PageSessions| {
             sessions.log_in(&make_link(folder.path()).expect("a link")).expect("the link is valid")
         };
-        let sessions = PageSessions::load(folder.path(), HOUR);
+        let sessions = PageSessions::load(folder.path());
         let keys = log_in(&sessions);
-        let sessions = PageSessions::load(folder.path(), HOUR);
-        let name = sessions.session_of(&keys.cookie).expect("the session exists");
+        let sessions = PageSessions::load(folder.path());
+        let name = sessions.session_of(&keys.cookie, HOUR).expect("the session exists");
         assert!(sessions.is_token(&name, &keys.token) && !sessions.is_token(&name, &keys.cookie));
         let other = log_in(&sessions);
-        let other_name = sessions.session_of(&other.cookie).expect("the session exists");
+        let other_name = sessions.session_of(&other.cookie, HOUR).expect("the session exists");
         assert!(!sessions.is_token(&name, &other.token), "each session has its own token");
         sessions.log_out(&name);
-        assert_eq!(sessions.session_of(&keys.cookie), None);
-        assert_eq!(PageSessions::load(folder.path(), HOUR).session_of(&other.cookie), Some(other_name));
-        assert_eq!(PageSessions::load(folder.path(), Duration::ZERO).session_of(&other.cookie), None, "idle");
+        assert_eq!(sessions.session_of(&keys.cookie, HOUR), None);
+        assert_eq!(PageSessions::load(folder.path()).session_of(&other.cookie, HOUR), Some(other_name));
+        assert_eq!(PageSessions::load(folder.path()).session_of(&other.cookie, Duration::ZERO), None, "idle");
     }
 }

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
 use protocol::caller::Caller;
+use protocol::code::Code;
 use protocol::task::{State as TaskState, Step, TaskId};
 use protocol::{clock, excerpt};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use super::{Page, form};
 use crate::catalog::Subtool;
 use crate::catalog::listing::ListingEntry;
 use crate::catalog::search::search;
+use crate::config::seal;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
 use crate::store::sqlite::records::{HistoryFilter, RecordReader};
@@ -57,11 +59,11 @@ impl IntoResponse for ViewError {
                 tracing::error!(error = protocol::error::chain(&error), "failed to read the record for the page");
                 refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal",
+                    Code::Internal,
                     "failed to read the record of tasks; the log says why",
                 )
             }
-            Self::NotFound(what) => refuse(StatusCode::NOT_FOUND, "not-found", what),
+            Self::NotFound(what) => refuse(StatusCode::NOT_FOUND, Code::NotFound, what),
         }
     }
 }
@@ -168,7 +170,7 @@ impl EndedRow {
         });
         // The code `denied` adds nothing to the state.
         let code = code.filter(|code| code != task.state.as_str());
-        let input = Value::Object(task.input.clone()).to_string();
+        let input = Value::Object(seal::shown(&task.input)).to_string();
 
         Self {
             id: task.id.to_string(),
@@ -261,7 +263,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
             "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
             "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
             "touches": touches(unchanged, &Value::Null), "why": confirmation.map(|confirmation| confirmation.why.as_str()),
-            "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &task.input, None),
+            "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
         "story": story(&page, &task, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
@@ -330,7 +332,7 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
 
 pub(super) fn covers_words(covers: &FieldCoverage) -> String {
     match covers {
-        FieldCoverage::Exactly(value) => format!("exactly {}", plain(value)),
+        FieldCoverage::Exactly(value) => format!("exactly {}", plain(&seal::shown_value(value))),
         FieldCoverage::OneOf(values) => format!("one of {}", values.iter().map(plain).collect::<Vec<_>>().join(", ")),
         FieldCoverage::Below(path) => format!("below {path}"),
         FieldCoverage::AtMost(most) => format!("at most {most}"),
@@ -400,7 +402,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
     let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-    let ruling = page.context.policy.decide(case);
+    let ruling = page.context.settings.current().policy.decide(case);
     let words = match ruling.decision {
         PolicyDecision::Run => "runs without asking",
         PolicyDecision::Ask => "asks you",

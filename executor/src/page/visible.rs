@@ -98,11 +98,10 @@ impl VisibleText {
         Self::of(&Value::String(text.to_owned()))
     }
 
-    /// Whether the value is too long to be seen without scrolling.
-    pub(super) fn is_long(&self) -> bool {
-        const MAX_LINES: usize = 12;
-        const MAX_BYTES: usize = 1_500;
-        self.lines.len() > MAX_LINES || self.bytes > MAX_BYTES
+    /// How many lines the value fills in a column of the page's usual width, more or less.
+    pub(super) fn height(&self) -> usize {
+        const BYTES_PER_LINE: usize = 125;
+        self.lines.len().max(self.bytes.div_ceil(BYTES_PER_LINE))
     }
 }
 

@@ -2,19 +2,18 @@
 
 use jiff::Timestamp;
 use protocol::layout::{compact_bytes, to_lines};
-use protocol::mailbox::result::{LARGE_BYTES, WILL_BE_WOKEN};
+use protocol::mailbox::result::{LARGE_BYTES, PREVIEW_CHARS, WILL_BE_WOKEN};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
+use crate::config::seal;
 use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
+use crate::task::notes::LastFailure;
 use crate::task::{Outcome, Task};
 
 mod shape;
 
 use shape::shape;
-
-/// How much of the data is shown in the result file if the data itself is in a file beside it.
-const PREVIEW_CHARS: usize = 2_000;
 
 /// The text of a result file, and the data file that must be written beside it.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,19 +56,26 @@ pub fn render(
     let mut file = Map::new();
     file.insert("id".into(), task.id.to_string().into());
     file.insert("tool".into(), task.tool.as_str().into());
-    file.insert("input".into(), Value::Object(task.input.clone()));
+    file.insert("input".into(), Value::Object(seal::shown(&task.input)));
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         file.insert("state".into(), task.state.as_str().into());
         let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
-        match scheduled {
-            Some(at) => {
-                file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
-                file.insert("run_at".into(), at.to_string().into());
-            }
-            None => {
-                file.insert("message".into(), message(task, approver).into());
-            }
+        let retried = task.notes.last_failure.as_ref().zip(task.not_before.filter(|_| task.state == State::Queued));
+        if let Some((failure, next)) = retried {
+            file.insert(
+                "last_error".into(),
+                serde_json::to_value(&failure.error).expect("an error body is plain JSON"),
+            );
+            file.insert("failed_at".into(), failure.at.to_string().into());
+            file.insert("next_attempt_at".into(), next.to_string().into());
+        }
+        if let Some(at) = scheduled {
+            file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
+            file.insert("run_at".into(), at.to_string().into());
+        } else {
+            let told = retried.map(|(failure, next)| retry_message(task, failure, next));
+            file.insert("message".into(), told.unwrap_or_else(|| message(task, approver)).into());
         }
         if !task.caller.wakes {
             file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
@@ -93,6 +99,8 @@ pub fn render(
             if compact >= LARGE_BYTES as u64 {
                 meta.insert("bytes".into(), compact.into());
                 meta.insert("shape".into(), shape(data));
+                let extension = if data.is_string() { "txt" } else { "json" };
+                meta.insert("read".into(), read_commands(task.id, extension, Some(data)).into());
             }
             if compact > inline_bytes as u64 {
                 // A string is stored as plain text, not as JSON, so that it keeps its lines.
@@ -102,7 +110,8 @@ pub fn render(
                 };
                 meta.insert("bytes".into(), text.len().into());
                 meta.insert("preview".into(), text.chars().take(PREVIEW_CHARS).collect::<String>().into());
-                add_data_reference(&mut meta, task, name(extension), read_commands(task.id, extension, Some(data)));
+                meta.insert("read".into(), read_commands(task.id, extension, Some(data)).into());
+                add_data_reference(&mut meta, task, name(extension));
                 data_file = Some(DataFile::Text { text, extension });
             } else {
                 file.insert("data".into(), data.clone());
@@ -112,7 +121,8 @@ pub fn render(
             let extension = if content_type.starts_with("text/") { "txt" } else { "bin" };
             meta.insert("bytes".into(), (*bytes).into());
             meta.insert("content_type".into(), content_type.as_str().into());
-            add_data_reference(&mut meta, task, name(extension), read_commands(task.id, extension, None));
+            meta.insert("read".into(), read_commands(task.id, extension, None).into());
+            add_data_reference(&mut meta, task, name(extension));
             data_file = Some(DataFile::File { path: path.clone(), extension });
         }
     }
@@ -132,25 +142,44 @@ pub fn render(
     RenderedResult { text: text(file), data_file }
 }
 
-/// The message for the model while the task is open.
+/// The message for the model while the task is open. If a human is needed, it begins with what to do first.
 fn message(task: &Task, approver: ApproverStatus) -> String {
-    let what = match task.state {
-        State::AwaitingConfirmation if approver.is_online => {
-            "The tool execution waits for a human to confirm it; they have the page open."
+    let waits_for_human = task.state == State::AwaitingConfirmation;
+    let is_question = task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
+    let what = match (waits_for_human, is_question, approver.is_online) {
+        (false, ..) => "The tool execution has been delegated to the agent.",
+        (true, false, true) => "The user is asked to confirm it and has the page open.",
+        (true, true, true) => "The user is asked the question and has the page open.",
+        (true, false, false) => {
+            "Tell the user: run `agent-magic-tool executor page` and decide. The tool execution waits for that."
         }
-        State::AwaitingConfirmation => {
-            "The tool execution waits for a human to confirm it. No human has the page open: tell the user to run \
-             `agent-magic-tool executor page`. Do other work meanwhile, or wait; do not run it again."
+        (true, true, false) => {
+            "Tell the user: run `agent-magic-tool executor page` and answer the question. The tool execution waits for that."
         }
-        _ => "The tool execution has been delegated to the agent.",
     };
-    if task.caller.wakes {
-        return format!("{what} {WILL_BE_WOKEN}");
-    }
-    match task.state {
-        State::AwaitingConfirmation => what.to_owned(),
-        _ => format!("{what} Run `agent-magic-tool wait {}` for its result.", task.id),
-    }
+    let next = match (task.caller.wakes, waits_for_human) {
+        (true, _) => WILL_BE_WOKEN.to_owned(),
+        (false, false) => format!("Run `agent-magic-tool wait {}` for its result.", task.id),
+        (false, true) if approver.is_online => format!("Its result: `agent-magic-tool wait {}`.", task.id),
+        (false, true) => format!("Then: `agent-magic-tool wait {}`.", task.id),
+    };
+    let again = match (waits_for_human, is_question) {
+        (false, _) => "",
+        (true, false) => " Do not run it again.",
+        (true, true) => " Do not ask it again.",
+    };
+    // Callers recognize the promise of a wake-up at the end.
+    if task.caller.wakes { format!("{what}{again} {next}") } else { format!("{what} {next}{again}") }
+}
+
+fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String {
+    let why = if failure.server_asked { ", as the server asked" } else { "" };
+    let attempt = task.attempt;
+    let what = format!(
+        "Attempt {attempt} failed: {}. The next attempt starts at {next}{why}.",
+        failure.error.message.trim_end_matches('.')
+    );
+    if task.caller.wakes { format!("{what} {WILL_BE_WOKEN}") } else { what }
 }
 
 fn scheduled_message(task: &Task, at: &str) -> String {
@@ -181,7 +210,7 @@ fn decision_summary(decision: &Decision, task: &Task) -> Value {
         shown["reason"] = reason.as_str().into();
     }
     if let Some(asked) = &decision.asked_input {
-        shown["changes"] = changes(asked, &task.input);
+        shown["changes"] = changes(&seal::shown(asked), &seal::shown(&task.input));
     }
     shown
 }
@@ -205,25 +234,28 @@ fn text(file: Map<String, Value>) -> String {
     text
 }
 
-/// Adds to `meta` where the data file is, which call it is the result of, and how to read it.
-fn add_data_reference(meta: &mut Map<String, Value>, task: &Task, path: String, read: Vec<String>) {
+/// Adds to `meta` where the data file is, and which call it is the result of.
+fn add_data_reference(meta: &mut Map<String, Value>, task: &Task, path: String) {
     meta.insert("data_file".into(), path.into());
-    meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": task.input}));
-    meta.insert("read".into(), read.into());
+    meta.insert("query".into(), json!({"tool": task.tool.as_str(), "input": seal::shown(&task.input)}));
 }
 
 /// Ready-made commands that print parts of the data.
 fn read_commands(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<String> {
     let mut parts = match data {
-        Some(Value::Array(_)) => vec!["--page 1".to_owned(), "--jq '.[0]'".to_owned()],
+        Some(Value::Array(items)) => {
+            let first = ["--page 1".to_owned(), "--jq '.[0]'".to_owned()];
+            first.into_iter().chain(select_command("", items)).collect()
+        }
         Some(Value::Object(fields)) => {
             let longest = fields
                 .iter()
-                .filter_map(|(key, field)| Some((field.as_array()?.len(), key)))
+                .filter_map(|(key, field)| Some((field.as_array()?, key)))
                 .filter(|(_, key)| is_plain(key))
-                .max_by_key(|(length, _)| *length);
-            let list = longest.map(|(_, key)| format!("--jq '.{key}' --page 1"));
-            list.into_iter().chain(["--jq 'keys'".to_owned()]).collect()
+                .max_by_key(|(items, _)| items.len());
+            let list = longest.map(|(items, key)| (format!("--jq '.{key}' --page 1"), select_command(key, items)));
+            let (page, select) = list.unzip();
+            page.into_iter().chain(select.flatten()).chain(["--jq 'keys'".to_owned()]).collect()
         }
         _ => Vec::new(),
     };
@@ -232,6 +264,22 @@ fn read_commands(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<Strin
     }
     parts.push("--bytes 0-9999".to_owned());
     parts.into_iter().map(|part| format!("agent-magic-tool read {id} {part}")).collect()
+}
+
+/// The command that selects the first of several records by its first short field: a pattern for any other record.
+fn select_command(key: &str, items: &[Value]) -> Option<String> {
+    /// A longer text is not what a record is known by.
+    const MAX_BYTES: usize = 40;
+    let fields = items.first().filter(|_| items.len() > 1)?.as_object()?;
+    let is_short = |value: &Value| match value {
+        Value::String(text) => {
+            text.len() <= MAX_BYTES && !text.contains(['\'', '\\', '"']) && !text.contains(char::is_control)
+        }
+        value => value.is_i64() || value.is_u64(),
+    };
+    let (field, value) = fields.iter().find(|(field, value)| is_plain(field) && is_short(value))?;
+    let list = if key.is_empty() { ".[]".to_owned() } else { format!(".{key}[]") };
+    Some(format!("--jq '{list} | select(.{field} == {value})'"))
 }
 
 /// Whether jq accepts `.key` without quotes.

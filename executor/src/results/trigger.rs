@@ -47,10 +47,31 @@ impl Trigger {
                 tokio::time::sleep(BATCH_WINDOW).await;
                 return self.final_states(tasks);
             }
-            let longest = if self.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
-            // An event and a timeout mean the same: read the files again.
-            drop(tokio::time::timeout(longest, self.nudge.notified()).await);
+            self.wait_for_change().await;
         }
+    }
+
+    /// Waits until none of `tasks` waits for a human, and returns their states. Cancel-safe.
+    pub async fn wait_for_decisions(&self, tasks: &[TaskId]) -> Vec<(TaskId, State)> {
+        loop {
+            let states = self.states(tasks);
+            if !states.iter().any(|(_, state)| matches!(state, State::Accepted | State::AwaitingConfirmation)) {
+                return states;
+            }
+            self.wait_for_change().await;
+        }
+    }
+
+    async fn wait_for_change(&self) {
+        let longest = if self.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
+        // An event and a timeout mean the same: read the files again.
+        drop(tokio::time::timeout(longest, self.nudge.notified()).await);
+    }
+
+    /// Returns a watcher of the same mailbox, for another waiter.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self::new(self.mailbox.clone())
     }
 
     /// Returns those of `tasks` that are final.
@@ -66,6 +87,11 @@ impl Trigger {
     /// Returns the state of each of `tasks` that has a result file.
     pub fn states(&self, tasks: &[TaskId]) -> Vec<(TaskId, State)> {
         tasks.iter().filter_map(|id| Some((*id, self.state(*id).ok()??))).collect()
+    }
+
+    /// Returns the content of a task's result file; `None` if it has none that can be read.
+    pub fn result(&self, id: TaskId) -> Option<Value> {
+        serde_json::from_slice(&self.mailbox.read_result(id).ok()?).ok()
     }
 
     /// `None` if the file has no known state.

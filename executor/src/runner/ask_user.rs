@@ -8,10 +8,9 @@ use serde_json::{Map, json};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value, fields,
+    RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
 use crate::base::schema::{InputSchema, Problem};
-use crate::base::template::TemplateValues;
 use crate::config::secret::{SecretName, Secrets};
 
 /// The only field of a question without a form.
@@ -48,9 +47,9 @@ pub struct UserQuestion {
 }
 
 impl AskUser {
-    /// Returns the question for an input; fails if the input does not make a valid question.
-    pub fn question(&self, input: &Map<String, Value>) -> Result<UserQuestion, Failure> {
-        let scope = TemplateValues::of_input(input);
+    /// Returns the question of an invocation; fails if its input does not make a valid question.
+    pub fn question(&self, invocation: &Invocation) -> Result<UserQuestion, Failure> {
+        let scope = invocation.values();
         let text = scope.text(&self.question)?;
         let value = |template: &Option<String>| -> Result<Value, Failure> {
             let template = template.as_ref().map(|template| Value::String(template.clone()));
@@ -144,12 +143,16 @@ fn is_secret(field: &Value) -> bool {
 }
 
 impl Runner for AskUser {
-    fn check(&self) -> Result<(), DefinitionMistake> {
-        fields::check(self)
+    fn check(&self) -> Vec<DefinitionMistake> {
+        Vec::new()
+    }
+
+    fn text_kind(&self, _: &str) -> TextKind {
+        TextKind::Template
     }
 
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
-        let question = self.question(&invocation.input)?;
+        let question = self.question(invocation)?;
         Ok(json!({"question": question.text, "form": question.schema}))
     }
 
@@ -175,7 +178,9 @@ mod tests {
     }
 
     fn question(input: &Value) -> Result<UserQuestion, String> {
-        ask().question(input.as_object().expect("an object")).map_err(|failure| failure.error.message)
+        ask()
+            .question(&Invocation { input: input.as_object().expect("an object").clone(), ..Invocation::default() })
+            .map_err(|failure| failure.error.message)
     }
 
     #[test]

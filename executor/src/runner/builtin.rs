@@ -3,12 +3,14 @@
 //! To add one: a file under `builtin/`, a variant of [`Builtin`] and its arm in `perform`. All of them only read,
 //! except [`EditPrompt`]. `roots.rs` decides which files they may read, the HTTP client which addresses.
 
+use std::path::Path;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value, fields,
+    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
 
 mod fetch_url;
@@ -40,17 +42,17 @@ pub enum Builtin {
     FetchUrl(FetchUrl),
     /// Shows the sections of the agent's system prompt, or one of them.
     ReadPrompt(ReadPrompt),
-    /// Replaces the text of a section of the agent's system prompt.
+    /// Changes a section of the agent's system prompt.
     EditPrompt(EditPrompt),
 }
 
 impl Runner for Builtin {
-    fn check(&self) -> Result<(), DefinitionMistake> {
-        for (function, templates) in self.templates() {
-            fields::check(&templates)
-                .map_err(|mistake| DefinitionMistake::new(format!("{function}.{}", mistake.place), &mistake.message))?;
-        }
-        Ok(())
+    fn check(&self) -> Vec<DefinitionMistake> {
+        Vec::new()
+    }
+
+    fn text_kind(&self, _: &str) -> TextKind {
+        TextKind::Template
     }
 
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
@@ -86,6 +88,20 @@ impl Runner for Builtin {
 }
 
 impl Builtin {
+    /// Returns why the call can only fail, as far as that is known before it runs. `prompts` is the folder with the
+    /// sections of the system prompt.
+    pub fn refusal(&self, invocation: &Invocation, prompts: &Path) -> Option<Failure> {
+        match self {
+            Self::EditPrompt(templates) => match arguments::<prompt::PromptChange>(templates, invocation) {
+                Ok(change) => change.refusal(prompts),
+                Err(failure) => Some(failure),
+            },
+            Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_) | Self::FetchUrl(_) | Self::ReadPrompt(_) => {
+                None
+            }
+        }
+    }
+
     /// The name of the function and the templates of its arguments: exactly one pair.
     fn templates(&self) -> impl Iterator<Item = (String, Map<String, Value>)> {
         fields::of(self).into_iter().map(|(function, templates)| match templates {

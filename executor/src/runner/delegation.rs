@@ -7,10 +7,12 @@
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
@@ -24,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Invocation, Retry};
 use crate::config::Config;
+use crate::model::ledger::Ledger;
 use crate::model::provider::ToolDefinition;
 use crate::results::handover;
 use crate::results::trigger::Trigger;
@@ -53,6 +56,8 @@ pub struct Delegation {
     pub prompts: PathBuf,
     /// The folder with the journals of sub-agents.
     pub sessions: PathBuf,
+    /// What the models cost, day by day.
+    pub ledger: Arc<Ledger>,
 }
 
 /// A delegated task that has ended.
@@ -84,6 +89,7 @@ impl Delegation {
             environment: paths.environment(),
             prompts: paths.prompts(),
             sessions: paths.delegates(),
+            ledger: Arc::new(Ledger::in_state(&paths.state)),
         })
     }
 
@@ -102,7 +108,8 @@ impl Delegation {
         })
     }
 
-    /// Runs `tool` for the caller of the invocation, and waits until the task ends.
+    /// Runs `tool` for the caller of the invocation and for a model that may get data up to `trust`, and waits until
+    /// the task ends.
     ///
     /// All attempts of one task share one call: a later attempt gets the task that an earlier attempt started.
     /// When `cancel` fires, the call is cancelled too.
@@ -111,8 +118,11 @@ impl Delegation {
         invocation: &Invocation,
         tool: &str,
         input: Map<String, Value>,
+        trust: DataClass,
         cancel: &CancellationToken,
     ) -> Result<CalledTask, Failure> {
+        let caller = invocation.caller.clone().trusted_with(trust);
+        let invocation = &Invocation { caller, ..invocation.clone() };
         let key = format!("{}-call", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
         let request = self.post(invocation, Operation::run(run))?;

@@ -1,14 +1,13 @@
 //! Template fields: the fields of a runner's definition that the input of an invocation fills.
 //!
-//! [`check`] is for the loaded definition, [`FieldValues`] for one invocation. What a template may contain is the
-//! matter of `base/template.rs`.
+//! What a template may contain is the matter of `base/template.rs`.
 
 use protocol::code::Code;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{DefinitionMistake, Invocation};
-use crate::base::template::{self, TemplateValues};
+use super::Invocation;
+use crate::base::template::TemplateValues;
 use crate::task::failure::Failure;
 
 /// Returns the fields of a definition as templates; constants are templates too.
@@ -17,14 +16,6 @@ pub(super) fn of(definition: &impl Serialize) -> Map<String, Value> {
         Ok(Value::Object(fields)) => fields,
         _ => unreachable!("a definition is a JSON object"),
     }
-}
-
-/// Checks that each field of a definition is a valid template.
-pub(super) fn check(definition: &impl Serialize) -> Result<(), DefinitionMistake> {
-    for (name, template) in of(definition) {
-        template::check_value(&template).map_err(|error| DefinitionMistake::new(name, &error))?;
-    }
-    Ok(())
 }
 
 /// Fills template fields with the input of one invocation.
@@ -36,7 +27,7 @@ pub(super) struct FieldValues(TemplateValues);
 
 impl FieldValues {
     pub(super) fn of(invocation: &Invocation) -> Self {
-        Self(TemplateValues::of_input(&invocation.input))
+        Self(invocation.values())
     }
 
     pub(super) fn value(&self, template: Option<&Value>) -> Result<Option<Value>, Failure> {
@@ -47,7 +38,7 @@ impl FieldValues {
     /// Returns a field as text; a value that is not a string becomes its JSON.
     pub(super) fn text(&self, template: Option<&str>) -> Result<Option<String>, Failure> {
         let filled = self.value(template.map(Value::from).as_ref())?;
-        Ok(filled.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        Ok(filled.map(as_text))
     }
 
     pub(super) fn number(&self, field: &str, template: Option<&Value>) -> Result<Option<f64>, Failure> {
@@ -63,6 +54,14 @@ impl FieldValues {
     /// Returns all fields of `definition` that are not absent; `null` stays `null` here.
     pub(super) fn all(&self, definition: &impl Serialize) -> Result<Map<String, Value>, Failure> {
         Ok(self.0.fields(&of(definition))?)
+    }
+}
+
+/// A text as it is, and any other value as its JSON.
+pub(super) fn as_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 

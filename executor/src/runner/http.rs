@@ -2,30 +2,42 @@
 //!
 //! This file has the types of the definition and the order of the steps; each step is a submodule: [`check`] finds
 //! mistakes in a definition, [`request`] builds the request (with [`address`], [`placement`] and [`parts`]), [`call`]
-//! sends it, [`response`] reads the response, [`api_error`] interprets an error response, [`pages`] joins pages,
-//! [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it reports what happened.
+//! sends it (with [`assembly`]), [`response`] reads the response, [`api_error`] interprets an error response, [`pages`]
+//! joins pages, [`job`] waits for a job, [`structured`] reads XML and NDJSON, [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it
+//! reports what happened.
 
 use std::collections::BTreeMap;
 
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Map, Retry,
-    Runner, RunnerContext, RunnerOutput, Serialize, Value,
+    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
+    JsonSchema, Map, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
 use crate::config::secret::SecretName;
 
 mod address;
 mod api_error;
+mod assembly;
 mod call;
 mod check;
+mod facts;
+mod file_name;
+mod header_templates;
+mod job;
 mod oauth;
 mod pages;
+mod pagination;
 mod parts;
 mod placement;
 mod request;
 mod response;
+mod structured;
 mod upload;
 
+pub use facts::ResponseFacts;
+pub use header_templates::HeaderTemplates;
+pub use job::Poll;
 pub use oauth::OAuthTokens;
+pub use pagination::{Counter, LastItem, NextToken, Pagination};
 pub use parts::FormParts;
 
 /// An HTTP request.
@@ -48,9 +60,9 @@ pub struct Http {
     /// How arrays are written in the query and in forms.
     #[serde(default)]
     pub array_style: ArrayStyle,
-    /// Additional headers: templates. `secret:NAME` inserts a secret.
+    /// Additional headers: templates, or an array of templates for a header that is sent several times. `secret:NAME`, also after a text as in `Token secret:NAME`, inserts a secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, HeaderTemplates>,
     /// The request body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
@@ -66,6 +78,9 @@ pub struct Http {
     /// How further pages are fetched and joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
+    /// How to wait for a job that the server accepted but has not done yet (status 202).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<Poll>,
     /// The largest response body in bytes; cannot exceed the configured limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -103,7 +118,7 @@ pub enum ArrayStyle {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// A JSON template.
+    /// A JSON template. A string that is `secret:NAME` becomes that secret.
     Json(Value),
     /// URL-encoded form fields (`application/x-www-form-urlencoded`): JSON templates. `secret:NAME` inserts a secret.
     Form(Map<String, Value>),
@@ -182,56 +197,28 @@ pub struct ApiKey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
-    /// By its content type: JSON, text, or otherwise a file.
+    /// By its content type: JSON, NDJSON, text (XML too), or otherwise a file.
     #[default]
     Auto,
     /// As JSON, regardless of its content type.
     Json,
     /// As text, regardless of its content type.
     Text,
+    /// As an array of the JSON values of its lines.
+    Ndjson,
+    /// As XML: an object of the root element, with `@name` for attributes, `#text` for text beside them, and an array for several children of one name.
+    Xml,
     /// As a file, regardless of its content type.
     Binary,
 }
 
-/// Exactly one of `next_token` and `link_header`.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pagination {
-    /// The response contains a token that the next request sends back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_token: Option<NextToken>,
-    /// The `Link` header of the response has the URL of the next page (RFC 8288, `rel="next"`).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub link_header: bool,
-    /// The field (or JSON pointer) of the array to join; default: the response itself is the array.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub items: Option<String>,
-    /// The most pages to fetch.
-    #[serde(default = "default_max_pages")]
-    #[schemars(range(min = 1))]
-    pub max_pages: u32,
-    /// The most items to return: a number, or a template that renders to one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_items: Option<Value>,
-}
-
-fn default_max_pages() -> u32 {
-    5
-}
-
-/// A token for the next page.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NextToken {
-    /// The query parameter that carries the token.
-    pub query: String,
-    /// The field (or JSON pointer) of the response that contains the token.
-    pub response: String,
-}
-
 impl Runner for Http {
-    fn check(&self) -> Result<(), DefinitionMistake> {
+    fn check(&self) -> Vec<DefinitionMistake> {
         check::definition(self)
+    }
+
+    fn text_kind(&self, place: &str) -> TextKind {
+        check::text_kind(place)
     }
 
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
@@ -245,13 +232,37 @@ impl Runner for Http {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let outcome = match request::Draft::of(self, invocation, &context.config) {
-            Ok(draft) => call::HttpCall::new(self, invocation, context, cancel, &draft).perform().await,
+            Ok(draft) => {
+                let call = call::HttpCall::new(self, invocation, context, cancel, &draft);
+                call.settled(self.fetch(&call).await)
+            }
             Err(failure) => Err(failure),
         };
         outcome.map_err(|mut failure| {
             context.secrets.redact_error(&mut failure.error);
             failure
         })
+    }
+}
+
+impl Http {
+    async fn fetch(&self, call: &call::HttpCall<'_>) -> Result<RunnerOutput, Failure> {
+        if let Some(pagination) = &self.pagination {
+            return pages::fetch_all(call, pagination).await;
+        }
+        if let (Some(poll), Some(job)) = (&self.poll, &call.invocation.job) {
+            return job::resume(call, poll, job).await;
+        }
+        let answer = call.send(&call::RequestTarget::Declared).await?;
+        match &self.poll {
+            Some(poll) => job::follow(call, poll, answer).await,
+            None => call.until_cancelled(response::output(call, answer)).await,
+        }
+    }
+
+    /// Whether one attempt sends a request several times that could change something.
+    pub fn repeats_a_change(&self) -> bool {
+        self.pagination.is_some() && !self.method.is_safe()
     }
 }
 

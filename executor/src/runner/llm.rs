@@ -5,23 +5,30 @@
 //! caller, and the model then describes the result. The models come from the configuration; conversations are the
 //! matter of the agent.
 
+use std::sync::Arc;
+
+use protocol::data_class::DataClass;
 use serde_json::{Map, json};
 
 use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Retry, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value, fields,
+    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
-use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn};
-use crate::model::provider::client::ModelClient;
-use crate::model::provider::{ModelFailure, ModelRequest, Provider as _, ToolDefinition};
-use crate::model::registry::{ChosenModel, ModelRegistry};
+use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd};
+use crate::model::fallback;
+use crate::model::ledger::{Budgeted, DailyBudget};
+use crate::model::provider::client::{ModelClient, trust_of};
+use crate::model::provider::{FailureClass, ModelFailure, ModelRequest, Provider as _, ToolDefinition};
+use crate::model::registry::{self, ChosenModel, ModelRegistry};
 use crate::model::view::{self, CallStyle, ContextBounds};
 
 /// The most of a call's result that the model gets to read.
 const MAX_RESULT_BYTES: usize = 50_000;
 /// The most of a model's answer that a failure quotes.
 const MAX_QUOTED_BYTES: usize = 2_000;
+const EMPTY: &str = "Your answer was empty. Answer the question.";
+const INCOMPLETE: &str = "[This answer is incomplete: it reached the model's limit of tokens.]";
 const DESCRIBE_RESULT: &str = "Describe the result of this call in words. You cannot make another call.";
 
 /// One question to a language model.
@@ -109,28 +116,38 @@ impl Llm {
         })
     }
 
-    fn data(&self, text: String) -> Result<Value, Failure> {
-        match self.output {
-            AnswerForm::Text => Ok(Value::String(text)),
-            AnswerForm::Json => serde_json::from_str(without_code_fence(&text)).map_err(|error| {
-                Failure::new(Code::BadResponse, format!("the model's answer is not JSON: {error}"))
-                    .detail("said", excerpt(&text, MAX_QUOTED_BYTES))
-            }),
-        }
+    fn output(&self, turn: &Turn) -> Result<RunnerOutput, Failure> {
+        let text = turn.text.trim_end();
+        let is_cut = turn.end == TurnEnd::Truncated;
+        let data = match self.output {
+            AnswerForm::Text if is_cut => Value::String(format!("{text}\n\n{INCOMPLETE}")),
+            AnswerForm::Text => Value::String(turn.text.clone()),
+            AnswerForm::Json => serde_json::from_str(without_code_fence(text)).map_err(|error| {
+                let cut = if is_cut { ", and was cut at the limit of tokens" } else { "" };
+                Failure::new(Code::BadResponse, format!("the model's answer is not JSON{cut}: {error}"))
+                    .detail("said", excerpt(text, MAX_QUOTED_BYTES))
+            })?,
+        };
+        let output = RunnerOutput::json(data);
+        Ok(if is_cut { output.with_meta("truncated", true) } else { output })
     }
 }
 
 impl Runner for Llm {
-    fn check(&self) -> Result<(), DefinitionMistake> {
-        fields::check(self)?;
-        match (&self.prompt, &self.tool, &self.arguments) {
-            (None, None, _) => Err(DefinitionMistake::new("prompt", &"it is missing: there is nothing to ask")),
-            (_, None, Some(_)) => Err(DefinitionMistake::new("arguments", &"there is no `tool` to call with them")),
+    fn check(&self) -> Vec<DefinitionMistake> {
+        let mistake = match (&self.prompt, &self.tool, &self.arguments) {
+            (None, None, _) => DefinitionMistake::new("prompt", &"it is missing: there is nothing to ask"),
+            (_, None, Some(_)) => DefinitionMistake::new("arguments", &"there is no `tool` to call with them"),
             (None, Some(_), None) => {
-                Err(DefinitionMistake::new("prompt", &"it is missing, and so are `arguments`: the call has no input"))
+                DefinitionMistake::new("prompt", &"it is missing, and so are `arguments`: the call has no input")
             }
-            _ => Ok(()),
-        }
+            _ => return Vec::new(),
+        };
+        vec![mistake]
+    }
+
+    fn text_kind(&self, place: &str) -> TextKind {
+        if place == "output" { TextKind::Constant } else { TextKind::Template }
     }
 
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
@@ -153,39 +170,41 @@ impl Runner for Llm {
     ) -> Result<RunnerOutput, Failure> {
         let filled = self.filled(invocation)?;
         let models = ModelRegistry::new(&context.config);
-        let mut chosen = models.choose(filled.model.as_deref())?;
+        let mut chosen = models.choose_for_delegation(filled.model.as_deref())?;
         chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
         chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
         let Some(tool) = &filled.tool else {
-            let mut session = ModelSession::open(chosen, filled.system, context, cancel).await?;
-            let turn = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await?;
-            return Ok(session.with_usage(RunnerOutput::json(self.data(turn.text)?)));
+            let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
+            let answer = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await;
+            return session.with_usage(answer.and_then(|turn| self.output(&turn)));
         };
         if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
             return Err(error.into());
         }
         let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
         let subtool = delegation.subtool(tool, invocation)?;
-        if !chosen.model.tools {
-            return Err(cannot_call_tools(&chosen, &models));
-        }
-        let mut session = ModelSession::open(chosen, filled.system, context, cancel).await?;
-        let (turn, called) = session.call(&filled.prompt, subtool, delegation, invocation).await?;
-        let output =
-            RunnerOutput::json(self.data(turn.text)?).with_meta("call", json!({"id": called.id, "tool": tool}));
-        Ok(session.with_usage(output))
+        let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
+        let answer = session.call(&filled.prompt, subtool, delegation, invocation).await;
+        session.with_usage(answer.and_then(|(turn, called)| {
+            Ok(self.output(&turn)?.with_meta("call", json!({"id": called.id, "tool": tool})))
+        }))
     }
 }
 
 /// The requests of one invocation to one model, and their usage.
 struct ModelSession<'a> {
-    client: ModelClient,
+    client: Budgeted<ModelClient>,
     name: String,
     system: String,
+    /// Whether the model has native tool calls.
+    native_calls: bool,
+    /// The most sensitive data that the model may get.
+    trust: DataClass,
     bounds: ContextBounds,
     requests: u32,
     usage: TokenUsage,
     cost: f64,
+    notes: Vec<String>,
     cancel: &'a CancellationToken,
 }
 
@@ -193,20 +212,57 @@ impl<'a> ModelSession<'a> {
     async fn open(
         chosen: ChosenModel,
         system: String,
+        invocation: &Invocation,
         context: &RunnerContext,
         cancel: &'a CancellationToken,
     ) -> Result<Self, Failure> {
-        let name = chosen.name.clone();
+        let (name, native_calls, trust) = (chosen.name.clone(), chosen.model.tools, trust_of(&chosen.model));
         // The question is never shortened.
         let bounds = ContextBounds { messages: usize::MAX, tokens: u64::MAX };
         let client = ModelClient::new(chosen, false, &context.http, &context.secrets).await?;
-        Ok(Self { client, name, system, bounds, requests: 0, usage: TokenUsage::default(), cost: 0.0, cancel })
+        let ledger = context.delegation.as_ref().map(|delegation| Arc::clone(&delegation.ledger));
+        let budget = DailyBudget::of(&context.config.agent);
+        let client = Budgeted::new(client, ledger, budget, invocation.caller.uid);
+        Ok(Self {
+            client,
+            name,
+            system,
+            native_calls,
+            trust,
+            bounds,
+            requests: 0,
+            usage: TokenUsage::default(),
+            cost: 0.0,
+            notes: Vec::new(),
+            cancel,
+        })
+    }
+
+    /// Asks, and once more after an empty answer. A refusal and a second empty answer are failures.
+    async fn ask(&mut self, mut entries: Vec<JournalEntry>, tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
+        let mut turn = self.request(&entries, tool.clone()).await?;
+        let is_empty = |turn: &Turn| turn.calls.is_empty() && turn.text.trim().is_empty();
+        if is_empty(&turn) && turn.end == TurnEnd::Complete {
+            entries.push(JournalEntry::Noted { text: EMPTY.to_owned() });
+            turn = self.request(&entries, tool).await?;
+        }
+        let failed = |what: &str| Failure::new(Code::ModelFailed, format!("the model `{}` {what}", self.name));
+        match turn.end {
+            TurnEnd::Refused => {
+                Err(failed("or its provider refused to answer").detail("said", excerpt(&turn.text, MAX_QUOTED_BYTES)))
+            }
+            TurnEnd::Truncated if is_empty(&turn) => {
+                Err(failed("reached its limit of tokens before it answered").hint("raise `max_tokens`"))
+            }
+            TurnEnd::Complete if is_empty(&turn) => Err(failed("gave an empty answer, twice")),
+            TurnEnd::Complete | TurnEnd::Truncated => Ok(turn),
+        }
     }
 
     /// Makes one request. With a tool, earlier calls are sent as native tool calls, otherwise as text.
-    async fn ask(&mut self, entries: Vec<JournalEntry>, tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
+    async fn request(&mut self, entries: &[JournalEntry], tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
         let style = if tool.is_some() { CallStyle::Native } else { CallStyle::Text };
-        let messages = view::messages(&entries, style, self.bounds);
+        let messages = view::messages(entries, style, self.bounds);
         let request = ModelRequest { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
         let ignore_text = |_: &str| ();
         let turn = tokio::select! {
@@ -217,6 +273,7 @@ impl<'a> ModelSession<'a> {
         self.requests += 1;
         self.usage += turn.usage;
         self.cost += turn.cost;
+        self.notes.extend_from_slice(&turn.notes);
         Ok(turn)
     }
 
@@ -230,7 +287,18 @@ impl<'a> ModelSession<'a> {
     ) -> Result<(Turn, CalledTask), Failure> {
         let name = &tool.name.clone();
         let question = JournalEntry::Asked { text: prompt.to_owned() };
-        let turn = self.ask(vec![question.clone()], Some(tool)).await?;
+        let mut turn = if self.native_calls {
+            self.ask(vec![question.clone()], Some(tool)).await?
+        } else {
+            let parts = [std::mem::take(&mut self.system), text_call_instructions(&tool)];
+            self.system = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
+            self.ask(vec![question.clone()], None).await?
+        };
+        if turn.calls.is_empty() {
+            let style = if self.native_calls { CallStyle::Native } else { CallStyle::Text };
+            turn.calls = fallback::parse_calls(&turn.text, &[name], style);
+            turn.in_text = !turn.calls.is_empty();
+        }
         let Some(call) = turn.calls.iter().find(|call| call.name == *name).cloned() else {
             return Err(Failure::new(Code::ModelFailed, format!("the model `{}` did not call `{name}`", self.name))
                 .hint(format!(
@@ -245,11 +313,11 @@ impl<'a> ModelSession<'a> {
             )
             .hint("name the arguments in the prompt, or choose another model"));
         };
-        let called = delegation.call(invocation, name, input, self.cancel).await?;
+        let called = delegation.call(invocation, name, input, self.trust, self.cancel).await?;
         if called.result["success"] != true {
             return Err(call_failure(name, &called));
         }
-        let turn = Turn { text: turn.text, calls: vec![call.clone()], ..Turn::default() };
+        let turn = Turn { text: turn.text, calls: vec![call.clone()], in_text: turn.in_text, ..Turn::default() };
         let entries = vec![
             question,
             JournalEntry::Answered { turn: Box::new(turn) },
@@ -262,23 +330,31 @@ impl<'a> ModelSession<'a> {
         Ok((description, called))
     }
 
-    fn with_usage(&self, output: RunnerOutput) -> RunnerOutput {
+    /// Adds what was spent, to a failure as well.
+    fn with_usage(&self, outcome: Result<RunnerOutput, Failure>) -> Result<RunnerOutput, Failure> {
         let usage = json!({
             "requests": self.requests, "input_tokens": self.usage.input, "cached_tokens": self.usage.cached,
-            "output_tokens": self.usage.output, "cost": self.cost,
+            "output_tokens": self.usage.output, "cost": registry::rounded_cost(self.cost),
         });
-        output.with_meta("model", self.name.clone()).with_meta("usage", usage)
+        match outcome {
+            Ok(output) => {
+                let output = output.with_meta("model", self.name.clone()).with_meta("usage", usage);
+                Ok(if self.notes.is_empty() { output } else { output.with_meta("notes", self.notes.clone()) })
+            }
+            Err(failure) if self.requests > 0 => Err(failure.detail("usage", usage)),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
-fn cannot_call_tools(chosen: &ChosenModel, models: &ModelRegistry) -> Failure {
-    let capable: Vec<_> = models.listed().filter(|(_, model)| model.tools).map(|(name, _)| name).collect();
-    let hint = if capable.is_empty() {
-        "no configured model can call tools".to_owned()
-    } else {
-        format!("choose a model that can: {}", capable.join(", "))
-    };
-    Failure::new(Code::NoModel, format!("the model `{}` cannot call tools", chosen.name)).hint(hint)
+/// Tells a model without native tool calls about the tool, and how to write a call as text.
+fn text_call_instructions(tool: &ToolDefinition) -> String {
+    let ToolDefinition { name, description, parameters } = tool;
+    format!(
+        "You have one tool, `{name}`: {description}\nIts arguments as JSON Schema: {parameters}\n\
+         To call it, write this and nothing else in your answer:\n\
+         <tool_call>{{\"name\": \"{name}\", \"arguments\": {{...}}}}</tool_call>"
+    )
 }
 
 /// The failure of the called task, as the failure of the invocation that called it.
@@ -326,7 +402,11 @@ impl From<ModelFailure> for Failure {
             Some(pause) => Retry::After(pause),
             None => Retry::Later,
         };
-        Self::new(Code::ModelFailed, failed.message).hint("the provider's answer is in the executor's log").retry(retry)
+        let hint = match failed.class {
+            FailureClass::Budget => "a human can raise the budget under [agent] in config.toml",
+            _ => "the provider's answer is in the executor's log",
+        };
+        Self::new(failed.class.code(), failed.message).hint(hint).retry(retry)
     }
 }
 
@@ -345,7 +425,7 @@ mod tests {
     #[test]
     fn an_absent_model_is_the_configured_one_and_numbers_stay_numbers() {
         let run = llm(json!({"model": "{{ model }}", "prompt": "{{ prompt }}", "temperature": "{{ temperature }}"}));
-        run.check().expect("a valid definition");
+        assert_eq!(run.check(), [], "a valid definition");
         let plan = run.plan(&invocation(json!({"prompt": "年度?", "temperature": 0.5})), &Config::default());
         assert_eq!(plan.expect("a plan"), json!({"model": "", "prompt": "年度?", "temperature": 0.5}));
         let empty = run.plan(&invocation(json!({"prompt": " "})), &Config::default()).expect_err("nothing to ask");
@@ -362,9 +442,8 @@ mod tests {
 
     #[test]
     fn a_definition_without_a_question_is_a_mistake() {
-        for wrong in [json!({}), json!({"prompt": "a", "arguments": {}}), json!({"tool": "x"}), json!({"prompt": "{{"})]
-        {
-            assert!(llm(wrong.clone()).check().is_err(), "{wrong}");
+        for wrong in [json!({}), json!({"prompt": "a", "arguments": {}}), json!({"tool": "x"})] {
+            assert!(!llm(wrong.clone()).check().is_empty(), "{wrong}");
         }
     }
 
@@ -372,7 +451,17 @@ mod tests {
     fn json_is_taken_out_of_its_code_fence() {
         for text in ["{\"a\": 1}", "```json\n{\"a\": 1}\n```", "```\n{\"a\": 1}```\n"] {
             let run = llm(json!({"prompt": "x", "output": "json"}));
-            assert_eq!(run.data(text.to_owned()).expect("JSON"), json!({"a": 1}));
+            let turn = Turn { text: text.to_owned(), ..Turn::default() };
+            let super::super::OutputData::Json(data) = run.output(&turn).expect("JSON").data else { panic!("a file") };
+            assert_eq!(data, json!({"a": 1}));
         }
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_is_marked() {
+        let turn = Turn { text: "Half of ".to_owned(), end: TurnEnd::Truncated, ..Turn::default() };
+        let output = llm(json!({"prompt": "x"})).output(&turn).expect("text");
+        let super::super::OutputData::Json(data) = output.data else { panic!("a file") };
+        assert_eq!((data, &output.meta["truncated"]), (json!(format!("Half of\n\n{INCOMPLETE}")), &json!(true)));
     }
 }

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, Value,
+    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
+    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
+use crate::base::own_folders::OwnFolders;
 use crate::base::template;
-use crate::config::secret::{InvalidReference, SecretName, Secrets};
+use crate::config::secret::Secrets;
 use argument::{Argument, ArgumentOptions};
 use group::ProgramExit;
 use program_call::ProgramCall;
@@ -26,6 +27,7 @@ mod argument;
 pub(super) mod group;
 mod outcome;
 mod program_call;
+mod shell_text;
 
 /// The default for `max_bytes`.
 const MAX_BYTES: u64 = 1 << 20;
@@ -89,24 +91,28 @@ fn ok_statuses() -> Vec<u8> {
 }
 
 impl Runner for Process {
-    fn check(&self) -> Result<(), DefinitionMistake> {
-        self.check_argv()?;
-        if let Some(stdin) = &self.stdin {
-            template::check_value(stdin).map_err(|error| DefinitionMistake::new("stdin", &error))?;
-        }
-        for (name, value) in &self.env {
-            check_variable(name, value)?;
-        }
-        if let Some(folder) = &self.folder {
-            template::check(folder).map_err(|error| DefinitionMistake::new("folder", &error))?;
-        }
+    fn check(&self) -> Vec<DefinitionMistake> {
+        let mut found = DefinitionMistakes::default();
+        found.note(self.check_argv());
+        found.note(shell_text::check(&self.argv));
+        self.env.keys().for_each(|name| found.note(check_variable(name)));
         if self.max_bytes == 0 {
-            return Err(DefinitionMistake::new("max_bytes", &"it must be at least 1"));
+            found.note(Err(DefinitionMistake::new("max_bytes", &"it must be at least 1")));
         }
         if self.ok_statuses.is_empty() {
-            return Err(DefinitionMistake::new("ok_statuses", &"name at least one exit status"));
+            found.note(Err(DefinitionMistake::new("ok_statuses", &"name at least one exit status")));
         }
-        Ok(())
+        found.into_vec()
+    }
+
+    fn text_kind(&self, place: &str) -> TextKind {
+        match place.split(['.', '[']).next().unwrap_or_default() {
+            "allow" | "output" => TextKind::Constant,
+            "env" => TextKind::TemplateOrSecret,
+            "argv" if place.ends_with("].if") => TextKind::Condition,
+            // That the program is a constant is checked with its own message.
+            _ => TextKind::Template,
+        }
     }
 
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
@@ -124,6 +130,9 @@ impl Runner for Process {
             let message = format!("cancelled before `{}` was started", program_call.name());
             return Err(Failure::new(Code::Cancelled, message));
         }
+        if self.folder.is_some() {
+            check_open(program_call.folder(), &context.own_folders)?;
+        }
         let prepared = program_call.prepare(&context.secrets).await?;
         let program = prepared.program.clone();
         let exit = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
@@ -137,6 +146,17 @@ impl Runner for Process {
         };
         reader.outcome(&exit)
     }
+}
+
+/// Fails if the folder that a definition names for its program is one of our own.
+fn check_open(folder: &Path, own: &OwnFolders) -> Result<(), Failure> {
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if !own.closed().contain(&real) {
+        return Ok(());
+    }
+    let message =
+        format!("the folder `{}` belongs to agent-magic-tool itself and is closed to subtools", folder.display());
+    Err(Failure::new(Code::OutsideRoots, message).hint("use another folder"))
 }
 
 /// Runs a program of the configuration with `stdin`, in the same clean environment as any other program.
@@ -209,9 +229,6 @@ impl Process {
                 return Err(DefinitionMistake::new("argv[0]", &"the program must be a constant, not a template"));
             }
         }
-        for (index, argument) in self.argv.iter().enumerate() {
-            argument.check().map_err(|error| DefinitionMistake::new(format!("argv[{index}]"), &error))?;
-        }
         let Some(allow) = &self.allow else { return Ok(()) };
         if allow.is_empty() {
             return Err(DefinitionMistake::new("allow", &"it is empty; leave it out to allow any first argument"));
@@ -226,15 +243,11 @@ impl Process {
     }
 }
 
-fn check_variable(name: &str, value: &str) -> Result<(), DefinitionMistake> {
+fn check_variable(name: &str) -> Result<(), DefinitionMistake> {
     if name.is_empty() || name.contains(['=', '\0']) {
         // The message does not quote the name: the text after the `=` may be a secret.
         let message = "the name of an environment variable must not be empty or contain `=`";
         return Err(DefinitionMistake::new("env", &message));
     }
-    let place = format!("env.{name}");
-    if SecretName::is_malformed_reference(value) {
-        return Err(DefinitionMistake::new(place, &InvalidReference));
-    }
-    template::check(value).map_err(|error| DefinitionMistake::new(place, &error))
+    Ok(())
 }

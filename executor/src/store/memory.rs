@@ -39,7 +39,7 @@ impl Store for MemoryStore {
                     task.attempt = step.attempt_after;
                     task.not_before = step.not_before;
                     if let Some(update) = &step.confirmation {
-                        if task.confirmation.as_ref().map(|stored| stored.digest) != Some(update.expected) {
+                        if task.confirmation.as_ref().map(|stored| stored.digest) != update.expected {
                             return Err(conflict);
                         }
                         task.confirmation = Some(Box::new(update.confirmation.clone()));
@@ -58,6 +58,14 @@ impl Store for MemoryStore {
                         return Err(conflict);
                     }
                     task.confirmation = Some(confirmation.clone());
+                }
+                Change::Note { id, attempt, notes } => {
+                    let conflict = StoreError::Conflict { id: *id, from: State::Running, attempt: *attempt };
+                    let open = |task: &Task| task.end.is_none() && task.attempt == *attempt;
+                    let Some((task, _)) = tasks.get_mut(id).filter(|(task, _)| open(task)) else {
+                        return Err(conflict);
+                    };
+                    task.notes = (**notes).clone();
                 }
                 Change::Grant { grant, expected_uses } => {
                     if grants.get(&grant.id).map(|grant| grant.uses) != *expected_uses {

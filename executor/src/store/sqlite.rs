@@ -4,17 +4,17 @@
 //! opening the store first makes everything durable that can be read. A damaged file is never repaired or replaced
 //! here; that is left to a human, see `sqlite/damage.rs`.
 
-use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use std::{fs, io};
 
 use jiff::Timestamp;
 use protocol::fault;
 use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,9 +23,11 @@ use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{Grant, GrantId};
+use crate::task::notes::TaskNotes;
 use damage::DamageGuard;
 
 mod damage;
+mod log;
 mod outbox;
 pub mod records;
 
@@ -33,11 +35,12 @@ pub use outbox::undelivered;
 
 /// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
 /// `user_version` to its number, counted from 1.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
     include_str!("../../migrations/4.sql"),
+    include_str!("../../migrations/5.sql"),
 ];
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
@@ -61,7 +64,7 @@ impl From<rusqlite::Error> for StoreError {
 
 impl SqliteStore {
     /// Opens the store at `path` and migrates its schema. Creates the file and its folder (mode 0700) if they do not
-    /// exist.
+    /// exist. An empty file is not taken for a new store: its tasks were lost.
     ///
     /// Everything that can be read when this returns is durable.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
@@ -69,20 +72,24 @@ impl SqliteStore {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(StoreError::Folder)?;
         }
         let guard = DamageGuard::new(path);
+        guard.check(guard.check_files())?;
+        if !path.exists() {
+            create(path)?;
+        }
         guard.check(Self::open_database(path, guard.needs_integrity_check()))
     }
 
     fn open_database(path: &Path, check_integrity: bool) -> Result<Self, StoreError> {
-        let connection = Connection::open(path)?;
+        // Before it is opened: SQLite opens a file that it may not write to for reading.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
+        let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let pending = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
-        for migration in pending.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })? {
+        for migration in &MIGRATIONS[known_schema(&connection)?..] {
             connection.execute_batch(migration)?;
         }
+        damage::check_schema(&connection, &MIGRATIONS)?;
         if check_integrity {
             damage::check_integrity(&connection)?;
         }
@@ -130,6 +137,7 @@ impl SqliteStore {
                 Change::SetPreview { id, expected, confirmation } => {
                     set_preview(&transaction, *id, *expected, confirmation)?;
                 }
+                Change::Note { id, attempt, notes } => note(&transaction, *id, *attempt, notes)?,
                 Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
                 Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,
                 Change::Delivery(delivery, state) => outbox::record_delivery(&transaction, delivery, *state)?,
@@ -306,11 +314,11 @@ fn update_confirmation(
     let changed = transaction
         .prepare_cached(
             "UPDATE tasks SET confirmation = ?3, input = coalesce(?4, input)
-             WHERE id = ?1 AND confirmation ->> 'digest' = ?2",
+             WHERE id = ?1 AND confirmation ->> 'digest' IS ?2",
         )?
         .execute(params![
             step.id.to_string(),
-            update.expected.to_string(),
+            update.expected.as_ref().map(Digest::to_string),
             to_json(&update.confirmation)?,
             update.input.as_ref().map(to_json).transpose()?,
         ])?;
@@ -334,6 +342,13 @@ fn set_preview(
         )?
         .execute(params![id.to_string(), expected.to_string(), to_json(confirmation)?, from.as_str()])?;
     if changed == 1 { Ok(()) } else { Err(StoreError::Conflict { id, from, attempt: 0 }) }
+}
+
+fn note(transaction: &Transaction<'_>, id: TaskId, attempt: u32, notes: &TaskNotes) -> Result<(), StoreError> {
+    let changed = transaction
+        .prepare_cached("UPDATE tasks SET notes = ?3 WHERE id = ?1 AND attempt = ?2 AND finished_at IS NULL")?
+        .execute(params![id.to_string(), attempt, to_json(notes)?])?;
+    if changed == 1 { Ok(()) } else { Err(StoreError::Conflict { id, from: State::Running, attempt }) }
 }
 
 fn save_grant(transaction: &Transaction<'_>, grant: &Grant, expected_uses: Option<u32>) -> Result<(), StoreError> {
@@ -389,7 +404,7 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
 }
 
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, confirmation, end, (SELECT resolution FROM resolutions WHERE task = id), run_at";
+                       not_before, confirmation, end, (SELECT resolution FROM resolutions WHERE task = id), run_at, notes";
 
 type TaskColumns = (
     String,
@@ -407,6 +422,7 @@ type TaskColumns = (
     Option<String>,
     Option<String>,
     Option<i64>,
+    Option<String>,
 );
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<TaskColumns> {
@@ -430,6 +446,7 @@ fn task(columns: TaskColumns) -> Result<Task, StoreError> {
         end,
         resolution,
         run_at,
+        notes,
     ) = columns;
     Ok(Task {
         id: parse(id)?,
@@ -447,6 +464,7 @@ fn task(columns: TaskColumns) -> Result<Task, StoreError> {
         end: end.as_deref().map(from_json).transpose()?,
         resolution: resolution.as_deref().map(from_json).transpose()?,
         run_at: run_at.map(time).transpose()?,
+        notes: notes.as_deref().map(from_json).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -466,11 +484,57 @@ fn time(microseconds: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_microsecond(microseconds).map_err(|error| StoreError::Malformed(error.to_string()))
 }
 
-/// Whether SQLite can read the database at `path`; for `doctor`.
-pub fn is_readable(path: &Path) -> Result<bool, StoreError> {
-    let connection = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let answer: Option<String> = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;
-    Ok(answer.as_deref() == Some("ok"))
+/// Creates an empty store under a temporary name, then renames it: a store at `path` is never half created.
+fn create(path: &Path) -> Result<(), StoreError> {
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::Folder(error)),
+        _ => {}
+    }
+    let connection = Connection::open(&new)?;
+    for migration in MIGRATIONS {
+        connection.execute_batch(migration)?;
+    }
+    drop(connection);
+    fs::rename(&new, path).map_err(StoreError::Folder)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::Folder)
+}
+
+/// How many of the migrations the store has seen.
+fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = usize::try_from(found).ok().filter(|found| *found <= MIGRATIONS.len());
+    known.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })
+}
+
+/// Checks the whole store at `path`, which need not exist, and changes nothing; for `doctor` and `executor status`.
+/// `is_in_use` says that an executor may write to it meanwhile.
+pub fn inspect(path: &Path, is_in_use: bool) -> Result<(), StoreError> {
+    let guard = DamageGuard::new(path);
+    let inspected = (|| {
+        if !is_in_use {
+            guard.check_files()?;
+        }
+        if !path.exists() {
+            return Ok(());
+        }
+        let connection = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        let known = known_schema(&connection)?;
+        damage::check_schema(&connection, &MIGRATIONS[..known])?;
+        damage::check_integrity(&connection)?;
+        if known == MIGRATIONS.len() {
+            let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM tasks"))?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                task(columns(row)?)?;
+            }
+            grants(&connection)?;
+        }
+        Ok(())
+    })();
+    guard.check_only(inspected)
 }
 
 #[cfg(test)]

@@ -10,14 +10,21 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
+use protocol::clock;
 use protocol::code::Code;
 use protocol::digest;
 use protocol::error::ErrorBody;
+use protocol::regular_file;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::task::name::SubtoolName;
+
+/// The extension of the files that say since when something is on again.
+const SWITCHED_ON: &str = "on";
+/// Far more than one entry has.
+const MAX_ENTRY_BYTES: u64 = 64 << 10;
 
 /// A subtool that is switched off for one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +67,13 @@ impl SwitchedOffTools {
         if path.try_exists()? {
             return Ok(());
         }
+        self.write(off, &path)
+    }
+
+    fn write(&self, content: &SwitchedOffTool, path: &Path) -> io::Result<()> {
         let temporary = self.folder.join(format!(".{}", TaskId::new()));
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(&serde_json::to_vec(off)?)?;
+        file.write_all(&serde_json::to_vec(content)?)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
         fs::File::open(&self.folder)?.sync_all()
@@ -73,9 +84,21 @@ impl SwitchedOffTools {
         let mut off = self.all()?;
         off.retain(|off| off.tool == *tool && session.is_none_or(|session| off.session.as_deref() == Some(session)));
         for off in &off {
-            fs::remove_file(self.path(&off.tool, off.uid, off.session.as_deref()))?;
+            let path = self.path(&off.tool, off.uid, off.session.as_deref());
+            // First: without it, the calls of before would switch it off again.
+            self.write(&SwitchedOffTool { since: clock::now(), ..off.clone() }, &path.with_extension(SWITCHED_ON))?;
+            fs::remove_file(path)?;
         }
         Ok(off)
+    }
+
+    /// Returns when a human last switched `tool` on again for `caller`.
+    pub fn switched_on(&self, tool: &SubtoolName, caller: &Caller) -> io::Result<Option<Timestamp>> {
+        match fs::read(self.path(tool, caller.uid, caller.session.as_deref()).with_extension(SWITCHED_ON)) {
+            Ok(text) => Ok(Some(serde_json::from_slice::<SwitchedOffTool>(&text)?.since)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns everything that is switched off, ordered by subtool and session.
@@ -87,8 +110,9 @@ impl SwitchedOffTools {
         let mut all = Vec::new();
         for entry in entries {
             let entry = entry?;
-            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-                let off: SwitchedOffTool = serde_json::from_slice(&fs::read(entry.path())?)?;
+            if !entry.file_name().as_encoded_bytes().contains(&b'.') {
+                let off: SwitchedOffTool =
+                    serde_json::from_slice(&regular_file::read(&entry.path(), MAX_ENTRY_BYTES)?)?;
                 all.push(off);
             }
         }

@@ -4,13 +4,13 @@
 //! start, so an approval is bound to the file's content.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
-use protocol::digest;
+use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -62,7 +62,7 @@ fn sha256(path: &Path) -> io::Result<String> {
     if let Some(sha256) = cache().get(&identity) {
         return Ok(sha256.clone());
     }
-    let (mut file, mut hash, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
+    let (mut file, mut hash, mut chunk) = (regular_file::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {
         match file.read(&mut chunk)? {
             0 => break,
@@ -91,7 +91,7 @@ mod tests {
         let first = Fingerprint::of(&path);
         assert!(first.is_current() && first.is_current());
         fs::write(&path, "echo two").expect("written");
-        File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
+        fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
         assert!(!first.is_current());
         fs::write(&path, "echo one").expect("written");
         assert!(first.is_current(), "the original content matches again");

@@ -25,10 +25,14 @@ impl FromStr for SubtoolName {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidName(text.to_owned())) }
+        if is_name(text) { Ok(Self(text.to_owned())) } else { Err(InvalidName(text.to_owned())) }
     }
+}
+
+/// Whether `text` is a valid name of a subtool or a secret.
+pub(crate) fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 impl fmt::Display for SubtoolName {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{SharedTelemetry, TelemetryState, otlp};
+use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
 
 /// The most spans in one request.
@@ -31,7 +32,7 @@ pub(super) struct Exporter {
     metrics: Url,
     resource: Value,
     shared: Arc<SharedTelemetry>,
-    runner_context: Arc<RunnerContext>,
+    settings: LiveSettings,
     is_failing: bool,
 }
 
@@ -46,24 +47,19 @@ enum ExportError {
 }
 
 impl Exporter {
-    pub(super) fn new(
-        to: &Url,
-        instance: &str,
-        shared: Arc<SharedTelemetry>,
-        runner_context: Arc<RunnerContext>,
-    ) -> Self {
+    pub(super) fn new(to: &Url, instance: &str, shared: Arc<SharedTelemetry>, settings: LiveSettings) -> Self {
         let signal = |path: &str| {
             let mut url = to.clone();
             url.set_path(&format!("{}/v1/{path}", to.path().trim_end_matches('/')));
             url
         };
         let (traces, metrics) = (signal("traces"), signal("metrics"));
-        Self { traces, metrics, resource: otlp::resource(instance), shared, runner_context, is_failing: false }
+        Self { traces, metrics, resource: otlp::resource(instance), shared, settings, is_failing: false }
     }
 
     /// Exports after changes until `ending` fires; then exports once more without retries.
     pub(super) async fn run(mut self, ending: CancellationToken) {
-        let every = self.runner_context.config.telemetry.every.get();
+        let every = self.settings.current().config().telemetry.every.get();
         let mut pause = MIN_PAUSE;
         while !ending.is_cancelled() {
             tokio::select! {
@@ -114,19 +110,14 @@ impl Exporter {
 
     /// Sends one request, and returns how many items the collector rejected; `rejected` is their field in the answer.
     async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, ExportError> {
-        let headers = self.headers().await?;
-        let temporary =
-            |reason: String| ExportError::Temporary(self.runner_context.secrets.redact(&reason).into_owned());
-        let client = self
-            .runner_context
-            .http
-            .client_for_configured(url)
-            .await
-            .map_err(|failure| temporary(failure.error.message))?;
+        let context = self.settings.runner_context();
+        let headers = headers(&context).await?;
+        let temporary = |reason: String| ExportError::Temporary(context.secrets.redact_reason(&reason));
+        let client =
+            context.http.client_for_configured(url).await.map_err(|failure| temporary(failure.error.message))?;
         let text = serde_json::to_vec(body).expect("a JSON value can be serialized");
         let request = client.post(url.clone()).headers(headers).timeout(REQUEST_TIMEOUT).body(text);
-        let (status, answer) = self
-            .runner_context
+        let (status, answer) = context
             .http
             .send_plain(request, url, MAX_ANSWER_BYTES)
             .await
@@ -145,23 +136,24 @@ impl Exporter {
             status => Err(ExportError::Permanent(format!("the collector answered {status}"))),
         }
     }
+}
 
-    async fn headers(&self) -> Result<HeaderMap, ExportError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("content-type", HeaderValue::from_static("application/json"));
-        for (name, secret) in &self.runner_context.config.telemetry.otlp_headers {
-            let value = self.runner_context.secrets.get(secret).await;
-            let value = value.map_err(|error| ExportError::Temporary(error.to_string()))?;
-            let name = HeaderName::try_from(name.as_str());
-            let value = HeaderValue::try_from(value.expose());
-            let (Ok(name), Ok(mut value)) = (name, value) else {
-                return Err(ExportError::Permanent(format!("the header with `{secret}` is not valid")));
-            };
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        Ok(headers)
+/// The headers of a request under the present configuration.
+async fn headers(context: &RunnerContext) -> Result<HeaderMap, ExportError> {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    for (name, secret) in &context.config.telemetry.otlp_headers {
+        let value = context.secrets.get(secret).await;
+        let value = value.map_err(|error| ExportError::Temporary(error.to_string()))?;
+        let name = HeaderName::try_from(name.as_str());
+        let value = HeaderValue::try_from(value.expose());
+        let (Ok(name), Ok(mut value)) = (name, value) else {
+            return Err(ExportError::Permanent(format!("the header with `{secret}` is not valid")));
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
     }
+    Ok(headers)
 }
 
 /// Logs the first failure and the first success after it. Returns whether exporting is failing.

@@ -188,6 +188,14 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).expect("the schema compiles")
 }
 
+/// A file with one subtool whose templates may name any field.
 fn file(changes: Value) -> Value {
-    json!({"greet": definition(changes)})
+    let input = json!({"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": true});
+    let changes = crate::object(changes);
+    let mut fields = crate::object(json!({"input": input}));
+    if changes.contains_key("input") && !changes.contains_key("run") {
+        fields.insert("run".to_owned(), json!({"process": {"argv": ["true"]}}));
+    }
+    fields.extend(changes);
+    json!({"greet": definition(Value::Object(fields))})
 }

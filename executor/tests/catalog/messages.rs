@@ -1,160 +1,280 @@
-//! The messages for typical mistakes, word for word: file, subtool, location, and how to fix it.
+//! Ninety wrong definitions with everything that `lint` says about them, in one file that a person can read from the
+//! beginning to the end: `executor/tests/catalog/messages.txt`.
 
-use insta::assert_snapshot;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use executor::catalog::lint::{LintScope, lint};
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};
 
-/// The problems of a subtool with these changes.
-fn problems(changes: Value) -> String {
-    problems_of_file(&json!({"greet": definition(changes)}))
+/// If this environment variable is set, the file is rewritten instead of compared.
+const UPDATE: &str = "UPDATE_EXPECT";
+
+/// A file with a mistake.
+enum Wrong {
+    /// The definition `greet` with these changes; null removes a key.
+    Greet(Value),
+    /// The settings of an HTTP request in `greet`, beside its base URL.
+    Http(Value),
+    /// The subtools of a file, each a change of `greet`.
+    Subtools(Value),
+    /// The text of a file.
+    Text(&'static str),
 }
 
-fn problems_of_file(file: &Value) -> String {
-    Folder::with(&[("acme.json", file)]).problems().join("\n")
+use Wrong::{Greet, Http, Subtools, Text};
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn wrong_definitions() -> Vec<(&'static str, Wrong)> {
+    let http = |base_url: &str| Greet(json!({"run": {"http": {"base_url": base_url}}}));
+    let process = |argv: Value| Greet(json!({"run": {"process": {"argv": argv}}}));
+    let sends = json!({"annotations": null, "confirm": "always"});
+    let verify = |verify: Value| {
+        let mut send = sends.clone();
+        send["verify"] = verify;
+        Subtools(json!({"greet_send": send, "greet_look": {"description": "Looks whether a greeting has arrived."}}))
+    };
+    vec![
+        ("text that is not JSON", Text("{\n  \"greet\": {,}\n}")),
+        ("a key twice", Text("{\"greet\": {\"input\": {}, \"input\": {}}}")),
+        ("an array instead of an object", Text("[]")),
+        ("an empty file", Text("")),
+        ("a file key that does not exist", Text("{\"$default\": {}}")),
+        ("a namespace that is not a name", Text("{\"$namespace\": \"our tools\"}")),
+        ("defaults that are not an object", Text("{\"$defaults\": []}")),
+        ("a misspelled key in the defaults", Text("{\"$defaults\": {\"tiemout\": \"5s\"}}")),
+        ("a name with a space", Subtools(json!({"say hello": {}}))),
+        ("a subtool that is not an object", Text("{\"greet\": \"hello\"}")),
+        ("two definitions that are not finished", Text("{\"greet\": {\"run\": 1}, \"greet2\": 2}")),
+        ("a misspelled key", Greet(json!({"tiemout": "30s"}))),
+        ("a key that does not exist", Greet(json!({"colour": "red"}))),
+        ("three mistakes at once", Greet(json!({"tiemout": "30s", "tags": "a, b", "concurrency": 0}))),
+        ("no description", Greet(json!({"description": null}))),
+        ("an empty description", Greet(json!({"description": " "}))),
+        ("a description of two words", Greet(json!({"description": "Says hello."}))),
+        ("no input", Greet(json!({"input": null}))),
+        ("an input that is an array", Greet(json!({"input": {"type": "array"}}))),
+        ("a type that does not exist", Greet(json!({"input": {"properties": {"name": {"type": "strin"}}}}))),
+        ("`required` as a text", Greet(json!({"input": {"properties": {"name": {}}, "required": "name"}}))),
+        ("an open input", Greet(json!({"input": {"properties": {"name": {"description": "The name."}}}}))),
+        (
+            "a required field that is not declared",
+            Greet(json!({"input": {"properties": {
+            "name": {"description": "The name."}}, "required": ["nmae"], "additionalProperties": false}})),
+        ),
+        (
+            "a required field with a default",
+            Greet(json!({"input": {"properties": {
+            "name": {"description": "The name.", "default": "Ann"}}, "required": ["name"], "additionalProperties": false}})),
+        ),
+        (
+            "a field without a description",
+            Greet(json!({"input": {"properties": {"name": {"type": "string"}},
+            "additionalProperties": false}})),
+        ),
+        (
+            "a field with the name of something else",
+            Greet(json!({"input": {"properties": {
+            "task": {"description": "The task."}}, "additionalProperties": false},
+            "run": {"process": {"argv": ["echo", "--", "{{ task }}"]}}, "examples": null})),
+        ),
+        ("a misspelled annotation", Greet(json!({"annotations": {"readOnly": true}}))),
+        ("annotations as a list", Greet(json!({"annotations": [true]}))),
+        ("an annotation as a text", Greet(json!({"annotations": {"readOnlyHint": "yes"}}))),
+        ("a confirmation that does not exist", Greet(json!({"confirm": "sometimes"}))),
+        ("a confirmation as a boolean", Greet(json!({"confirm": true}))),
+        ("`when` without a condition", Greet(json!({"confirm": "when"}))),
+        ("`never` with a value", Greet(json!({"confirm": {"never": true}}))),
+        ("a condition that ends too early", Greet(json!({"confirm": {"when": "input.name =="}}))),
+        ("a condition about an undeclared field", Greet(json!({"confirm": {"when": "input.nmae == 'Ann'"}}))),
+        ("a condition with a bare field", Greet(json!({"confirm": {"when": "name == 'Ann'"}}))),
+        ("a timeout without a unit", Greet(json!({"timeout": "30"}))),
+        ("a timeout as a number", Greet(json!({"timeout": 30}))),
+        ("a timeout of nothing", Greet(json!({"timeout": "0s"}))),
+        ("retries as a text", Greet(json!({"retries": {"times": "many"}}))),
+        ("too many retries", Greet(json!({"retries": {"times": 99}}))),
+        (
+            "retries of something that must not happen twice",
+            Greet(json!({"annotations": null, "retries": {"times": 2}})),
+        ),
+        ("no concurrency at all", Greet(json!({"concurrency": 0}))),
+        ("a rate limit without a window", Greet(json!({"rate_limit": {"calls": 3}}))),
+        ("tags as a text", Greet(json!({"tags": "a, b"}))),
+        ("a dependency that does not exist", Greet(json!({"depends_on": ["greet_frist"]}))),
+        (
+            "a dependency in prose",
+            Subtools(json!({"greet": {"description": "Says hello to a person. Use person_find first."},
+            "person_find": {"description": "Finds a person by the first name."}})),
+        ),
+        (
+            "a prerequisite that does not exist",
+            Greet(json!({"description": "Says hello to a person. Use zebra_find first."})),
+        ),
+        ("two subtools that say the same", Subtools(json!({"greet": {}, "hello": {}}))),
+        (
+            "an example of the wrong type",
+            Greet(json!({"examples": [{"input": {"name": "Ann"}}, {"input": {"name": 5}}]})),
+        ),
+        ("an example without a required field", Greet(json!({"examples": [{"input": {}}]}))),
+        ("an example with an unknown field", Greet(json!({"examples": [{"input": {"name": "Ann", "nick": "A"}}]}))),
+        ("an example without an input", Greet(json!({"examples": [{"name": "Ann"}]}))),
+        ("an output that is not a schema", Greet(json!({"output": {"type": "lst"}}))),
+        ("jq that ends too early", Greet(json!({"result": {"select": ".people | "}}))),
+        ("jq with an unknown function", Greet(json!({"result": {"select": ".people | frist"}}))),
+        ("a template in jq", Greet(json!({"result": {"select": ".[] | select(.name == \"{{ name }}\")"}}))),
+        ("jq about an undeclared field", Greet(json!({"result": {"select": "select(.name == $input.nmae)"}}))),
+        ("a result without anything", Greet(json!({"result": {}}))),
+        ("no runner", Greet(json!({"run": {}}))),
+        ("a runner that does not exist", Greet(json!({"run": {"shell": "ls"}}))),
+        (
+            "two runners",
+            Greet(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
+        ),
+        ("a request without a base URL", Greet(json!({"run": {"http": {"path": "/greet"}}}))),
+        ("a base URL of another kind", http("ftp://a.example")),
+        ("a base URL with a password", http("https://ann:hunter22@a.example")),
+        ("a base URL with a query", http("https://a.example/?v=1")),
+        ("a path without a slash", Http(json!({"path": "greet/{{ name }}"}))),
+        ("a query in the path", Http(json!({"path": "/greet?name={{ name }}"}))),
+        ("a method in small letters", Http(json!({"method": "post"}))),
+        ("a body in a GET request", Http(json!({"body": {"json": {"name": "{{ name }}"}}}))),
+        ("two bodies", Http(json!({"method": "POST", "body": {"json": {}, "form": {}}}))),
+        ("a misspelled field in a template", Http(json!({"query": {"who": "{{ nmae }}"}}))),
+        ("a template that is not closed", Http(json!({"query": {"who": "{{ name"}}))),
+        ("a filter that does not exist", Http(json!({"query": {"who": "{{ name|uper }}"}}))),
+        ("a filter that is not needed", Http(json!({"query": {"who": "{{ name|urlencode }}"}}))),
+        ("a function that does not exist", Http(json!({"query": {"at": "{{ now() }}"}}))),
+        ("a test that does not exist", Http(json!({"query": {"who": "{% if name is empty %}x{% endif %}"}}))),
+        ("a variable that is not set", Http(json!({"path": "/{{ vars.team }}"}))),
+        ("a template in a name", Http(json!({"query": {"{{ name }}": "x"}}))),
+        ("a template in a constant", Http(json!({"idempotency_header": "X-{{ name }}"}))),
+        ("a header with a colon", Http(json!({"headers": {"X-Name: Ann": ""}}))),
+        ("a header of the connection", Http(json!({"headers": {"Host": "b.example"}}))),
+        ("a key in place of its name", Http(json!({"auth": {"bearer": "sk-live-123456"}}))),
+        ("a secret with an invalid name", Http(json!({"headers": {"X-Key": "secret:my key"}}))),
+        ("a secret in the path", Http(json!({"path": "secret:greeter"}))),
+        ("a secret in the middle of a text", Http(json!({"query": {"auth": "key secret:greeter"}}))),
+        ("the same header twice", Http(json!({"auth": {"bearer": "secret:a"}, "headers": {"Authorization": "x"}}))),
+        ("a key in two places", Http(json!({"auth": {"api_key": {"value": "secret:a", "header": "X", "query": "x"}}}))),
+        (
+            "an idempotency header without its effect",
+            Greet(json!({"annotations": null, "run": {"http": {
+            "base_url": "https://a.example", "method": "POST", "idempotency_header": "Idempotency-Key"}}})),
+        ),
+        ("an empty argument list", process(json!([]))),
+        ("a shell line", process(json!("echo hello"))),
+        ("a program from the input", process(json!(["{{ name }}"]))),
+        ("a value inside a shell line", process(json!(["sh", "-c", "echo {{ name }}"]))),
+        ("a value inside a Python program", process(json!(["python3", "-c", "print('{{ name }}')"]))),
+        ("a secret as an argument", process(json!(["greet", "secret:greeter"]))),
+        ("a condition without arguments", process(json!(["echo", {"if": "name"}]))),
+        ("a condition about an undeclared field", process(json!(["echo", {"if": "loud", "args": ["-n"]}]))),
+        ("a model without a question", Greet(json!({"run": {"llm": {}}}))),
+        ("a function that does not exist", Greet(json!({"run": {"builtin": {"write_file": {}}}}))),
+        ("a lookup that does not exist", verify(json!({"subtool": "greet_lok", "happened": "length > 0"}))),
+        ("a lookup without its input", verify(json!({"subtool": "greet_look", "happened": "length > 0"}))),
+        (
+            "a lookup that finds the greeting of another run",
+            verify(json!({"subtool": "greet_look",
+            "input": {"name": "Ann"}, "happened": "length > 0"})),
+        ),
+        (
+            "a lookup that always says yes",
+            verify(json!({"subtool": "greet_look",
+            "input": {"name": "{{ name }}"}, "happened": "true"})),
+        ),
+        (
+            "a lookup of something that changes nothing",
+            Subtools(json!({"greet_send": {"verify": {"subtool": "greet_look",
+            "input": {"name": "{{ name }}"}, "happened": "length > 0"}},
+            "greet_look": {"description": "Looks whether a greeting has arrived."}})),
+        ),
+    ]
 }
 
-fn problems_of_text(text: &str) -> String {
+/// A definition without a mistake.
+fn greet() -> Value {
+    json!({
+        "description": "Says hello to one person by name.",
+        "input": {"type": "object", "properties": {"name": {"type": "string", "description": "The name."}},
+            "required": ["name"], "additionalProperties": false},
+        "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["echo", "--", "{{ name }}"]}},
+        "examples": [{"input": {"name": "Ann"}}]
+    })
+}
+
+fn changed(changes: &Value) -> Value {
+    let mut greet = greet();
+    for (key, value) in changes.as_object().into_iter().flatten() {
+        greet[key] = value.clone();
+    }
+    greet.as_object_mut().expect("an object").retain(|_, value| !value.is_null());
+    greet
+}
+
+/// The text of the file, and what of it is worth showing.
+fn file(wrong: &Wrong) -> (String, String) {
+    match wrong {
+        Greet(changes) => (json!({"greet": changed(changes)}).to_string(), changes.to_string()),
+        Http(settings) => {
+            let mut http = json!({"base_url": "https://a.example"});
+            http.as_object_mut().expect("an object").extend(crate::object(settings.clone()));
+            (
+                json!({"greet": changed(&json!({"run": {"http": http}}))}).to_string(),
+                json!({"http": settings}).to_string(),
+            )
+        }
+        Subtools(subtools) => {
+            let whole = subtools.as_object().expect("an object").iter().map(|(name, it)| (name.clone(), changed(it)));
+            (Value::Object(whole.collect()).to_string(), subtools.to_string())
+        }
+        Text(text) => ((*text).to_owned(), text.replace('\n', " ")),
+    }
+}
+
+fn findings(text: &str) -> Vec<String> {
     let folder = Folder::new();
     folder.write("acme.json", text);
-    folder.problems().join("\n")
+    let catalog = folder.load();
+    let path = format!("{}/acme.json", folder.folder.path().display());
+    let findings = lint(&catalog, &folder.config, &LintScope::default());
+    findings.iter().map(|finding| finding.to_line().replace(&path, "acme.json")).collect()
 }
 
 #[test]
-fn malformed_json() {
-    assert_snapshot!(problems_of_text("{\n  \"greet\": {,}\n}"), @"acme.json: line 2 column 13: key must be a string");
-    assert_snapshot!(
-        problems_of_text("{\"greet\": {\"input\": {}, \"input\": {}}}"),
-        @"acme.json: line 1 column 31: duplicate key `input`"
+fn ninety_wrong_definitions_are_explained() {
+    assert_eq!(findings(&json!({"greet": greet()}).to_string()), [""; 0], "the definition itself has no mistake");
+    let wrong = wrong_definitions();
+    assert!(wrong.len() >= 90, "{} definitions", wrong.len());
+    let mut text = String::from(
+        "What `agent-magic-tool lint` says about wrong definitions. Rewritten by\n\
+         UPDATE_EXPECT=1 cargo test -p agent-magic-tool-executor --test catalog ninety\n",
     );
-    assert_snapshot!(problems_of_text("[]"), @"acme.json: a definition file must be a JSON object");
+    for (number, (title, wrong)) in wrong.iter().enumerate() {
+        let (content, shown) = file(wrong);
+        let findings = findings(&content);
+        assert!(!findings.is_empty(), "{title}: nothing is said about {content}");
+        writeln!(text, "\n{}. {title}\n   {shown}", number + 1).expect("a text takes any text");
+        for finding in findings {
+            writeln!(text, "   > {finding}").expect("a text takes any text");
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/catalog/messages.txt");
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, &text).expect("written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    let first = text.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+    assert!(text == expected, "executor/tests/catalog/messages.txt is out of date; the first difference: {first:?}");
 }
 
-#[test]
-fn keys_of_a_file() {
-    assert_snapshot!(
-        problems_of_file(&json!({"$default": {}})),
-        @"acme.json: $default: the only file keys are `$schema`, `$defaults` and `$namespace`; did you mean `$defaults`?"
-    );
-    assert_snapshot!(
-        problems_of_file(&json!({"$namespace": 5})),
-        @"acme.json: $namespace: `$namespace` must be a string of 1 to 62 of the characters a-z A-Z 0-9 _ -"
-    );
-    assert_snapshot!(
-        problems_of_file(&json!({"$namespace": ""})),
-        @"acme.json: $namespace: `$namespace` must be a string of 1 to 62 of the characters a-z A-Z 0-9 _ -"
-    );
-    assert_snapshot!(problems_of_file(&json!({"$defaults": []})), @"acme.json: $defaults: `$defaults` must be an object");
-    assert_snapshot!(
-        problems_of_file(&json!({"$defaults": {"tiemout": "5s"}})),
-        @"acme.json: $defaults.tiemout: unknown field `tiemout`; did you mean `timeout`?"
-    );
-    assert_snapshot!(
-        problems_of_file(&json!({"$defaults": {"run": {"http": {"header": {}}}}, "greet": definition(json!({}))})),
-        @"acme.json: $defaults.run.http.header: unknown field `header`; did you mean `headers`?"
-    );
-    assert_snapshot!(
-        problems_of_file(&json!({"say hello": definition(json!({}))})),
-        @"acme.json: say hello: `say hello` is not a valid subtool name; use 1 to 64 of the characters a-z A-Z 0-9 _ -"
-    );
-}
-
-#[test]
-fn lookups() {
-    let look = definition(json!({"annotations": {"readOnlyHint": true}}));
-    let needy = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
-    let problems_of_lookup = |subtool: &str, verify: Value, changes: Value| {
-        let mut sender = definition(changes);
-        sender["verify"] = verify;
-        sender["verify"]["subtool"] = subtool.into();
-        let needy = definition(json!({"annotations": {"readOnlyHint": true}, "input": needy}));
-        problems_of_file(
-            &json!({"send": sender, "look": look, "needy": needy, "change": definition(json!({"annotations": {}}))}),
-        )
-    };
-    let writes = || json!({"annotations": {"readOnlyHint": false}});
-    let yes = || json!({"happened": "length > 0"});
-    assert_snapshot!(problems_of_lookup("look", yes(), writes()), @"");
-    assert_snapshot!(problems_of_lookup("lock", yes(), writes()), @"acme.json: send: verify.subtool: no subtool named `lock`");
-    assert_snapshot!(problems_of_lookup("change", yes(), writes()), @"acme.json: send: verify.subtool: `change` is not read-only, so a lookup could change something");
-    assert_snapshot!(problems_of_lookup("needy", yes(), writes()), @"acme.json: send: verify.input: `needy` requires `id`");
-    assert_snapshot!(problems_of_lookup("look", json!({"happened": ".["}), writes()), @"acme.json: send: verify.happened: `.[` is not a valid jq expression: syntax error");
-    assert_snapshot!(problems_of_lookup("look", json!({"happened": ".", "input": {"id": "{{ name"}}), writes()), @"acme.json: send: verify.input: template `{{ name`: syntax error: unexpected end of input, expected end of variable block");
-    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"readOnlyHint": true}})), @"acme.json: send: verify: its annotations say that it is safe to repeat, so it needs no lookup");
-    assert_snapshot!(problems_of_lookup("look", yes(), json!({"annotations": {"idempotentHint": true}})), @"acme.json: send: verify: its annotations say that it is safe to repeat, so it needs no lookup");
-}
-
-#[test]
-fn keys_of_a_subtool() {
-    assert_snapshot!(
-        problems(json!({"tiemout": "30s"})),
-        @"acme.json: greet: tiemout: unknown field `tiemout`; did you mean `timeout`?"
-    );
-    assert_snapshot!(
-        problems(json!({"colour": "red"})),
-        @"acme.json: greet: colour: unknown field `colour`; expected `description`, `input`, `annotations`, `run`, `confirm`, `min_assurance`, `grantable`, `timeout`, `retries`, `verify`, `preview`, `rate_limit`, `concurrency`, `depends_on`, `requires`, `admin`, `enabled`, `output`, `result`, `tags` or `examples`"
-    );
-    assert_snapshot!(problems(json!({"description": Value::Null})), @"acme.json: greet: missing field `description`");
-    assert_snapshot!(
-        problems(json!({"annotations": {"readOnly": true}})),
-        @"acme.json: greet: annotations.readOnly: unknown field `readOnly`; did you mean `readOnlyHint`?"
-    );
-    assert_snapshot!(
-        problems(json!({"annotations": [true]})),
-        @"acme.json: greet: annotations: expected an object, found an array"
-    );
-    assert_snapshot!(
-        problems(json!({"confirm": "sometimes"})),
-        @"acme.json: greet: confirm: unknown choice `sometimes`; expected `never`, `always` or `when`"
-    );
-    assert_snapshot!(
-        problems(json!({"confirm": "when"})),
-        @r#"acme.json: greet: confirm.when: `when` needs a value; write it as {"when": …}"#
-    );
-    assert_snapshot!(
-        problems(json!({"confirm": {"never": true}})),
-        @r#"acme.json: greet: confirm.never: `never` takes no value; write it as "never""#
-    );
-    assert_snapshot!(problems(json!({"confirm": true})), @"acme.json: greet: confirm: expected `never`, `always` or `when`, found a boolean");
-    assert_snapshot!(problems(json!({"retries": {"times": "many"}})), @"acme.json: greet: retries.times: expected a whole number from 0 to 4294967295, found a string");
-    assert_snapshot!(problems(json!({"tags": "a, b"})), @"acme.json: greet: tags: expected an array, found a string");
-    assert_snapshot!(
-        problems(json!({"timeout": "30"})),
-        @"acme.json: greet: timeout: `30` is not a valid duration; write it like `500ms`, `30s`, `5m` or `1h`"
-    );
-    assert_snapshot!(
-        problems(json!({"concurrency": 0})),
-        @"acme.json: greet: concurrency: a limit of 0 would run no task; the minimum is 1"
-    );
-}
-
-#[test]
-fn runners() {
-    assert_snapshot!(
-        problems(json!({"run": {"shell": "ls"}})),
-        @"acme.json: greet: run: unknown choice `shell`; expected `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`"
-    );
-    assert_snapshot!(
-        problems(json!({"run": {"process": {"argv": ["ls"]}, "http": {"base_url": "https://a.example"}}})),
-        @"acme.json: greet: run: expected exactly one runner, found `process` and `http`"
-    );
-    assert_snapshot!(problems(json!({"run": {}})), @"acme.json: greet: run: expected exactly one runner: `http`, `process`, `builtin`, `ask_user`, `llm` or `agent`");
-    assert_snapshot!(
-        problems(json!({"run": {"http": {"path": "/a"}}})),
-        @"acme.json: greet: run.http: missing field `base_url`"
-    );
-    assert_snapshot!(
-        problems(json!({"run": {"http": {"base_url": "https://a.example", "query": {"q": "{{ q"}}}})),
-        @"acme.json: greet: run.http.query.q: template `{{ q`: syntax error: unexpected end of input, expected end of variable block"
-    );
-    assert_snapshot!(
-        problems(json!({"run": {"http": {"base_url": "https://a.example", "auth": {"bearer": "ghp_x"}}}})),
-        @"acme.json: greet: run.http.auth.bearer: not a secret reference; write `secret:NAME` and store the value with: agent-magic-tool secret set NAME"
-    );
-    assert_snapshot!(
-        problems(json!({"run": {"process": {"argv": ["{{ program }}"]}}})),
-        @"acme.json: greet: run.process.argv[0]: the program must be a constant, not a template"
-    );
+/// The problems of a file.
+fn problems_of_file(file: &Value) -> String {
+    Folder::with(&[("acme.json", file)]).problems().join("\n")
 }
 
 /// A secret may be written in place of its name, or anywhere else.
@@ -227,41 +347,4 @@ fn a_secret_written_into_a_definition_is_never_quoted() {
             assert!(!problems.contains(CANARY), "{problems}");
         }
     }
-}
-
-#[test]
-fn schemas_examples_and_expressions() {
-    assert_snapshot!(
-        problems(json!({"input": {"type": "object", "properties": {"a": {"type": "strin"}}}})),
-        @r#"acme.json: greet: input: the schema at `/properties/a/type`: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword"#
-    );
-    assert_snapshot!(problems(json!({"output": {"type": "array", "items": {"type": "string"}}})), @"");
-    assert_snapshot!(
-        problems(json!({"output": {"type": "lst"}})),
-        @r#"acme.json: greet: output: the schema at `/type`: "lst" is not valid under any of the schemas listed in the 'anyOf' keyword"#
-    );
-    assert_snapshot!(
-        problems(json!({"examples": [{"input": {"name": "Ann"}}, {"input": {"name": 5}}]})),
-        @r#"acme.json: greet: examples[1].input/name: 5 is not of type "string""#
-    );
-    assert_snapshot!(
-        problems(json!({"result": {"select": ".a | "}})),
-        @"acme.json: greet: result.select: `.a | ` is not a valid jq expression: syntax error"
-    );
-    assert_snapshot!(
-        problems(json!({"confirm": {"when": "input.a >"}})),
-        @"acme.json: greet: confirm.when: template `input.a >`: syntax error: unexpected end of input, expected expression"
-    );
-    assert_snapshot!(
-        problems(json!({"depends_on": ["missing"]})),
-        @"acme.json: greet: depends_on: no subtool named `missing`"
-    );
-}
-
-#[test]
-fn a_duplicate_name() {
-    let greet = json!({"greet": definition(json!({}))});
-    let folder = Folder::with(&[("a.json", &greet), ("b.json", &greet)]);
-    let problems = folder.problems().join("\n");
-    assert_snapshot!(problems, @"b.json: greet: the name is already defined by a.json; the first definition wins");
 }

@@ -1,6 +1,6 @@
 //! The shipped packs: every definition loads, and every example can be planned.
 
-use executor::catalog::lint::lint;
+use executor::catalog::lint::{LintScope, lint};
 use executor::catalog::{Catalog, SHIPPED, Sources};
 use executor::config::Config;
 use executor::runner::Invocation;
@@ -65,7 +65,8 @@ fn every_example_is_valid_and_can_be_planned() {
 
 #[test]
 fn lint_has_no_findings() {
-    let findings: Vec<_> = lint(&shipped().0)
+    let (catalog, config) = shipped();
+    let findings: Vec<_> = lint(&catalog, &config, &LintScope::default())
         .into_iter()
         .map(|finding| format!("{:?}: {}: {}", finding.subtool, finding.code, finding.message))
         .collect();

@@ -140,7 +140,8 @@ fn hundreds_of_requests_at_once_are_all_answered() {
 fn a_timed_out_task_is_retried_only_if_it_is_read_only() {
     let world = World::new("");
     let stuck = |annotations: &serde_json::Value| {
-        json!({"description": "d", "input": {"type": "object"}, "annotations": annotations, "confirm": "never",
+        json!({"description": "d", "input": {"type": "object", "properties": {"path": {"type": "string"}}},
+               "annotations": annotations, "confirm": "never",
                "timeout": "300ms", "retries": {"times": 1, "backoff": "1ms"},
                "run": {"process": {"argv": ["sh", "-c", "echo began >> \"$1\"; exec tail -f /dev/null", "sh", "{{ path }}"]}}})
     };

@@ -1,5 +1,6 @@
 //! How an executor ends, and what happens to its running tasks.
 
+use std::fs;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -76,4 +77,24 @@ fn a_second_stop_signal_skips_the_grace_period() {
     executor.signal(Signal::SIGINT);
     assert_eq!(executor.end().ended, "Asked");
     assert_eq!(world.result(once).expect("a result file")["status"], "unknown");
+}
+
+/// The first result file cannot be written while the executor stops, and can be before it ends.
+#[test]
+fn a_stopping_executor_writes_late_result_files_before_it_ends() {
+    let world = World::new("grace = \"1h\"");
+    let mut executor = world.serve();
+    let (late, other) = (world.arrive("gate", "late"), world.arrive("gate", "other"));
+    executor.ask_to_stop();
+    let obstacle = world.mailbox.result_file(late);
+    fs::remove_file(&obstacle).expect("removed");
+    fs::create_dir_all(obstacle.join("not-empty")).expect("made");
+    world.open("late");
+    executor.wait_for_log("failed to write");
+    fs::remove_dir_all(&obstacle).expect("removed");
+    world.open("other");
+    assert_eq!(executor.end().ended, "Asked");
+    for id in [late, other] {
+        assert_eq!(world.result(id).expect("a result file")["status"], "succeeded");
+    }
 }

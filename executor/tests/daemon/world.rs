@@ -284,10 +284,11 @@ fn executor_of_the_environment() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let ended = match executor::daemon::run(&paths(Path::new(&folder)), || {}) {
-        Ok(ended) => format!("{ended:?}"),
-        Err(error) => format!("{error}"),
-    };
+    let ended =
+        match executor::daemon::run(&paths(Path::new(&folder)), executor::base::jq_pool::JqPool::in_process(), || {}) {
+            Ok(ended) => format!("{ended:?}"),
+            Err(error) => format!("{error}"),
+        };
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the usage of this process");
     let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     let text = json!({"ended": ended, "cpu_us": cpu}).to_string();

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use executor::config::Config;
 use executor::config::secret::Secrets;
-use executor::net::clients::HttpClients;
 use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
 use executor::task::failure::Failure;
 use protocol::caller::Caller;
@@ -26,14 +25,8 @@ impl Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = Config::default();
         change(&mut config);
-        let context = RunnerContext {
-            tokens: executor::runner::http::OAuthTokens::default(),
-            secrets: Secrets::new(folder.path().join("secrets"), config.secrets.clone()),
-            http: HttpClients::new(&config).expect("clients"),
-            spool: folder.path().join("spool"),
-            delegation: None,
-            config,
-        };
+        let secrets = Secrets::new(folder.path().join("secrets"), config.secrets.clone());
+        let context = RunnerContext::new(config, secrets, folder.path().join("spool")).expect("clients");
         Self { context, folder }
     }
 
@@ -88,7 +81,7 @@ impl Fixture {
 
 pub(crate) fn run_of(run: Value) -> Run {
     let run: Run = serde_json::from_value(run).expect("a definition");
-    run.check().expect("no mistake");
+    assert_eq!(run.check(), [], "a valid definition");
     run
 }
 

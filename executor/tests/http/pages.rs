@@ -4,7 +4,7 @@ use protocol::code::Code;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, json_of};
-use crate::server::{Reply, Server};
+use crate::server::{Received, Reply, Server};
 
 /// Seven pages of two items each, linked by tokens.
 async fn by_token() -> Server {
@@ -81,4 +81,124 @@ async fn a_link_to_another_host_is_not_followed() {
     let definition = json!({"base_url": server.url(), "pagination": {"link_header": true}});
     let failure = Fixture::new().run(definition, json!({})).await.expect_err("refused");
     assert_eq!(failure.error.code, Code::BadResponse);
+}
+
+/// A server with ten items that answers with a slice of them, and the definition's `pagination`.
+async fn slices(slice: impl Fn(&Received) -> (usize, usize) + Send + Sync + 'static) -> Server {
+    Server::new(move |request, _| {
+        let (from, count) = slice(request);
+        let items: Vec<_> = (from..(from + count).min(10)).map(|id| json!({"id": id})).collect();
+        Reply::json(200, &json!({"items": items, "has_more": from + count < 10}))
+    })
+    .await
+}
+
+/// The number in the query parameter `name`.
+fn number(request: &Received, name: &str) -> usize {
+    let query = request.target.split_once('?').map_or("", |(_, query)| query);
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+    value.map_or(0, |value| value.parse().expect("a number"))
+}
+
+fn ids(data: &Value) -> Vec<u64> {
+    let items = data["items"].as_array().expect("an array");
+    items.iter().map(|item| item["id"].as_u64().expect("an id")).collect()
+}
+
+#[tokio::test]
+async fn pages_are_fetched_by_number_offset_and_last_item() {
+    let all: Vec<u64> = (0..10).collect();
+    for (pagination, query, last) in [
+        (json!({"page": {"query": "page"}}), json!({}), "/x?page=4"),
+        (json!({"page": {"query": "page"}, "has_more": "has_more"}), json!({"page": 1}), "/x?page=3"),
+        (json!({"page": {"query": "page", "first": 0}, "has_more": "has_more"}), json!({}), "/x?page=2"),
+        (json!({"offset": {"query": "from"}, "has_more": "has_more"}), json!({"n": 4}), "/x?n=4&from=8"),
+        (json!({"offset": {"query": "from"}}), json!({}), "/x?from=10"),
+        (json!({"last_item": {"query": "after", "field": "id"}, "has_more": "has_more"}), json!({}), "/x?after=7"),
+    ] {
+        let is_zero_based = pagination["page"]["first"] == 0;
+        let server = slices(move |request| {
+            let page = number(request, "page");
+            let after = if request.target.contains("after=") { number(request, "after") + 1 } else { 0 };
+            let from = if is_zero_based { 4 * page } else { 4 * page.saturating_sub(1) };
+            (from + number(request, "from") + after, 4)
+        })
+        .await;
+        let mut pagination = pagination;
+        pagination["items"] = json!("items");
+        let definition = json!({"base_url": server.url(), "path": "/x", "query": query, "pagination": pagination});
+        let success = Fixture::new().run(definition, json!({})).await.expect("it succeeds");
+        assert_eq!(success.meta.get("more_pages"), None);
+        assert_eq!(ids(&json_of(Ok(success))), all, "{pagination}");
+        assert_eq!(server.received().last().expect("a request").target, last, "{pagination}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_url_in_the_body_is_followed_on_the_same_server_only() {
+    let server = Server::new(|request, _| match request.target.as_str() {
+        "/v1/x?key=k3y-value" => Reply::json(200, &json!({"items": [1], "links": {"next": "/v1/x?p=2"}})),
+        "/v1/x?p=2&key=k3y-value" => {
+            Reply::json(200, &json!({"items": [2], "links": {"next": "https://evil.example/"}}))
+        }
+        other => panic!("{other}"),
+    })
+    .await;
+    let fixture = Fixture::new().secret("key", "k3y-value");
+    let definition = |max: u32| {
+        json!({
+            "base_url": server.url(), "path": "/v1/x", "query": {"key": "secret:key"},
+            "pagination": {"next_url": "/links/next", "items": "items", "max_pages": max}
+        })
+    };
+    let one = fixture.run(definition(1), json!({})).await.expect("it succeeds");
+    assert_eq!(one.meta.get("more_pages"), Some(&json!(true)));
+    let expected = json!({"items": [1], "links": {"next": format!("{}/v1/x?p=2", server.url())}});
+    assert_eq!(json_of(Ok(one)), expected);
+    let failure = fixture.run(definition(5), json!({})).await.expect_err("another server");
+    assert_eq!(failure.error.code, Code::BadResponse);
+}
+
+#[tokio::test]
+async fn a_cursor_in_a_post_body_is_sent_back() {
+    let server = Server::new(|request, _| {
+        let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+        assert_eq!((request.method.as_str(), &body["q"], &body["key"]), ("POST", &json!("a"), &json!("k3y-value")));
+        match &body["page"]["cursor"] {
+            Value::Null => Reply::json(200, &json!({"items": [1], "cursor": "c1"})),
+            cursor if cursor == "c1" => Reply::json(200, &json!({"items": [2], "cursor": "c2"})),
+            _ => Reply::json(200, &json!({"items": [3], "cursor": null})),
+        }
+    })
+    .await;
+    let definition = json!({
+        "method": "POST", "base_url": server.url(),
+        "body": {"json": {"q": "{{ q }}", "page": {"size": 1}, "key": "secret:key"}},
+        "pagination": {"next_token": {"body": "/page/cursor", "response": "cursor"}, "items": "items"}
+    });
+    let fixture = Fixture::new().secret("key", "k3y-value");
+    assert_eq!(json_of(fixture.run(definition, json!({"q": "a"})).await), json!({"items": [1, 2, 3]}));
+}
+
+#[tokio::test]
+async fn the_joined_page_says_whether_there_are_more() {
+    let server = slices(|request| (number(request, "from"), 4)).await;
+    let definition = json!({
+        "base_url": server.url(), "path": "/x",
+        "pagination": {"offset": {"query": "from"}, "has_more": "has_more", "items": "items", "max_pages": 2}
+    });
+    let success = Fixture::new().run(definition, json!({})).await.expect("it succeeds");
+    assert_eq!(success.meta.get("more_pages"), Some(&json!(true)));
+    let data = json_of(Ok(success));
+    assert_eq!((ids(&data).len(), &data["has_more"]), (8, &json!(true)));
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_the_page_is_noticed() {
+    let server = slices(|_| (0, 3)).await;
+    let definition = json!({
+        "base_url": server.url(), "pagination": {"page": {"query": "page"}, "items": "items"}
+    });
+    let failure = Fixture::new().run(definition, json!({})).await.expect_err("the same page twice");
+    assert_eq!((failure.error.code, server.received().len()), (Code::BadResponse, 2));
 }

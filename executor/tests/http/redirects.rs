@@ -1,4 +1,4 @@
-//! Redirects: followed only for GET and HEAD, and never with a secret to another origin.
+//! Redirects: followed only for GET and HEAD and after a 303, and never with a secret to another origin.
 
 use executor::task::failure::SideEffect;
 use protocol::code::Code;
@@ -63,12 +63,56 @@ async fn endless_redirects_fail() {
 
 #[tokio::test]
 async fn a_redirected_change_is_never_sent_again() {
-    for (status, effect) in [(303, SideEffect::Possible), (307, SideEffect::None)] {
+    for (status, effect) in [(302, SideEffect::Possible), (307, SideEffect::None)] {
         let server = Server::new(move |_, _| to("/elsewhere", status)).await;
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
         let failure = Fixture::new().run(definition, json!({})).await.expect_err("not followed");
         assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, effect));
         assert!(failure.error.message.contains("/elsewhere"), "{}", failure.error.message);
         assert_eq!(server.received().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_303_after_a_change_is_followed_with_a_get() {
+    let server = Server::new(|request, _| match request.target.as_str() {
+        "/orders" => to("/orders/7", 303),
+        _ => Reply::json(200, &json!({"id": 7})),
+    });
+    let (server, fixture) = (server.await, Fixture::new().secret("token", "t0ken-value"));
+    let definition = json!({
+        "method": "POST", "base_url": server.url(), "path": "/orders", "body": {"json": {"a": 1}},
+        "auth": {"bearer": "secret:token"}, "idempotency_header": "Idempotency-Key"
+    });
+    assert_eq!(json_of(fixture.run(definition, json!({})).await), json!({"id": 7}));
+    let followed = server.received().remove(1);
+    assert_eq!((followed.method.as_str(), followed.target.as_str()), ("GET", "/orders/7"));
+    assert_eq!(followed.header("authorization"), Some("Bearer t0ken-value"));
+    assert_eq!((followed.text().as_str(), followed.header("content-type")), ("", None));
+    assert_eq!(followed.header("idempotency-key"), None);
+}
+
+#[tokio::test]
+async fn a_303_to_a_private_address_of_another_origin_is_refused_and_says_that_the_change_may_have_happened() {
+    let inner = Server::new(|_, _| Reply::json(200, &json!("inside"))).await;
+    let target = inner.url();
+    let server = Server::new(move |_, _| to(&target, 303)).await;
+    let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
+    let failure = Fixture::new().run(definition, json!({})).await.expect_err("refused");
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ForbiddenAddress, SideEffect::Possible));
+    assert!(inner.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_failure_after_a_303_never_says_that_nothing_happened() {
+    for (status, code) in [(404, Code::ApiError), (429, Code::ApiError)] {
+        let server = Server::new(move |request, _| match request.method.as_str() {
+            "POST" => to("/result", 303),
+            _ => Reply::json(status, &json!({"message": "no"})),
+        });
+        let server = server.await;
+        let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
+        let failure = Fixture::new().run(definition, json!({})).await.expect_err("an error status");
+        assert_eq!((failure.error.code, failure.side_effect), (code, SideEffect::Possible), "{status}");
     }
 }

@@ -51,6 +51,50 @@ async fn forms_are_encoded_and_may_contain_secrets() {
 }
 
 #[tokio::test]
+async fn json_bodies_multipart_parts_and_any_header_may_contain_secrets() {
+    let server = Server::new(|request, _| Reply::json(400, &json!({"message": request.text()}))).await;
+    let fixture = Fixture::new().secret("key", "k\"3y\\value").secret("token", "t0ken-value");
+    let definition = json!({
+        "method": "POST", "base_url": server.url(), "headers": {"X-Token": "Token secret:token"},
+        "body": {"json": {"auth": {"key": "secret:key"}, "list": ["{{ absent }}", "secret:token"], "q": "{{ q }}"}}
+    });
+    let failure = fixture.run(definition, json!({"q": "secret:token"})).await.expect_err("the server refuses");
+    let sent = server.only();
+    let body: serde_json::Value = serde_json::from_slice(&sent.body).expect("JSON");
+    let expected = json!({"auth": {"key": "k\"3y\\value"}, "list": ["t0ken-value"], "q": "secret:token"});
+    assert_eq!(body, expected);
+    assert_eq!(sent.header("x-token"), Some("Token t0ken-value"));
+    // The server echoed the body as it was sent, with the key escaped.
+    let told = format!("{:?}", failure.error);
+    assert!(told.contains("[secret:token]") && told.contains("[secret:key]"), "{told}");
+    assert!(!told.contains("t0ken-value") && !told.contains("3y"), "{told}");
+
+    let server = empty_server().await;
+    let definition = json!({
+        "method": "POST", "base_url": server.url(), "body": {"multipart": {"key": "secret:token", "q": "{{ q }}"}}
+    });
+    fixture.run(definition, json!({"q": "secret:token"})).await.expect("it succeeds");
+    let text = server.only().text();
+    assert!(text.contains("name=\"key\"\r\n\r\nt0ken-value\r\n"), "{text}");
+    assert!(text.contains("name=\"q\"\r\n\r\nsecret:token\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn several_headers_and_parameters_of_one_name_are_all_sent() {
+    let server = empty_server().await;
+    let fixture = Fixture::new().secret("key", "k3y-value");
+    let definition = json!({
+        "base_url": server.url(), "query": {"tag": ["a", "{{ tag }}", "{{ absent }}"]},
+        "headers": {"X-Tag": ["a", "{{ tag }}", "{{ absent }}", "secret:key"], "X-All": "{{ all }}"}
+    });
+    fixture.run(definition, json!({"tag": "b", "all": ["c", "d"]})).await.expect("it succeeds");
+    let sent = server.only();
+    assert_eq!(sent.target, "/?tag=a&tag=b");
+    assert_eq!(sent.headers_named("x-tag"), ["a", "b", "k3y-value"]);
+    assert_eq!(sent.headers_named("x-all"), ["c", "d"]);
+}
+
+#[tokio::test]
 async fn a_multipart_body_has_texts_and_files_in_order() {
     let server = empty_server().await;
     let fixture = Fixture::new();

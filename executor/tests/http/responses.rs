@@ -31,6 +31,44 @@ async fn json_and_text_become_data_and_an_empty_body_becomes_null() {
 }
 
 #[tokio::test]
+async fn ndjson_and_xml_become_data() {
+    assert_eq!(
+        data(&["content-type: application/x-ndjson"], b"{\"a\": 1}\n{\"a\": 2}\n").await,
+        json!([{"a": 1}, {"a": 2}])
+    );
+    let declared = |format: &str, content_type: &'static str, body: &'static [u8]| {
+        let format = format.to_owned();
+        async move {
+            let server = Server::new(move |_, _| Reply::new(200, &[content_type], body)).await;
+            Fixture::new().run(json!({"base_url": server.url(), "response": format}), json!({})).await
+        }
+    };
+    let xml = b"<?xml version='1.0' encoding='iso-8859-1'?><users><user id='1'>Ren\xe9</user><user/></users>";
+    let expected = json!({"users": {"user": [{"@id": "1", "#text": "Ren\u{e9}"}, ""]}});
+    assert_eq!(json_of(declared("xml", "content-type: text/xml", xml).await), expected);
+    assert_eq!(json_of(declared("ndjson", "content-type: text/plain", b"1\n2").await), json!([1, 2]));
+    let bomb = b"<!DOCTYPE a [<!ENTITY b 'x'><!ENTITY c '&b;&b;&b;'>]><a>&c;</a>";
+    let failure = declared("xml", "content-type: text/xml", bomb).await.expect_err("a document type");
+    assert_eq!(failure.error.code, Code::BadResponse);
+}
+
+#[tokio::test]
+async fn a_download_keeps_a_harmless_form_of_its_own_name() {
+    for (header, target, name) in [
+        ("content-disposition: attachment; filename=\"../r\u{e9}port.pdf\"", "/x", json!("r\u{e9}port.pdf")),
+        ("content-disposition: attachment; filename*=UTF-8''%e5%b9%b4.pdf", "/x", json!("年.pdf")),
+        ("x-none: 1", "/files/a%20b.pdf", json!("a b.pdf")),
+        ("x-none: 1", "/files/7", Value::Null),
+    ] {
+        let server =
+            Server::new(move |_, _| Reply::new(200, &["content-type: application/pdf", header], b"%PDF")).await;
+        let definition = json!({"base_url": format!("{}{target}", server.url())});
+        let success = Fixture::new().run(definition, json!({})).await.expect("it succeeds");
+        assert_eq!(success.meta.get("file_name").cloned().unwrap_or_default(), name, "{header}");
+    }
+}
+
+#[tokio::test]
 async fn any_other_content_becomes_a_file_in_the_spool() {
     let image = b"\x89PNG\r\n\x1a\n\x00\xff";
     let server = Server::new(move |_, _| Reply::new(200, &["content-type: image/png"], image)).await;

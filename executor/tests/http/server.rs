@@ -26,6 +26,12 @@ impl Received {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// The values of all headers with this name, in order.
+    pub(crate) fn headers_named(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

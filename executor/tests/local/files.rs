@@ -52,6 +52,7 @@ async fn long_lines_are_shortened_and_long_texts_end() {
     let data = world.data(&read, json!({"path": "long.txt"})).await;
     let expected = format!("a\n{} [… line truncated]\nlast", "x".repeat(1999));
     assert_eq!((data["text"].as_str(), &data["total_lines"]), (Some(expected.as_str()), &json!(3)));
+    assert_eq!((&data["truncated_lines"], data.get("next_start")), (&json!(1), None));
 
     world.write("wide.txt", format!("{}\n", "z".repeat(1500)).repeat(100));
     let data = world.data(&read, json!({"path": "wide.txt"})).await;
@@ -232,10 +233,4 @@ fn the_plan_shows_the_filled_arguments() {
     let run = runner(&shipped("files", "files_search"));
     let plan = run.plan(&world.invocation(json!({"pattern": "x", "limit": 3})), &world.context.config).expect("a plan");
     assert_eq!(plan, json!({"search_files": {"pattern": "x", "limit": 3}}));
-}
-
-#[test]
-fn a_mistake_in_the_template_of_a_builtin_names_its_field() {
-    let mistake = runner(&json!({"builtin": {"read_file": {"path": "{{ x"}}})).check().expect_err("a mistake");
-    assert_eq!(mistake.place, "read_file.path");
 }

@@ -61,6 +61,7 @@ export class Card {
         cards.set(this.id, this);
         const evidence = this.part("evidence");
         if (this.isLong) {
+            this.element.style.setProperty("--preview-lines", this.element.dataset.long);
             evidence.addEventListener(
                 "scroll",
                 () => {

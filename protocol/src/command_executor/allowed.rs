@@ -2,15 +2,11 @@
 
 use super::reading::PROGRAMS;
 use crate::code::Code;
+use crate::command_names::{AGENT_COMMANDS, OTHER_COMMANDS, instead_of, run_line, search};
 use crate::error::ErrorBody;
-use crate::nearest::{did_you_mean, nearest};
-
-/// The commands of `agent-magic-tool` that agents may call; every other command is for humans.
-pub const AGENT_COMMANDS: [&str; 10] =
-    ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
 
 /// Arguments that agents may pass in place of a command.
-const AGENT_FLAGS: [&str; 4] = ["--help", "-h", "--version", "-V"];
+const AGENT_FLAGS: [&str; 5] = ["help", "--help", "-h", "--version", "-V"];
 
 /// The last component of a program's path.
 fn base(word: &str) -> &str {
@@ -32,6 +28,15 @@ pub(super) fn is_run(words: &[String]) -> bool {
     arguments(words).and_then(<[_]>::first).is_some_and(|command| command == "run")
 }
 
+/// Whether the command waits for results.
+pub(super) fn waits(words: &[String]) -> bool {
+    arguments(words).and_then(<[_]>::split_first).is_some_and(|(command, rest)| match command.as_str() {
+        "wait" => true,
+        "run" => rest.iter().any(|word| word == "--wait" || word.starts_with("--wait=")),
+        _ => false,
+    })
+}
+
 /// Whether the command only waits for results or reads them.
 pub(super) fn only_reads(words: &[String]) -> bool {
     match arguments(words) {
@@ -45,17 +50,18 @@ pub(super) fn only_reads(words: &[String]) -> bool {
 /// Why a model may not make this call of `agent-magic-tool`; `None` if it may.
 pub(super) fn forbidden_call(arguments: &[String]) -> Option<ErrorBody> {
     let (command, rest) = arguments.split_first()?;
-    let allowed = || AGENT_COMMANDS.into_iter().chain(AGENT_FLAGS);
-    if !allowed().any(|name| name == command) {
+    if OTHER_COMMANDS.contains(&command.as_str()) {
         let message = format!("`agent-magic-tool {command}` is not a command for agents");
-        let near = nearest(command, allowed(), 1).pop();
-        let hint = did_you_mean(near.map(|near| format!("agent-magic-tool {near}"))).unwrap_or_else(|| {
-            format!(
-                "the commands for agents are {}; if a command for humans is needed, tell the user to run it in a terminal",
-                AGENT_COMMANDS[..8].join(", ")
-            )
+        return Some(ErrorBody::new(Code::HumansOnly, message).hint(format!(
+            "if it is needed, tell the user to run it in a terminal; the commands for agents are {}",
+            AGENT_COMMANDS[..7].join(", ")
+        )));
+    }
+    if !AGENT_COMMANDS.into_iter().chain(AGENT_FLAGS).any(|name| name == command) {
+        let hint = instead_of(command, rest).unwrap_or_else(|| {
+            format!("if it is a subtool: {}; to find one: {}", run_line(command, rest), search(&[]))
         });
-        return Some(ErrorBody::new(Code::HumansOnly, message).hint(hint));
+        return Some(ErrorBody::new(Code::Usage, format!("no command `{command}`")).hint(hint));
     }
     let is_file = |word: &&String| ["", "--input=", "-i", "-i="].iter().any(|option| is_file_of(word, option));
     match command.as_str() {

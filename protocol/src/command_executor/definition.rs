@@ -8,12 +8,12 @@ pub const NAME: &str = "command_executor";
 /// The description that the model reads, and pays for, at every turn.
 const DESCRIPTION: &str = "\
 Runs a command line. Its program is `agent-magic-tool`, which has tools for everything:
-agent-magic-tool list tools --query=\"search mail\"  finds tools: {NAME: {description, input schema}}
-agent-magic-tool run NAME --input='{\"key\": \"value\"}'  delegates a task; returns its id and result_file at once
-agent-magic-tool wait ID  blocks until the result is there and prints it; never poll
-agent-magic-tool read ID --jq EXPR  a part of a large result
-Input with quotes in it: --input=- <<'EOF', the JSON, EOF. Result files can be read with cat, head, tail, grep, \
-jq, wc and ls. |, ;, && and || work; nothing is expanded or written.";
+1. agent-magic-tool list tools --query=\"search mail\"  (in English, two or three words) prints {NAME: {description, input schema}}
+2. agent-magic-tool run NAME key=value  delegates a task; returns its id at once
+3. agent-magic-tool wait ID  prints the result when it is there; never poll, never run it again
+2 and 3 at once: run NAME key=value --wait. A part of a large result: read ID --jq EXPR.
+A value with quotes or line breaks: run NAME --input=- <<'EOF', the JSON, EOF. Result files can be read with cat, head, \
+tail, grep, jq, wc and ls. |, ;, && and || work; nothing is expanded or written.";
 
 /// The format in which a model provider expects a tool definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ mod tests {
     fn the_definition_takes_less_than_a_thousand_bytes() {
         let bytes = Dialect::OpenAi.definition().to_string().len();
         assert!(bytes < 1_000, "{bytes} bytes");
-        assert_eq!(definition().to_string().len(), 811);
+        assert_eq!(definition().to_string().len(), 866);
     }
 
     #[test]

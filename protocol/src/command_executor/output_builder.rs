@@ -58,6 +58,8 @@ impl OutputBuilder {
                     None => {}
                 }
             }
+            // What is printed is not the result itself, so nothing in it names the task.
+            "wait" if has_jq(rest) && is_result(printed.status) => self.collect(final_tasks(rest, mailbox)),
             "wait" => {
                 let Ok(printed) = serde_json::from_str::<Value>(&printed.stdout) else { return };
                 let results = match &printed {
@@ -66,9 +68,7 @@ impl OutputBuilder {
                 };
                 self.collect(results.iter().filter_map(result_of).filter(|(_, is_final)| *is_final).map(|(id, _)| id));
             }
-            "read" if printed.status == Exit::Ok as u8 => {
-                self.collect(rest.iter().filter_map(|word| task_in(word)).filter(|id| mailbox.is_final(*id)));
-            }
+            "read" if is_result(printed.status) => self.collect(final_tasks(rest, mailbox)),
             _ => {}
         }
     }
@@ -113,6 +113,20 @@ impl OutputBuilder {
              or --page 1, --lines 1-100, --bytes {shown}-; or reduce the output: | head, | grep, | jq]\n"
         )
     }
+}
+
+/// Whether a command with this exit status printed a result, rather than why it cannot.
+fn is_result(status: u8) -> bool {
+    [Exit::Ok, Exit::Failed, Exit::Refused].into_iter().any(|exit| exit as u8 == status)
+}
+
+fn has_jq(words: &[String]) -> bool {
+    words.iter().any(|word| word == "--jq" || word.starts_with("--jq="))
+}
+
+/// The tasks among `words` that are final.
+fn final_tasks(words: &[String], mailbox: &Mailbox) -> Vec<TaskId> {
+    words.iter().filter_map(|word| task_in(word)).filter(|id| mailbox.is_final(*id)).collect()
 }
 
 /// Appends `more`, and a line break if it does not end with one.

@@ -14,7 +14,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
-use super::Mailbox;
+use super::{MAX_FILE_BYTES, Mailbox};
+use crate::error::ErrorBody;
+use crate::regular_file;
 
 /// The lock that the one executor of a mailbox holds while it runs.
 #[derive(Debug)]
@@ -56,6 +58,27 @@ pub struct ExecutorIdentity {
     /// The folders from which it loads definitions.
     pub subtools: Vec<PathBuf>,
     pub started_at: jiff::Timestamp,
+    #[serde(default)]
+    pub phase: ExecutorPhase,
+}
+
+/// How far an executor has come that holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExecutorPhase {
+    /// It opens the record and takes over what earlier executors left.
+    Starting,
+    /// It takes requests. Executors of earlier versions name no phase.
+    #[default]
+    Serving,
+}
+
+/// Why an executor goes on with an earlier configuration. For display only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigProblem {
+    pub message: String,
+    pub hint: String,
+    pub since: jiff::Timestamp,
 }
 
 impl Mailbox {
@@ -67,13 +90,36 @@ impl Mailbox {
         self.root().join("executor.json")
     }
 
+    fn failure_file(&self) -> PathBuf {
+        self.root().join("executor-failed.json")
+    }
+
+    /// Publishes what changed about the running executor.
+    pub fn update_identity(&self, identity: &ExecutorIdentity) -> io::Result<()> {
+        super::replace(&self.identity_file(), &serde_json::to_vec(identity)?, "identity")
+    }
+
+    /// Leaves the error with which the executor ends, for commands that find no executor running.
+    pub fn record_failure(&self, error: &ErrorBody) -> io::Result<()> {
+        super::replace(&self.failure_file(), &serde_json::to_vec(error)?, "failure")
+    }
+
+    /// The error with which the last executor ended; `None` if a later one started without an error.
+    pub fn failure(&self) -> Option<ErrorBody> {
+        serde_json::from_slice(&fs::read(self.failure_file()).ok()?).ok()
+    }
+
+    pub fn remove_failure(&self) -> io::Result<()> {
+        super::ignore_not_found(fs::remove_file(self.failure_file()))
+    }
+
     /// Makes this process the executor of this mailbox; `None` if there already is one.
     pub fn acquire_executor_lock(&self, identity: &ExecutorIdentity) -> io::Result<Option<ExecutorLock>> {
         let lock = open(&self.lock_file())?;
         match fcntl(lock.as_fd(), FcntlArg::F_SETLK(&whole_file())) {
             Ok(_) => {
                 self.adopt_old_wakeups()?;
-                super::replace(&self.identity_file(), &serde_json::to_vec(identity)?, "identity")?;
+                self.update_identity(identity)?;
                 Ok(Some(ExecutorLock { lock, path: self.lock_file() }))
             }
             Err(nix::Error::EACCES | nix::Error::EAGAIN) => Ok(None),
@@ -84,8 +130,7 @@ impl Mailbox {
     /// Returns the process id of the executor, 0 if it runs in another PID namespace; `None` if no executor
     /// is running.
     pub fn executor(&self) -> io::Result<Option<u32>> {
-        let lock = match fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(self.lock_file())
-        {
+        let lock = match regular_file::open_itself(&self.lock_file()) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -104,7 +149,24 @@ impl Mailbox {
 
     /// Returns the identity that the running or last executor published.
     pub fn identity(&self) -> Option<ExecutorIdentity> {
-        serde_json::from_slice(&fs::read(self.identity_file()).ok()?).ok()
+        serde_json::from_slice(&regular_file::read(&self.identity_file(), MAX_FILE_BYTES).ok()?).ok()
+    }
+
+    fn config_problem_file(&self) -> PathBuf {
+        self.root().join("config-problem.json")
+    }
+
+    /// Tells every caller why the executor does not use the configuration file as it is now; `None` if it does.
+    pub fn publish_config_problem(&self, problem: Option<&ConfigProblem>) -> io::Result<()> {
+        match problem {
+            Some(problem) => super::replace(&self.config_problem_file(), &serde_json::to_vec(problem)?, "problem"),
+            None => super::ignore_not_found(fs::remove_file(self.config_problem_file())),
+        }
+    }
+
+    /// Returns why the running executor does not use the configuration file as it is now.
+    pub fn config_problem(&self) -> Option<ConfigProblem> {
+        serde_json::from_slice(&fs::read(self.config_problem_file()).ok()?).ok()
     }
 
     /// Acquires the lock that lets one caller at a time start an executor; `None` while another caller holds it.
@@ -125,7 +187,7 @@ fn open(path: &std::path::Path) -> io::Result<File> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)
 }
 
@@ -149,6 +211,7 @@ mod tests {
             version: "0".to_owned(),
             subtools: Vec::new(),
             started_at: jiff::Timestamp::UNIX_EPOCH,
+            phase: ExecutorPhase::Starting,
         }
     }
 
@@ -170,6 +233,13 @@ mod tests {
         assert!(!first.is_current());
         let second = acquire(&open(&root));
         assert!(!first.is_current() && second.is_current());
+    }
+
+    #[test]
+    fn an_executor_of_an_earlier_version_counts_as_serving() {
+        let earlier = r#"{"pid": 7, "version": "0.1.0", "subtools": [], "started_at": "2026-01-01T00:00:00Z"}"#;
+        let identity: ExecutorIdentity = serde_json::from_str(earlier).expect("it is valid");
+        assert_eq!(identity.phase, ExecutorPhase::Serving);
     }
 
     #[test]

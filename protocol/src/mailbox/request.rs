@@ -182,6 +182,7 @@ mod tests {
             wakes: true,
             read_only: true,
             unattended: false,
+            trust: None,
             tool_scope: crate::tool_scope::ToolScope::from_env_value(r#"[["git_*"]]"#),
         };
         assert_eq!(Request::parse(old), Ok(Request::new(Operation::run(run), caller)));

@@ -1,7 +1,10 @@
 //! The parts of the result file format that callers rely on.
 
-/// From this size on, in bytes, `_meta` has the size and shape of the data.
-pub const LARGE_BYTES: usize = 20_000;
+/// From this size on, in bytes, `_meta` has the size and shape of the data and the commands that read parts of it, and
+/// commands print a preview in place of the data.
+pub const LARGE_BYTES: usize = 16_384;
+/// How much of large data a preview shows.
+pub const PREVIEW_CHARS: usize = 2_000;
 /// The message for callers that are woken when their task is final.
 pub const WILL_BE_WOKEN: &str = "You will be woken when it is final: end your turn or go on with other work.";
 

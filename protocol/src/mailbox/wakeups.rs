@@ -21,9 +21,9 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
 
-use super::{Mailbox, ensure_private, ignore_not_found, is_older, replace};
-use crate::digest;
+use super::{MAX_FILE_BYTES, Mailbox, ensure_private, ignore_not_found, is_older, replace};
 use crate::task::TaskId;
+use crate::{digest, regular_file};
 
 /// Age at which a wake-up without a result file is removed: its request will not become a task any longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
@@ -109,7 +109,8 @@ impl Mailbox {
 
     /// Whether `waiter` is still the process that waits for this session.
     pub fn is_waiter(&self, target: &WakeTarget, waiter: &str) -> bool {
-        fs::read(self.wakeups_folder(target).join(WAITER)).is_ok_and(|found| found == waiter.as_bytes())
+        regular_file::read(&self.wakeups_folder(target).join(WAITER), MAX_FILE_BYTES)
+            .is_ok_and(|found| found == waiter.as_bytes())
     }
 
     /// Acquires the right to deliver wake-ups to this session. Blocks while another process holds it, which

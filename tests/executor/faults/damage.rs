@@ -90,6 +90,11 @@ fn a_flipped_byte_is_reported_or_repaired_and_never_empties_the_store() {
                     "{case}: only {ended} ended and {open} open tasks are left"
                 );
             } else {
+                assert_eq!(
+                    oracle.world.run(&["doctor"]).exit,
+                    1,
+                    "{case}: `doctor` should see what stops `run`: {ran}"
+                );
                 assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {ran}");
                 assert!(ran.stderr.contains("damaged") || ran.stderr.contains("newer version"), "{case}: {ran}");
                 if ran.stderr.contains("damaged") {
@@ -107,6 +112,103 @@ fn a_flipped_byte_is_reported_or_repaired_and_never_empties_the_store() {
             }
         }
     }
+}
+
+/// One kind of damage: its name, the file it strikes, and what it makes of the content.
+type Damage = (&'static str, &'static str, fn(&mut Vec<u8>));
+
+const KINDS: [Damage; 8] = [
+    ("a column's name in the schema", "tasks.db", |bytes| flip_in(bytes, b"confirmation TEXT")),
+    ("a referenced table in the schema", "tasks.db", |bytes| flip_in(bytes, b"REFERENCES tasks")),
+    ("the header", "tasks.db", |bytes| bytes[..16].fill(0)),
+    ("a page", "tasks.db", |bytes| bytes[4096..8192].fill(0)),
+    ("an empty file", "tasks.db", Vec::clear),
+    ("a cut file", "tasks.db", |bytes| bytes.truncate(bytes.len() / 2)),
+    ("the header of the log", "tasks.db-wal", |bytes| bytes[17] ^= 0xff),
+    ("the first commit in the log", "tasks.db-wal", |bytes| bytes[100] ^= 0xff),
+];
+
+fn flip_in(bytes: &mut [u8], text: &[u8]) {
+    let at = bytes.windows(text.len()).position(|part| part == text).expect("the text is there");
+    bytes[at + text.len() - 1] ^= 0xff;
+}
+
+/// Asserts that each command that needs the record names its damage and says what to do, and that the others work.
+fn assert_named(oracle: &Oracle, open: &str, expected: &str, case: &str) {
+    let world = &oracle.world;
+    for arguments in [
+        &["run", "read", "name=after"][..],
+        &["run", "read", "name=after", "--dry-run"],
+        &["wait", open, "--timeout=50s"],
+        &["cancel", open],
+        &["executor", "start"],
+    ] {
+        let ran = world.run(arguments);
+        assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {arguments:?}: {ran}");
+        assert!(ran.stderr.contains(expected), "{case}: {arguments:?}: {ran}");
+        assert!(ran.error()["hint"].as_str().is_some_and(|hint| hint.contains("empty store")), "{case}: {ran}");
+    }
+    for arguments in [&["tasks"][..], &["read", open], &["list", "--format=names"]] {
+        let ran = world.run(arguments);
+        assert!(ran.stderr.contains(expected) && !ran.stdout.is_empty(), "{case}: {arguments:?}: {ran}");
+    }
+    let status = world.run(&["executor", "status"]);
+    assert!(status.exit == 7 && status.stdout.contains(expected), "{case}: {status}");
+    let doctor = world.run(&["doctor"]);
+    let checks = doctor.json()["checks"].as_array().expect("checks").clone();
+    let record = checks.into_iter().find(|check| check["name"] == "record").expect("a check of the record");
+    assert!(doctor.exit == 1 && record["ok"] == false && record.to_string().contains(expected), "{case}: {record}");
+}
+
+#[test]
+fn damage_of_any_kind_is_named_by_every_command_and_the_file_is_kept() {
+    let mut oracle = Oracle::new();
+    for _ in 0..3 {
+        oracle.accept(Class::Once, &json!({}));
+    }
+    let later = oracle.world.run(&["run", "read", "name=later", "--in=1h"]);
+    let open = later.json()["id"].as_str().expect("an id").to_owned();
+    until("all other tasks have ended", || oracle.world.run(&["tasks", "--state=succeeded"]).json()[2].is_object());
+    oracle.stop_reader();
+    oracle.world.kill_executor();
+    let record = oracle.record();
+    let backup = tempfile::tempdir().expect("a folder");
+    for file in ["tasks.db", "tasks.db-wal"] {
+        fs::copy(record.with_file_name(file), backup.path().join(file)).expect("a file");
+    }
+    let restore = || {
+        for file in fs::read_dir(record.parent().expect("a folder")).expect("a folder").flatten() {
+            if file.file_name().to_string_lossy().starts_with("tasks") {
+                fs::remove_file(file.path()).or_else(|_| fs::remove_dir(file.path())).expect("removed");
+            }
+        }
+        for file in ["tasks.db", "tasks.db-wal"] {
+            fs::copy(backup.path().join(file), record.with_file_name(file)).expect("copied");
+        }
+    };
+    for (case, file, damage) in KINDS {
+        restore();
+        let struck = record.with_file_name(file);
+        if file == "tasks.db" {
+            // As after a clean end, since pages in the log take the place of damaged ones.
+            drop(SqliteStore::open(&record).expect("it opens"));
+        }
+        let mut bytes = fs::read(&struck).expect("a file");
+        damage(&mut bytes);
+        fs::write(&struck, &bytes).expect("written");
+        assert_named(&oracle, &open, "damaged", case);
+        assert_eq!(fs::read(&struck).expect("a file"), bytes, "{case}: the damaged file is kept as it is");
+    }
+    restore();
+    fs::remove_file(record.with_extension("db-wal")).expect("removed");
+    fs::remove_file(&record).expect("removed");
+    fs::create_dir(&record).expect("made");
+    assert_named(&oracle, &open, "is a folder", "a folder");
+    restore();
+    let started = oracle.world.run(&["executor", "start"]);
+    assert_eq!(started.exit, 0, "with the backup everything works again: {started}");
+    assert_eq!(oracle.world.run(&["doctor"]).exit, 0);
+    assert_eq!(oracle.world.run(&["cancel", &open]).exit, 0);
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn a_cancel_at_any_moment_leads_to_one_correct_end() {
             scope.spawn(move || {
                 std::thread::park_timeout(delay);
                 let ran = oracle.world.run(&["cancel", &id]);
-                assert!([0, 3].contains(&ran.exit), "{id} after {delay:?}: {ran}");
+                // 5: it has already ended.
+                assert!([0, 5].contains(&ran.exit), "{id} after {delay:?}: {ran}");
             });
         }
     });

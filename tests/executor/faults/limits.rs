@@ -13,7 +13,7 @@ use crate::world::until;
 #[test]
 fn with_few_descriptors_no_task_is_lost_and_the_executor_survives() {
     let oracle = Oracle::new();
-    let mut executor = oracle.executor_under("ulimit -n 24", &[]);
+    let mut executor = oracle.executor_under("ulimit -n 36", &[]);
     std::thread::scope(|scope| {
         for caller in 0..8 {
             let oracle = &oracle;

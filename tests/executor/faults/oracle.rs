@@ -2,7 +2,8 @@
 //!
 //! **A**: every accepted task is recorded. **B**: every placeholder becomes final. **C**: a `once` tool takes effect
 //! at most once, and a task that succeeded took effect. **D**: no reader sees an incomplete file, or a final file
-//! that changes. **E**: a refused request leaves no trace.
+//! that changes. **E**: a refused request leaves no trace. **F**: a hook is told of every end at least once, always
+//! with the same id of the event; only in a world [`Oracle::with_hook`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +21,7 @@ use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 
-use crate::world::{PROGRAM, Transcript, World, until};
+use crate::world::{Transcript, World, program, until};
 
 /// The effect class of a task, which decides what may happen to it if its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) enum Class {
     Read,
     Idempotent,
     Once,
+    /// A lookup finds out whether it took effect. Only where it is asked for.
+    Verifiable,
 }
 
 impl Class {
@@ -38,6 +41,7 @@ impl Class {
             Self::Read => "read",
             Self::Idempotent => "idempotent",
             Self::Once => "once",
+            Self::Verifiable => "verifiable",
         }
     }
 }
@@ -61,6 +65,7 @@ pub(super) struct Oracle {
     reader: Option<JoinHandle<BTreeMap<PathBuf, Vec<u8>>>>,
     /// The final files that readers saw.
     seen: BTreeMap<PathBuf, Vec<u8>>,
+    has_hook: bool,
 }
 
 impl Oracle {
@@ -83,10 +88,20 @@ impl Oracle {
                     "effect", "{{ name }}", "{{ pause }}"]}}
             })
         };
+        let mut verifiable = tool(&json!({}));
+        verifiable["verify"] =
+            json!({"subtool": "effects_of", "input": {"name": "{{ name }}"}, "happened": ". != \"0\""});
+        let effects_of = json!({
+            "description": "Counts the effects of one name.",
+            "input": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+            "annotations": {"readOnlyHint": true},
+            "run": {"process": {"folder": ".", "argv":
+                ["sh", "-c", "grep -cxF \"$1\" effects.log || true", "count", "{{ name }}"]}}
+        });
         world.define(
             "effects.json",
-            &json!({"read": tool(&json!({"readOnlyHint": true})),
-                "idempotent": tool(&json!({"idempotentHint": true})), "once": tool(&json!({}))}),
+            &json!({"read": tool(&json!({"readOnlyHint": true})), "idempotent": tool(&json!({"idempotentHint": true})),
+                "once": tool(&json!({})), "verifiable": verifiable, "effects_of": effects_of}),
         );
         let stop = Arc::new(AtomicBool::new(false));
         let reader = thread::spawn({
@@ -101,7 +116,18 @@ impl Oracle {
             stop,
             reader: Some(reader),
             seen: BTreeMap::new(),
+            has_hook: false,
         }
+    }
+
+    /// Creates a world whose hook keeps every event.
+    pub(super) fn with_hook() -> Self {
+        let mut oracle = Self::new();
+        oracle.has_hook = true;
+        let log = oracle.world.folder().join("events.log");
+        let keep = json!(format!("printf '%s\\n' \"$(cat)\" >> '{}'", log.display()));
+        oracle.world.configure(&format!("{}\n[hooks.keep]\ncommand = [\"sh\", \"-c\", {keep}]\n", configuration("")));
+        oracle
     }
 
     /// Starts an executor with `environment`, and waits until it serves.
@@ -129,7 +155,8 @@ impl Oracle {
 
     pub(super) fn spawn(&self, before: &str, environment: &[(&str, &str)]) -> Child {
         let script = format!("{before}\nexec \"$0\" executor run");
-        let mut command = self.world.within("sh", &["-c", &script, PROGRAM]);
+        let program = program();
+        let mut command = self.world.within("sh", &["-c", &script, program.to_str().expect("a UTF-8 path")]);
         let log = fs::File::create(self.stderr()).expect("a file");
         let child = command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(log);
         child.spawn().expect("started")
@@ -264,6 +291,9 @@ impl Oracle {
         // An executor that was killed right after a result left the removal of its request to the next one.
         let started = self.world.run(&["executor", "start"]);
         assert_eq!(started.exit, 0, "{started}");
+        if self.has_hook {
+            self.verify_events();
+        }
         let stopped = self.world.run(&["executor", "stop"]);
         assert_eq!(stopped.exit, 0, "{stopped}");
         self.stop_reader();
@@ -292,8 +322,8 @@ impl Oracle {
             let times = effects.get(name).copied().unwrap_or(0);
             let case = format!("**C**: {name} took effect {times} times: {file}");
             match (class, status.as_str()) {
-                (Class::Once, "succeeded") => assert_eq!(times, 1, "{case}"),
-                (Class::Once, "unknown" | "cancelled") => assert!(times <= 1, "{case}"),
+                (Class::Once | Class::Verifiable, "succeeded") => assert_eq!(times, 1, "{case}"),
+                (Class::Once | Class::Verifiable, "unknown" | "cancelled") => assert!(times <= 1, "{case}"),
                 (_, "failed") => assert!(times == 0 || *class != Class::Once, "{case}"),
                 (Class::Read | Class::Idempotent, "succeeded") => assert!(times >= 1, "{case}"),
                 (_, "cancelled") => {}
@@ -321,12 +351,34 @@ impl Oracle {
         ends
     }
 
+    /// **F**: waits until the hook was told of every accepted task, and checks that a repeated event has the same id.
+    fn verify_events(&self) {
+        let events = || -> BTreeMap<String, BTreeSet<String>> {
+            let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            let log = fs::read_to_string(self.world.folder().join("events.log")).unwrap_or_default();
+            for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+                let text = |value: &Value| value.as_str().expect("an id").to_owned();
+                ids.entry(text(&event["data"]["id"])).or_default().insert(text(&event["id"]));
+            }
+            ids
+        };
+        let accepted: BTreeSet<String> = self.accepted.lock().expect("no thread panicked").keys().cloned().collect();
+        until("**F**: the hook was told of every end", || {
+            let told = events();
+            accepted.iter().all(|id| told.contains_key(id))
+        });
+        for (task, ids) in events() {
+            assert_eq!(ids, BTreeSet::from([format!("{task}.final")]), "**F**: the id of the event of {task}");
+        }
+    }
+
     /// Checks that the recorded steps lead to the recorded state.
     fn verify_steps(&self, store: &SqliteStore, id: TaskId, state: State, attempt: u32) {
         let steps = store.steps(id).expect("read");
         let replayed = steps.iter().try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(state), "the steps of {id}: {steps:?}");
-        let starts = steps.iter().filter(|recorded| recorded.step == Step::Start).count();
+        // A lookup counts as an attempt.
+        let starts = steps.iter().filter(|recorded| matches!(recorded.step, Step::Start | Step::Verify)).count();
         assert_eq!(starts, usize::try_from(attempt).expect("small"), "the steps of {id}: {steps:?}");
         let file = self.world.result_file(&id.to_string());
         assert_eq!(file["status"], state.as_str(), "the result file and the store should agree");

@@ -143,3 +143,19 @@ fn after_a_failed_sync_an_executor_publishes_nothing_more_and_the_next_one_takes
         oracle.verify();
     }
 }
+
+/// An entry of the journal must be on the disk before what follows from it, so the agent goes no further without.
+#[test]
+fn after_a_failed_sync_of_its_journal_an_agent_does_nothing_more() {
+    let Some(library) = shim::library() else { return };
+    let world = crate::world::World::new();
+    // Nothing listens there: an agent that goes on fails because of its model.
+    world.configure("[agent]\nmodel = \"m\"\n[models.m]\nprovider = \"openai\"\nurl = \"http://127.0.0.1:9\"\n");
+    let sessions = world.state().join("sessions");
+    for nth in ["1", "2"] {
+        let mut command = world.command(&["agent", "What happened?"]);
+        command.env("LD_PRELOAD", library).env("SHIM_FOLDER", &sessions).env("SHIM_EIO", nth);
+        let ran = world.transcript(&command.output().expect("the program starts"));
+        assert!(ran.exit != 0 && ran.stderr.contains("Input/output error"), "sync {nth}: {ran}");
+    }
+}

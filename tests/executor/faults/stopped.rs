@@ -47,3 +47,24 @@ fn a_hanging_executor_is_reported_and_a_withdrawn_request_never_runs() {
     let ends = oracle.verify();
     assert_eq!(ends.into_iter().collect::<Vec<_>>(), [("succeeded".to_owned(), 2)]);
 }
+
+/// A cleaner removes the mailbox while its executor is stopped. The executor still owns the record, so its successor
+/// starts nothing; when it wakes, it finishes and makes room.
+#[test]
+fn an_executor_that_wakes_beside_its_successor_repeats_nothing() {
+    let mut oracle = Oracle::with("grace = \"100ms\"");
+    let first = oracle.accept(Class::Once, &json!({}));
+    assert_eq!(oracle.world.run(&["wait", &first]).exit, 0);
+    let stopped = oracle.world.executor().expect("an executor");
+    kill(stopped, Signal::SIGSTOP).expect("stopped");
+    oracle.lose_mailbox();
+    let refused = oracle.run(Class::Once, &json!({})).expect_err("the record is in use");
+    assert_eq!(refused.exit, 7, "{refused}");
+    assert!(refused.stderr.contains("another executor still uses the record of tasks"), "{refused}");
+    kill(stopped, Signal::SIGCONT).expect("continued");
+    let second = oracle.accept(Class::Once, &json!({}));
+    assert_eq!(oracle.world.run(&["wait", &second]).exit, 0);
+    oracle.until_restored();
+    let ends = oracle.verify();
+    assert_eq!(ends.into_iter().collect::<Vec<_>>(), [("succeeded".to_owned(), 2)]);
+}

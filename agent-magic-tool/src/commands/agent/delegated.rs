@@ -8,7 +8,7 @@ use executor::agent::driver::LoopCommand;
 use executor::agent::session::{Session, SessionOptions};
 use executor::config::Config;
 use executor::runner::agent::AgentBrief;
-use protocol::code::{Code, Exit};
+use protocol::code::Exit;
 use protocol::mailbox::MAX_REQUEST_BYTES;
 
 use super::observer::PlainObserver;
@@ -40,8 +40,9 @@ pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
     drop(sender);
     session.run()?;
     if let Some(failure) = observer.state().failure.take() {
-        return Err(Error::new(Code::ModelFailed, failure.message));
+        let (_, spent) = session.spending();
+        return Err(Error::new(failure.class.code(), failure.message).detail("usage", one_shot::usage(spent)));
     }
-    context.output.json(&one_shot::outcome(&session))?;
+    context.output.json(&one_shot::outcome(&session, None))?;
     Ok(Exit::Ok)
 }

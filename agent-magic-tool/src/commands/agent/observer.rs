@@ -4,11 +4,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::model::conversation::{EndedTask, ToolCall, ToolResult};
+use executor::model::conversation::ToolResult;
 use executor::model::provider::ModelFailure;
-use protocol::command_executor::OpenedTask;
 use protocol::excerpt;
 
+use super::wording;
 use crate::output::Output;
 
 /// The longest line about a call, in characters.
@@ -62,10 +62,16 @@ impl LoopObserver for PlainObserver {
             }
             LoopEvent::Text(_) => {}
             LoopEvent::Turn { .. } => self.end_line(),
-            LoopEvent::Call(call) => self.line(&format!("> {}", excerpt::line(&command(call), WIDTH))),
+            LoopEvent::Note(note) => self.line(note),
+            LoopEvent::Call(call) => self.line(&format!("> {}", excerpt::line(&wording::command(call), WIDTH))),
             LoopEvent::Result(result) => self.result(result),
-            LoopEvent::Woken(tasks) => tasks.iter().for_each(|task| self.line(&woken(task))),
-            LoopEvent::Asleep(open) => self.line(&asleep(open)),
+            LoopEvent::Woken(tasks) => tasks.iter().for_each(|task| {
+                self.line(&format!("{} {} ({})", task.tool, wording::state(task), task.id));
+            }),
+            LoopEvent::Asleep(open) => self.line(&format!(
+                "{}; a human approves tasks on the page: agent-magic-tool executor page",
+                wording::waiting_for(open)
+            )),
             LoopEvent::Retry { failure, delay } => self.line(&format!("{failure}; trying again in {delay:.0?}")),
             LoopEvent::GaveUp(failure) => {
                 self.end_line();
@@ -85,21 +91,4 @@ impl PlainObserver {
             self.line(&format!("exit status {}", result.status));
         }
     }
-}
-
-fn command(call: &ToolCall) -> String {
-    match call.arguments.get("command").and_then(serde_json::Value::as_str) {
-        Some(command) => command.to_owned(),
-        None => format!("{}: {}", call.name, call.arguments),
-    }
-}
-
-fn woken(task: &EndedTask) -> String {
-    let state = task.state.map_or("was removed".to_owned(), |state| state.to_string());
-    format!("{} {state} ({})", task.tool, task.id)
-}
-
-fn asleep(open: &[OpenedTask]) -> String {
-    let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
-    format!("waiting for {}; a human approves tasks on the page: agent-magic-tool executor page", names.join(", "))
 }

@@ -8,6 +8,8 @@ use executor::agent::machine::Spending;
 use executor::agent::session::Session;
 use executor::config::Config;
 use executor::model::conversation::{StopReason, TokenUsage};
+use executor::model::provider::ModelFailure;
+use executor::model::registry;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::MAX_REQUEST_BYTES;
 use serde::Serialize;
@@ -84,7 +86,7 @@ pub(super) fn run(
     drop(sender);
     session.run()?;
     let failure = observer.state().failure.take();
-    let outcome = outcome(&session);
+    let outcome = outcome(&session, failure.as_ref());
     if let Some(file) = &args.report {
         report::write(file, question, &outcome, session.machine().entries())?;
     }
@@ -105,7 +107,8 @@ pub(super) fn run(
     Ok(exit(stop_reason))
 }
 
-pub(super) fn outcome(session: &Session) -> Outcome {
+/// Returns the outcome of a question; `failure` is the one that ended it, if any.
+pub(super) fn outcome(session: &Session, failure: Option<&ModelFailure>) -> Outcome {
     let reason = session.stop_reason().unwrap_or(StopReason::Completed);
     let machine = session.machine();
     let open: Vec<_> = machine
@@ -119,12 +122,17 @@ pub(super) fn outcome(session: &Session) -> Outcome {
             let open_tasks =
                 if open.is_empty() { String::new() } else { format!(" {} tasks are still open.", open.len()) };
             let tokens = question.usage.input + question.usage.output;
-            let stopped = format!(
-                "[Stopped: this question used up its budget after {} requests and {tokens} tokens.{open_tasks}]",
-                question.requests
+            let why = failure.map_or_else(
+                || format!("this question used up its budget after {} requests and {tokens} tokens", question.requests),
+                |failure| failure.message.clone(),
             );
+            let stopped = format!("[Stopped: {why}.{open_tasks}]");
             [last_answer, &stopped].join("\n\n").trim_start().to_owned()
         }
+        StopReason::Refused => [last_answer, "[Stopped: the model or its provider refused to answer.]"]
+            .join("\n\n")
+            .trim_start()
+            .to_owned(),
         _ => last_answer.to_owned(),
     };
     Outcome {
@@ -140,22 +148,22 @@ pub(super) fn outcome(session: &Session) -> Outcome {
     }
 }
 
-fn usage(spending: Spending) -> Value {
+pub(super) fn usage(spending: Spending) -> Value {
     let TokenUsage { input, output, cached } = spending.usage;
     json!({
         "requests": spending.requests,
         "input_tokens": input,
         "cached_tokens": cached,
         "output_tokens": output,
-        "cost": spending.cost,
+        "cost": registry::rounded_cost(spending.cost),
     })
 }
 
 fn exit(reason: StopReason) -> Exit {
     match reason {
         StopReason::Completed => Exit::Ok,
-        StopReason::MaxIterations | StopReason::BudgetExhausted => Exit::Pending,
-        StopReason::PolicyDenied | StopReason::ApprovalDenied => Exit::Refused,
+        StopReason::MaxIterations | StopReason::BudgetExhausted | StopReason::Truncated => Exit::Pending,
+        StopReason::Refused | StopReason::PolicyDenied | StopReason::ApprovalDenied => Exit::Refused,
         StopReason::ProviderFailed | StopReason::Cancelled => Exit::Failed,
     }
 }

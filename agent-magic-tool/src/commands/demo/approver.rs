@@ -27,9 +27,9 @@ impl<'a> Approver<'a> {
         Self { stage, is_done: false }
     }
 
-    /// Whether `line`, printed by the agent, shows that it waits for a human.
+    /// Whether `line`, printed by the agent, shows that its loop sleeps until a human has decided.
     pub(super) fn is_needed(&mut self, line: &str) -> bool {
-        let is_needed = !self.is_done && line.contains("publish_report started");
+        let is_needed = !self.is_done && line.contains("waiting for publish_report");
         self.is_done |= is_needed;
         is_needed
     }

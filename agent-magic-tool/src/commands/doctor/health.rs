@@ -7,13 +7,17 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use executor::base::children;
+use executor::store::sqlite;
 use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use protocol::duration::PositiveDuration;
+use protocol::error::chain;
 use protocol::mailbox::{Mailbox, is_older};
 use protocol::paths::Paths;
 use serde_json::{Value, json};
 
 use super::Check;
+use crate::launch::START_BY_HAND;
 
 /// A request older than this is stuck, since a command waits far less for its answer.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -39,6 +43,33 @@ pub(super) fn sizes(paths: &Paths) -> Value {
 
 fn size_of(folder: &Path) -> u64 {
     files_in(folder).iter().map(|(_, found)| found.len()).sum()
+}
+
+/// Whether the record of tasks can be read as a whole, and whether the last executor failed.
+pub(super) fn record(paths: &Paths, mailbox: Option<&Mailbox>) -> Check {
+    const NAME: &str = "record";
+    let is_in_use = mailbox.is_some_and(|mailbox| mailbox.executor().is_ok_and(|pid| pid.is_some()));
+    if let Err(error) = sqlite::inspect(&paths.store(), is_in_use) {
+        return Check::bad(NAME, chain(&error), error.hint().unwrap_or_else(|| "check its owner and mode".to_owned()));
+    }
+    match mailbox.and_then(Mailbox::failure).filter(|_| !is_in_use) {
+        None => Check::good(NAME, "intact"),
+        Some(failure) => {
+            let hint = failure.hint.unwrap_or_else(|| START_BY_HAND.to_owned());
+            Check::bad(NAME, format!("intact, but the last executor failed: {}", failure.message), hint)
+        }
+    }
+}
+
+/// Whether everything that a program starts ends with it.
+pub(super) fn leftovers_of_programs() -> Check {
+    const NAME: &str = "programs";
+    if children::can_adopt() {
+        return Check::good(NAME, "what they start ends with them");
+    }
+    let message =
+        "a process that a program moves to a session of its own outlives it: this system has no way to find it";
+    Check::good(NAME, message)
 }
 
 /// Requests that no executor took, or that one took but did not answer.

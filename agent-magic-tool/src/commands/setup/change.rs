@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use protocol::regular_file;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -48,9 +50,12 @@ impl Change {
     }
 }
 
+/// The largest file of another program.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
 /// Returns the text of a file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
+    match regular_file::read_text(path, MAX_FILE_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -44,6 +44,8 @@ fn result(number: usize) -> ToolResult {
         opened: Vec::new(),
         collected: Vec::new(),
         only_reads: false,
+        spent: Vec::new(),
+        data_class: None,
     }
 }
 
@@ -61,7 +63,7 @@ fn delegated() -> MachineEvent {
 
 fn ended(state: TaskState) -> MachineEvent {
     let OpenedTask { id, tool, result_file } = opened(TASK);
-    MachineEvent::Ended(vec![EndedTask { id, tool, state: Some(state), result_file }])
+    MachineEvent::Ended(vec![EndedTask { id, tool, state: Some(state), result_file, spent: None }])
 }
 
 fn failed(class: FailureClass) -> MachineEvent {
@@ -180,6 +182,38 @@ fn a_used_up_budget_prevents_another_request() {
 }
 
 #[test]
+fn what_a_sub_agent_spent_counts_once_towards_the_budget_of_the_question() {
+    let spent = TaskSpending {
+        task: TASK.parse().expect("an id"),
+        usage: TokenUsage { input: 900, output: 100, cached: 0 },
+        cost: 0.5,
+    };
+    let mut machine = asked();
+    machine.settings.budget = Budget { tokens: 1000, cost: 0.0 };
+    effects_of(&mut machine, calls(&["run"]));
+    effects_of(&mut machine, delegated());
+    effects_of(&mut machine, says("on its way"));
+    let MachineEvent::Ended(mut tasks) = ended(TaskState::Succeeded) else { panic!("another event") };
+    tasks[0].spent = Some(spent.clone());
+    assert_eq!(effects_of(&mut machine, MachineEvent::Ended(tasks)), ["woken", "stopped", "done: budget_exhausted"]);
+    assert_eq!(machine.question_spending().usage.input, 920);
+    effects_of(&mut machine, MachineEvent::Asked("again".to_owned()));
+    effects_of(&mut machine, calls(&["read"]));
+    let read = ToolResult { spent: vec![spent], ..result(0) };
+    effects_of(&mut machine, MachineEvent::Called(vec![read]));
+    assert_eq!((machine.question_spending().usage.input, machine.session_spending().cost), (10, 0.5));
+}
+
+#[test]
+fn a_day_without_budget_ends_the_question_as_exhausted() {
+    let mut machine = asked();
+    assert_eq!(
+        effects_of(&mut machine, failed(FailureClass::Budget)),
+        ["give up", "stopped", "done: budget_exhausted"]
+    );
+}
+
+#[test]
 fn three_calls_in_a_row_and_a_repeated_call_get_a_note() {
     let mut machine = asked();
     machine.settings.reflect_after = 3;
@@ -270,8 +304,43 @@ fn a_failed_call_is_diagnosed_once_without_tools() {
 #[test]
 fn after_an_empty_answer_the_model_is_asked_once_more() {
     let mut machine = asked();
-    assert_eq!(effects_of(&mut machine, says(" ")), ["noted", "ask"]);
+    assert_eq!(effects_of(&mut machine, says(" ")), ["discarded", "noted", "ask"]);
+    let spent = Machine::restore(settings(), machine.entries.clone()).0.question_spending();
+    assert_eq!((spent.requests, spent.usage.input), (1, 10), "a resumed session knows what the empty answer cost");
     assert_eq!(effects_of(&mut machine, says("")), ["answered", "stopped", "done: completed"]);
+}
+
+#[test]
+fn an_empty_last_answer_is_asked_for_once_more_without_tools() {
+    let mut machine = asked();
+    machine.settings.steps = 1;
+    effects_of(&mut machine, calls(&["a"]));
+    assert_eq!(effects_of(&mut machine, called()), ["called", "noted", "ask without tools"]);
+    assert_eq!(effects_of(&mut machine, says("")), ["discarded", "noted", "ask without tools"]);
+    assert_eq!(effects_of(&mut machine, says("so far")), ["answered", "stopped", "done: max_iterations"]);
+}
+
+#[test]
+fn an_answer_that_was_cut_or_refused_ends_the_question_with_that_reason() {
+    for (end, done) in [(TurnEnd::Truncated, "done: truncated"), (TurnEnd::Refused, "done: refused")] {
+        let mut machine = asked();
+        effects_of(&mut machine, calls(&["run"]));
+        effects_of(&mut machine, delegated());
+        let cut = MachineEvent::Answered(Turn { text: "Half of".to_owned(), end, ..Turn::default() });
+        assert_eq!(effects_of(&mut machine, cut), ["answered", "stopped", done]);
+        let mut machine = asked();
+        let empty = MachineEvent::Answered(Turn { end, ..Turn::default() });
+        assert_eq!(effects_of(&mut machine, empty), ["answered", "stopped", done], "it is not asked for again");
+        assert_eq!(machine.answer(), None);
+    }
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_is_not_the_answer() {
+    let mut machine = asked();
+    effects_of(&mut machine, says("one"));
+    effects_of(&mut machine, MachineEvent::Asked("r".to_owned()));
+    assert_eq!(machine.answer(), None);
 }
 
 #[test]

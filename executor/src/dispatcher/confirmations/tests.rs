@@ -6,7 +6,7 @@ use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
-use super::super::{DispatcherLimits, Event};
+use super::super::{DispatcherLimits, Event, RulesChange};
 use super::*;
 use crate::catalog::definition::Definition;
 use crate::store::Store as _;
@@ -95,6 +95,18 @@ fn a_decision_with_another_digest_is_stale_and_a_batch_is_all_or_nothing() {
 }
 
 #[test]
+fn a_task_that_a_batch_names_twice_is_not_decided() {
+    let mut bench = Bench::new(limits(5));
+    let id = pending(&mut bench, json!({}));
+    let twice = [(id, digest(&bench, id)), (id, digest(&bench, id))];
+    for action in [DecisionAction::Approve, DecisionAction::Deny { reason: None }] {
+        let turn = decide(&mut bench, &twice, action);
+        assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
+        assert_eq!(bench.state(id), State::AwaitingConfirmation);
+    }
+}
+
+#[test]
 fn an_edited_task_runs_with_the_new_input_and_keeps_the_original() {
     let mut bench = Bench::new(limits(1));
     let id = pending(&mut bench, json!({"to": "eve"}));
@@ -161,7 +173,8 @@ fn a_changed_definition_ends_pending_and_approved_tasks() {
     decide(&mut bench, &of, DecisionAction::Approve);
     let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
     assert_eq!(confirmable, BTreeSet::from([waits, approved]));
-    bench.handle(Event::DefinitionsChanged(vec![waits, approved]));
+    let change = RulesChange { limits: limits(1), drifted: vec![waits, approved], reassessed: Vec::new() };
+    bench.handle(Event::RulesChanged(Box::new(change)));
     for id in [waits, approved] {
         assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Failed, Code::Drifted));
     }
@@ -185,7 +198,7 @@ fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limite
     let second = pending(&mut bench, json!({"n": 2}));
     let third = unconfirmed(bench.now, json!({"n": 3}));
     assert_eq!(refusal(&bench.admit(&third, &plain())), Code::Throttled, "of one session");
-    let mut of_other = unconfirmed(bench.now, json!({"n": 3}));
+    let mut of_other = unconfirmed(bench.now, json!({"n": 5}));
     of_other.caller.session = Some("other".to_owned());
     bench.admit(&of_other, &plain());
     let mut of_third = unconfirmed(bench.now, json!({"n": 4}));
@@ -195,6 +208,75 @@ fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limite
     bench.cancel(first, 1);
     assert_eq!(bench.dispatcher.queue_position(second), Some(1));
     assert_eq!(bench.admit(&third, &plain()).published, [(third.id, State::AwaitingConfirmation)]);
+}
+
+#[test]
+fn a_scheduled_task_that_drifted_leaves_no_deadline_behind() {
+    let mut bench = Bench::new(limits(1));
+    let mut task = unconfirmed(bench.now, json!({}));
+    task.run_at = Some(bench.now + SignedDuration::from_hours(2));
+    bench.admit(&task, &plain());
+    let of = [(task.id, digest(&bench, task.id))];
+    decide(&mut bench, &of, DecisionAction::Approve);
+    assert_eq!((bench.state(task.id), bench.dispatcher.next_deadline()), (State::Queued, task.run_at));
+    let change = RulesChange { limits: limits(1), drifted: vec![task.id], reassessed: Vec::new() };
+    bench.handle(Event::RulesChanged(Box::new(change)));
+    assert_eq!(error_of(&bench.stored(task.id)).code, Code::Drifted);
+    assert_eq!(bench.dispatcher.next_deadline(), None);
+}
+
+/// A task of the same user in another session and another folder.
+fn elsewhere(bench: &Bench, input: Value, name: &str) -> Task {
+    let mut task = unconfirmed(bench.now, input);
+    task.caller.session = Some(name.to_owned());
+    task.caller.folder = Some(name.into());
+    task
+}
+
+#[test]
+fn a_new_session_does_not_get_a_human_asked_again() {
+    let mut bench = Bench::new(limits(1));
+    let id = pending(&mut bench, json!({}));
+    let mut same = unconfirmed(bench.now, json!({}));
+    same.caller.session = Some("new".to_owned());
+    let shared = bench.admit(&same, &plain());
+    assert!(matches!(shared.answers.as_slice(), [Answer::SameAs(first)] if *first == id), "{shared:?}");
+    let of = [(id, digest(&bench, id))];
+    decide(&mut bench, &of, DecisionAction::Deny { reason: None });
+    let again = elsewhere(&bench, json!({}), "new");
+    assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied, "in another session and folder");
+    bench.crash(Some(&plain()));
+    bench.dispatcher.restore_denial(&bench.stored(id));
+    let again = elsewhere(&bench, json!({}), "newer");
+    assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied, "under the next executor");
+    let mut of_other_user = unconfirmed(bench.now, json!({}));
+    of_other_user.caller.uid += 1;
+    let asked = bench.admit(&of_other_user, &plain()).published;
+    assert_eq!(asked, [(of_other_user.id, State::AwaitingConfirmation)], "another user did not ask before");
+}
+
+#[test]
+fn new_sessions_do_not_raise_the_number_of_pending_confirmations_of_a_user() {
+    let most = limits(1);
+    let mut bench = Bench::new(DispatcherLimits {
+        confirmations: ConfirmationLimits { waiting_per_user: 3, ..most.confirmations },
+        ..most
+    });
+    let ask = |bench: &mut Bench, number: u32| {
+        let task = elsewhere(bench, json!({"n": number}), &format!("session-{number}"));
+        (bench.admit(&task, &plain()), task.id)
+    };
+    let waiting: Vec<_> = (0..3).map(|number| ask(&mut bench, number).1).collect();
+    assert_eq!(refusal(&ask(&mut bench, 3).0), Code::Throttled);
+    let mut of_other_user = elsewhere(&bench, json!({}), "session-4");
+    of_other_user.caller.uid += 1;
+    let asked = bench.admit(&of_other_user, &plain()).published;
+    assert_eq!(asked, [(of_other_user.id, State::AwaitingConfirmation)], "each user has a limit");
+    bench.crash(Some(&plain()));
+    assert_eq!(refusal(&ask(&mut bench, 5).0), Code::Throttled, "under the next executor");
+    bench.cancel(waiting[0], 1);
+    let (turn, id) = ask(&mut bench, 6);
+    assert_eq!(turn.published, [(id, State::AwaitingConfirmation)]);
 }
 
 #[test]

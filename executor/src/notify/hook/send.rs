@@ -44,7 +44,7 @@ pub async fn send(
             }
         }
     };
-    sent.map_err(|reason| runner_context.secrets.redact(&reason).into_owned())
+    sent.map_err(|reason| runner_context.secrets.redact_reason(&reason))
 }
 
 /// Runs a configured program with `event` on its standard input, and stops it after `timeout`.

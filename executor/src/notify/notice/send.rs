@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::Notice;
+use crate::base::children;
 use crate::notify::hook;
 use crate::runner::RunnerContext;
 
@@ -46,7 +47,7 @@ pub async fn send(
             let timeout = PositiveDuration::from_secs(TIMEOUT.as_secs());
             let sent = hook::send::run(&channels.command, &notice.event(), timeout, runner_context, cancel).await;
             if let Err(reason) = sent {
-                let reason = runner_context.secrets.redact(&reason).into_owned();
+                let reason = runner_context.secrets.redact_reason(&reason);
                 tracing::warn!(reason, "the `on_confirmation` command failed");
             }
         }
@@ -81,6 +82,7 @@ async fn show(notice: &Notice, environment: &[(&'static str, OsString)]) -> io::
         .stderr(Stdio::null())
         .process_group(0)
         .kill_on_drop(true);
-    let status = command.status().await?;
+    let (mut child, _registered) = children::spawn(&mut command)?;
+    let status = child.wait().await?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("`notify-send` ended with {status}"))) }
 }

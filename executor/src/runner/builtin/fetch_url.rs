@@ -165,6 +165,13 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_subtool_promises_no_more_than_is_returned() {
+        let pack: Value = serde_json::from_str(include_str!("../../../../subtools/web.json")).expect("JSON");
+        let maximum = &pack["fetch_url"]["input"]["properties"]["max_chars"]["maximum"];
+        assert_eq!(maximum, MAX_CHARS);
+    }
+
+    #[test]
     fn json_stays_json_unless_it_is_too_long() {
         let page = page(200, "application/problem+json; charset=utf-8", br#"{"a": [1, 2]}"#);
         assert_eq!(data(&page, 0, 100)["json"], json!({"a": [1, 2]}));

@@ -3,7 +3,7 @@
 //! `model/prompt.rs` defines what a section is and which of them can be edited. The definition of the subtool
 //! requires the confirmation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::code::Code;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::model::prompt::{self, PromptError, PromptSection};
+use crate::model::prompt::{self, PromptError, PromptSection, SectionChange};
 use crate::runner::delegation::Delegation;
 use crate::runner::{RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
@@ -26,14 +26,18 @@ pub struct ReadPrompt {
     pub section: Option<Value>,
 }
 
-/// Replaces the text of a section of the system prompt. Templates.
+/// Changes a section of the system prompt. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditPrompt {
     /// The name of the section, or its position like `2.1`.
     pub section: Value,
-    /// The complete new text.
-    pub text: Value,
+    /// The new text, or the text to add. Without a value: none, to delete the section.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Value>,
+    /// `replace`, `append`, `prepend` or `delete`. Without a value: `replace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +51,10 @@ pub(super) struct PromptListing {
 #[serde(deny_unknown_fields)]
 pub(super) struct PromptChange {
     section: String,
-    text: String,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    change: SectionChange,
 }
 
 pub(super) async fn show(
@@ -75,14 +82,27 @@ pub(super) async fn change(
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let folder = folder(context)?;
-    let PromptChange { section, text } = arguments;
-    let changed = blocking(cancel, move |_| {
+    let done = blocking(cancel, move |_| {
         let sections = prompt::sections(&folder)?;
-        let before = prompt::find(&sections, &section)?.text.clone();
-        let path = prompt::edit(&sections, &section, &text)?;
-        Ok(json!({"path": path, "before": before, "after": text}))
+        let (section, after) = arguments.apply(&sections)?;
+        prompt::write(section, after.as_deref())?;
+        Ok(json!({"path": section.path, "before": section.text, "after": after}))
     });
-    Ok(RunnerOutput::json(changed.await?))
+    Ok(RunnerOutput::json(done.await?))
+}
+
+impl PromptChange {
+    fn apply<'a>(&self, sections: &'a [PromptSection]) -> Result<(&'a PromptSection, Option<String>), Failure> {
+        if self.text.is_none() && self.change != SectionChange::Delete {
+            return Err(Failure::new(Code::Rejected, "`text` is missing").hint("only `delete` needs no text"));
+        }
+        Ok(prompt::changed(sections, &self.section, self.change, self.text.as_deref().unwrap_or_default())?)
+    }
+
+    /// Returns why the change can only fail, so that no human is asked to approve it.
+    pub(super) fn refusal(&self, folder: &Path) -> Option<Failure> {
+        prompt::sections(folder).map_err(Failure::from).and_then(|sections| self.apply(&sections).map(drop)).err()
+    }
 }
 
 fn folder(context: &RunnerContext) -> Result<PathBuf, Failure> {

@@ -82,6 +82,8 @@ struct Excerpt {
     binary: bool,
     text: String,
     lines: u64,
+    /// How many of these lines are too long and were cut.
+    truncated: u64,
     total_lines: u64,
 }
 
@@ -95,6 +97,9 @@ impl Excerpt {
             "total_lines": self.total_lines,
             "text": self.text,
         });
+        if self.truncated > 0 {
+            data["truncated_lines"] = self.truncated.into();
+        }
         if self.lines > 0 && next <= self.total_lines {
             data["next_start"] = next.into();
         }
@@ -139,6 +144,7 @@ fn excerpt(file: File, start: u64, count: u64, cancel: &CancellationToken) -> io
             } else {
                 excerpt.text.push_str(&text);
                 excerpt.lines += 1;
+                excerpt.truncated += u64::from(!is_whole);
             }
         }
         excerpt.total_lines += 1;

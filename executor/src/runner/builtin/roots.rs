@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
@@ -19,6 +20,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
+use crate::base::own_folders::{ClosedFolders, OwnFolders};
 use crate::config::Config;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
@@ -37,6 +39,7 @@ struct Root {
     /// `path` without links.
     real: PathBuf,
     folder: Dir,
+    closed: Arc<ClosedFolders>,
 }
 
 /// An existing path in a root.
@@ -55,13 +58,15 @@ pub(super) async fn within_roots(
     cancel: &CancellationToken,
     work: impl FnOnce(&Roots, &CancellationToken) -> Result<Value, Failure> + Send + 'static,
 ) -> Result<RunnerOutput, Failure> {
-    let (invocation, config) = (invocation.clone(), context.config.clone());
-    blocking(cancel, move |cancel| work(&Roots::open(&invocation, &config)?, cancel).map(RunnerOutput::json)).await
+    let (invocation, config, own) = (invocation.clone(), context.config.clone(), context.own_folders.clone());
+    blocking(cancel, move |cancel| work(&Roots::open(&invocation, &config, &own)?, cancel).map(RunnerOutput::json))
+        .await
 }
 
 impl Roots {
     /// Opens the configured roots that exist; a relative root starts at the caller's folder.
-    pub(crate) fn open(invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn open(invocation: &Invocation, config: &Config, own: &OwnFolders) -> Result<Self, Failure> {
+        let closed = Arc::new(own.closed());
         let caller = invocation.caller.folder.as_ref().map(|folder| (folder.clone(), canonical(folder)));
         let configured = config.files.roots.iter().filter_map(|root| match &invocation.caller.folder {
             Some(folder) => Some(folder.join(root)),
@@ -71,7 +76,8 @@ impl Roots {
             .filter_map(|path| {
                 let folder = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
                 // `components` removes the `.` that `join` leaves in the path.
-                Some(Root { real: canonical(&path), path: path.components().collect(), folder })
+                let (real, closed) = (canonical(&path), Arc::clone(&closed));
+                Some(Root { real, path: path.components().collect(), folder, closed })
             })
             .collect();
         if roots.is_empty() {
@@ -87,7 +93,9 @@ impl Roots {
         let mut first_error = None;
         for (root, relative) in self.candidates(Path::new(path)) {
             match root.find(&relative) {
+                Ok(found) if found.is_closed() => return Err(closed(path)),
                 Ok(found) => return Ok(found),
+                Err(error) if !is_escape(&error) && root.leads_into_closed(&relative) => return Err(closed(path)),
                 Err(error) if is_escape(&error) => {}
                 Err(error) => first_error = first_error.or(Some(error)),
             }
@@ -167,12 +175,28 @@ impl Root {
         let metadata = self.folder.symlink_metadata(&relative)?;
         Ok(FoundPath { root: self, relative, metadata })
     }
+
+    /// Whether the existing part of `relative` lies in a folder of our own, so that an error would tell what is there.
+    fn leads_into_closed(&self, relative: &Path) -> bool {
+        let existing = relative.ancestors().skip(1).find_map(|ancestor| self.find(ancestor).ok());
+        existing.is_some_and(|found| found.is_closed())
+    }
 }
 
 impl FoundPath<'_> {
     /// Returns the absolute path without links, for showing or walking. Opening it would bypass the confinement.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.real.join(self.relative.strip_prefix(".").unwrap_or(&self.relative))
+    }
+
+    /// Whether it lies in a folder of our own.
+    fn is_closed(&self) -> bool {
+        self.root.closed.contain(&self.path())
+    }
+
+    /// The folders that a walk from here must not enter.
+    pub(crate) fn closed_folders(&self) -> Arc<ClosedFolders> {
+        Arc::clone(&self.root.closed)
     }
 
     /// Opens the file for reading. Fails for anything but a regular file, without waiting for a pipe or a device.
@@ -216,8 +240,13 @@ impl FoundPath<'_> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
         let file = self.root.folder.open_with(relative, &options)?.into_std();
-        Ok(file.metadata()?.is_file().then_some(file))
+        Ok((file.metadata()?.is_file() && !self.root.closed.contain_file(&file)).then_some(file))
     }
+}
+
+fn closed(path: &str) -> Failure {
+    Failure::new(Code::OutsideRoots, format!("`{path}` belongs to agent-magic-tool itself and is closed to subtools"))
+        .hint("to see a result: agent-magic-tool read ID; a human sees the configuration with: agent-magic-tool doctor")
 }
 
 fn inside(path: &Path, folder: &Path, real: &Path) -> Option<PathBuf> {

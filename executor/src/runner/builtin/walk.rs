@@ -42,12 +42,15 @@ impl Pattern {
 }
 
 /// Returns everything below `start` (or `start` itself, if it is a file), sorted by path, except hidden, git-ignored
-/// and unreadable entries.
+/// and unreadable entries, and our own folders.
 ///
 /// The walk follows names, so a folder that is replaced with a link meanwhile could lead it out of the root. Access
 /// the entries only through [`FoundPath`].
 pub(super) fn below(start: &FoundPath<'_>) -> impl Iterator<Item = DirEntry> {
+    let closed = start.closed_folders();
+    let is_folder = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_dir());
     WalkBuilder::new(start.path())
+        .filter_entry(move |entry| !is_folder(entry) || !closed.include(entry.path()))
         .follow_links(false)
         // A `.gitignore` counts outside a repository too.
         .require_git(false)

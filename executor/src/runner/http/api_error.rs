@@ -12,10 +12,10 @@ use crate::net::clients::header;
 use crate::task::failure::SideEffect;
 
 /// The longest message; enough for the first lines of an error page.
-const MAX_MESSAGE_CHARS: usize = 500;
+pub(super) const MAX_MESSAGE_CHARS: usize = 500;
 
 /// The largest error object that is included in the details, in bytes of JSON.
-const MAX_DETAIL_BYTES: usize = 4_000;
+pub(super) const MAX_DETAIL_BYTES: usize = 4_000;
 
 /// The longest wait that a server can ask for; longer ones are shortened.
 const MAX_WAIT: Duration = Duration::from_hours(24);
@@ -31,7 +31,9 @@ pub(super) fn failure(
 ) -> Failure {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
     let detail = match header(headers, "location").filter(|_| status.is_redirection()) {
-        Some(location) => Some(format!("redirect to `{location}`, followed only for GET and HEAD requests")),
+        Some(location) => {
+            Some(format!("redirect to `{location}`, followed only for GET and HEAD requests, except for a 303"))
+        }
         None => message(&answer, if answer.is_null() { body } else { "" }),
     };
     let name = status

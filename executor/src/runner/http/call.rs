@@ -2,21 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine as _;
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{RequestBuilder, Response, StatusCode, multipart};
-use tokio::io::AsyncReadExt as _;
-use tokio_util::io::ReaderStream;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
 use url::Url;
 
 use super::oauth::AccessToken;
-use super::placement::{PlacedPairs, PlacedValue, encode, encode_redacted, encoded, with_query};
-use super::request::{Draft, DraftBody, DraftPart};
-use super::{
-    CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, pages, response, upload,
-};
+use super::pagination::Parameter;
+use super::placement::PlacedValue;
+use super::request::Draft;
+use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput};
 use crate::config::secret::{Secret, SecretName};
 use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
+use crate::runner::ResponseFacts;
 use crate::task::failure::SideEffect;
 
 /// One attempt in progress.
@@ -28,23 +26,35 @@ pub(super) struct HttpCall<'a> {
     cancel: &'a CancellationToken,
     /// Whether a request may have left this machine.
     sent: AtomicBool,
+    /// Whether the server has accepted a request that changes something.
+    accepted: AtomicBool,
 }
 
-/// Where to fetch a page.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum PageAddress {
-    First,
-    /// The declared URL with this query parameter.
-    Token(String, String),
-    /// The URL in the `Link` header of the previous page.
+/// What is requested: the declared request, or one that follows from a response.
+#[derive(Debug, PartialEq)]
+pub(super) enum RequestTarget {
+    Declared,
+    /// The declared request with this value in the parameter that selects a page.
+    Page(Parameter, Value),
+    /// The declared request at the URL of the next page, which a response named.
     Link(Url),
+    /// A GET of the URL of a job or of its result, which a response named.
+    Job(Url),
 }
 
 /// A response whose body has not been read yet.
 pub(super) struct HttpResponse {
     pub(super) response: Response,
-    /// The URL after redirects.
+    /// The method and URL after redirects.
+    pub(super) method: Method,
     pub(super) url: Url,
+}
+
+impl HttpResponse {
+    /// Returns what the response says beside its body.
+    pub(super) fn facts(&self) -> ResponseFacts {
+        ResponseFacts::of(self.response.status(), self.response.headers())
+    }
 }
 
 impl<'a> HttpCall<'a> {
@@ -55,15 +65,27 @@ impl<'a> HttpCall<'a> {
         cancel: &'a CancellationToken,
         draft: &'a Draft,
     ) -> Self {
-        Self { http, invocation, context, draft, cancel, sent: AtomicBool::new(false) }
+        Self {
+            http,
+            invocation,
+            context,
+            draft,
+            cancel,
+            sent: AtomicBool::new(false),
+            accepted: AtomicBool::new(false),
+        }
     }
 
-    pub(super) async fn perform(&self) -> Result<RunnerOutput, Failure> {
-        if let Some(pagination) = &self.http.pagination {
-            return pages::fetch_all(self, pagination).await;
-        }
-        let answer = self.send(&PageAddress::First).await?;
-        self.until_cancelled(response::output(self, answer)).await
+    /// Returns `outcome`, which later requests led to. They only read, so their failures do not say that a request that
+    /// was accepted changed nothing.
+    pub(super) fn settled(&self, outcome: Result<RunnerOutput, Failure>) -> Result<RunnerOutput, Failure> {
+        let is_accepted = self.accepted.load(Ordering::Relaxed);
+        outcome.map_err(|failure| if is_accepted { failure.effect_possible() } else { failure })
+    }
+
+    /// Notes that the server has accepted the declared request, and that all further ones only read.
+    pub(super) fn accepted(&self) {
+        self.accepted.store(!self.draft.method.is_safe(), Ordering::Relaxed);
     }
 
     /// Returns the method and URL for messages, like `GET https://…`, without secrets.
@@ -72,7 +94,7 @@ impl<'a> HttpCall<'a> {
     }
 
     /// Sends the request. If the server refuses a renewable access token, sends it once more with a new token.
-    pub(super) async fn send(&self, page: &PageAddress) -> Result<HttpResponse, Failure> {
+    pub(super) async fn send(&self, target: &RequestTarget) -> Result<HttpResponse, Failure> {
         let mut refused: Option<Secret> = None;
         loop {
             let access = match self.token() {
@@ -82,7 +104,7 @@ impl<'a> HttpCall<'a> {
                 }
                 None => None,
             };
-            let answer = self.until_cancelled(self.exchange(page, access.as_ref())).await?;
+            let answer = self.until_cancelled(self.exchange(target, access.as_ref())).await?;
             match access {
                 Some(access)
                     if answer.response.status() == StatusCode::UNAUTHORIZED
@@ -124,168 +146,79 @@ impl<'a> HttpCall<'a> {
         })
     }
 
-    async fn exchange(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<HttpResponse, Failure> {
+    async fn exchange(&self, target: &RequestTarget, access: Option<&AccessToken>) -> Result<HttpResponse, Failure> {
         let mut headers = self.headers(access).await?;
-        let mut url = self.url(page, access).await?;
+        let mut url = self.url(target, access).await?;
+        let mut method = self.draft.method;
+        let mut body = self.body(target)?;
+        if let RequestTarget::Job(_) = target {
+            (method, body) = (Method::Get, None);
+            self.without_body_headers(&mut headers);
+        }
         let (mut guarded, mut is_foreign) = (self.draft.guarded, false);
+        if let RequestTarget::Job(_) = target
+            && !may_keep_credentials(&self.draft.address, &url)
+        {
+            (guarded, is_foreign) = (true, true);
+            self.without_secrets(&mut headers);
+        }
         for _ in 0..=MAX_REDIRECTS {
             let client = self.context.http.client_for(&url, guarded).await?;
-            let mut request = client.request(self.draft.method.to_reqwest(), url.clone()).headers(headers.clone());
-            if let Some(body) = &self.draft.body {
+            let mut request = client.request(method.to_reqwest(), url.clone()).headers(headers.clone());
+            if let Some(body) = &body {
                 request = self.with_body(request, body, access).await?;
             }
             self.sent.store(true, Ordering::Relaxed);
             let response = request.send().await.map_err(|error| self.send_failure(&error, &url))?;
-            let next = match self.draft.method {
-                Method::Get | Method::Head => next_hop(&url, response.status(), response.headers())?,
+            let next = match (method, response.status()) {
+                (Method::Get | Method::Head, _) | (_, StatusCode::SEE_OTHER) => {
+                    next_hop(&url, response.status(), response.headers())?
+                }
                 _ => None,
             };
-            let Some(next) = next else { return Ok(HttpResponse { response, url }) };
+            let Some(next) = next else { return Ok(HttpResponse { response, method, url }) };
+            if !matches!(method, Method::Get | Method::Head) {
+                // 303: the request was carried out, and its result is to be read elsewhere (RFC 9110, section 15.4.4).
+                self.accepted();
+                (method, body) = (Method::Get, None);
+                self.without_body_headers(&mut headers);
+            }
             if !is_foreign && !may_keep_credentials(&url, &next) {
                 // Another origin than the declared one: it gets no secrets, and is trusted no more than a URL
                 // from the input.
                 (is_foreign, guarded) = (true, true);
-                for (name, _) in self.draft.headers.iter().filter(|(_, value)| value.is_secret()) {
-                    headers.remove(name);
-                }
+                self.without_secrets(&mut headers);
             }
             url = next;
         }
         Err(too_many_redirects(&url))
     }
 
+    fn without_secrets(&self, headers: &mut HeaderMap) {
+        for (name, _) in self.draft.headers.iter().filter(|(_, value)| value.is_secret()) {
+            headers.remove(name);
+        }
+    }
+
+    /// Removes the headers that belong to the declared body or to its repetition.
+    fn without_body_headers(&self, headers: &mut HeaderMap) {
+        headers.remove(CONTENT_TYPE);
+        if let Some(name) = &self.http.idempotency_header {
+            headers.remove(name.as_str());
+        }
+    }
+
     fn send_failure(&self, error: &reqwest::Error, url: &Url) -> Failure {
         let failure = send_failure(error, url);
-        if failure.side_effect == SideEffect::None {
+        if failure.side_effect == SideEffect::None && !self.accepted.load(Ordering::Relaxed) {
             self.sent.store(false, Ordering::Relaxed);
         }
         failure
     }
-
-    async fn headers(&self, access: Option<&AccessToken>) -> Result<HeaderMap, Failure> {
-        let mut headers = HeaderMap::new();
-        let is_multipart = matches!(self.draft.body, Some(DraftBody::Multipart(_)));
-        for (name, placed) in &self.draft.headers {
-            if is_multipart && *name == CONTENT_TYPE {
-                // reqwest sets this header, with the boundary.
-                continue;
-            }
-            let text = self.reveal(placed, access).await?;
-            headers.insert(name.clone(), header_value(name, &text, placed)?);
-        }
-        Ok(headers)
-    }
-
-    async fn url(&self, page: &PageAddress, access: Option<&AccessToken>) -> Result<Url, Failure> {
-        let mut query = self.revealed(&self.draft.query, access).await?;
-        let address = match page {
-            PageAddress::First => self.draft.address.clone(),
-            PageAddress::Token(name, token) => {
-                query.retain(|(known, _)| known != name);
-                query.push((name.clone(), PlacedValue::Text(token.clone())));
-                self.draft.address.clone()
-            }
-            PageAddress::Link(url) => {
-                let mut index = 0;
-                query.retain(|(name, _)| {
-                    let was_secret = self.draft.query[index].1.is_secret();
-                    index += 1;
-                    was_secret && url.query_pairs().all(|(known, _)| known != name.as_str())
-                });
-                url.clone()
-            }
-        };
-        Ok(with_query(address, &query, encode_redacted))
-    }
-
-    /// Replaces the secrets in `pairs` with their values.
-    async fn revealed(&self, pairs: &PlacedPairs, access: Option<&AccessToken>) -> Result<PlacedPairs, Failure> {
-        let mut revealed = PlacedPairs::with_capacity(pairs.len());
-        for (name, placed) in pairs {
-            revealed.push((name.clone(), PlacedValue::Text(self.reveal(placed, access).await?)));
-        }
-        Ok(revealed)
-    }
-
-    async fn reveal(&self, placed: &PlacedValue, access: Option<&AccessToken>) -> Result<String, Failure> {
-        let secrets = &self.context.secrets;
-        Ok(match placed {
-            PlacedValue::Text(text) => text.clone(),
-            PlacedValue::Secret { prefix, name } => {
-                let secret = secrets.get(name).await?;
-                // A query contains the encoded value, and a server may echo that.
-                secrets.watch(name.as_str(), &encode(secret.expose()));
-                format!("{prefix}{}", secret.expose())
-            }
-            PlacedValue::Token(_) => format!("Bearer {}", access.map_or("", |access| access.value.expose())),
-            PlacedValue::Basic { username, password } => {
-                let username = Box::pin(self.reveal(username, access)).await?;
-                let pair = format!("{username}:{}", secrets.get(password).await?.expose());
-                let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
-                secrets.watch(password.as_str(), &encoded);
-                format!("Basic {encoded}")
-            }
-        })
-    }
-
-    async fn with_body(
-        &self,
-        request: RequestBuilder,
-        body: &DraftBody,
-        access: Option<&AccessToken>,
-    ) -> Result<RequestBuilder, Failure> {
-        Ok(match body {
-            DraftBody::Text(text) => request.body(text.clone()),
-            DraftBody::Json(value) => request.body(value.to_string()),
-            DraftBody::Form(pairs) => {
-                let revealed = self.revealed(pairs, access).await?;
-                request.body(encoded(&revealed, encode_redacted))
-            }
-            DraftBody::File { path } => {
-                let (file, length) = self.open(path).await?;
-                let body = reqwest::Body::wrap_stream(ReaderStream::new(file.take(length)));
-                request.header(CONTENT_LENGTH, length).body(body)
-            }
-            DraftBody::Multipart(parts) => {
-                let mut form = multipart::Form::new();
-                for (name, part) in parts {
-                    let part = match part {
-                        DraftPart::Text(text) => multipart::Part::text(text.clone()),
-                        DraftPart::File { path, content_type, file_name } => {
-                            let (file, length) = self.open(path).await?;
-                            let body = reqwest::Body::wrap_stream(ReaderStream::new(file.take(length)));
-                            let part = multipart::Part::stream_with_length(body, length).file_name(file_name.clone());
-                            part.mime_str(content_type).map_err(|_| {
-                                Failure::new(Code::Rejected, format!("`{content_type}` is not a valid content type"))
-                            })?
-                        }
-                    };
-                    form = form.part(name.clone(), part);
-                }
-                request.multipart(form)
-            }
-        })
-    }
-
-    async fn open(&self, path: &std::path::Path) -> Result<(tokio::fs::File, u64), Failure> {
-        upload::open(path, self.invocation, &self.context.config).await
-    }
-}
-
-fn header_value(name: &HeaderName, text: &str, placed: &PlacedValue) -> Result<HeaderValue, Failure> {
-    let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| match placed {
-        PlacedValue::Text(_) => Failure::new(Code::Rejected, format!("the value of the header `{name}` is not valid")),
-        secret => {
-            let reason = format!("the value of `{}` is not valid in a header", secret.redacted());
-            Failure::new(Code::SecretMissing, reason).hint("a human must set the secret again, as one line")
-        }
-    })?;
-    value.set_sensitive(placed.is_secret());
-    Ok(value)
 }
 
 /// Whether credentials for `from` may be sent to `to`: the same origin, or the same host upgraded to https.
-fn may_keep_credentials(from: &Url, to: &Url) -> bool {
+pub(super) fn may_keep_credentials(from: &Url, to: &Url) -> bool {
     let upgraded = from.scheme() == "http" && to.scheme() == "https" && from.port().is_none() && to.port().is_none();
     from.host() == to.host() && (upgraded || from.origin() == to.origin())
 }

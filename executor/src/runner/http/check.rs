@@ -1,52 +1,76 @@
 //! Finds mistakes in a definition that its types cannot express.
 
-use serde_json::Value;
 use url::Url;
 
 use super::parts::FormPart;
-use super::{Auth, Body, DefinitionMistake, Http, Method, Pagination, ResponseFormat};
+use super::{Auth, Body, DefinitionMistake, DefinitionMistakes, Http, Method, TextKind};
 use crate::base::template;
-use crate::config::secret::{InvalidReference, SecretName};
+use crate::config::secret::SecretName;
 
 /// Headers that belong to the connection; a definition that set them could break the framing of the request.
 const RESERVED_HEADERS: [&str; 9] =
     ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-pub(super) fn definition(http: &Http) -> Result<(), DefinitionMistake> {
-    base_url(&http.base_url)?;
-    path(&http.path)?;
-    for (name, value) in &http.query {
-        value_template(&format!("query.{name}"), value)?;
+/// Returns what the text at `place` in the definition is.
+pub(super) fn text_kind(place: &str) -> TextKind {
+    let is_below = |prefixes: &[&str]| {
+        prefixes
+            .iter()
+            .any(|prefix| place.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    };
+    let constants =
+        ["method", "array_style", "idempotency_header", "response", "auth", "body.raw.content_type", "poll.interval"];
+    let is_constant = is_below(&constants)
+        || place.ends_with(".content_type")
+        || (place.starts_with("pagination.") && place != "pagination.max_items");
+    if is_constant {
+        TextKind::Constant
+    } else if is_below(&["headers"]) {
+        TextKind::TemplateOrLastSecret
+    } else if is_below(&["query", "body.json", "body.form", "body.multipart"]) {
+        TextKind::TemplateOrSecret
+    } else if place.starts_with("poll.") {
+        TextKind::ResponseJq
+    } else {
+        TextKind::Template
     }
-    for (name, value) in &http.headers {
+}
+
+pub(super) fn definition(http: &Http) -> Vec<DefinitionMistake> {
+    let mut found = DefinitionMistakes::default();
+    found.note(base_url(&http.base_url));
+    found.note(path(&http.path));
+    for (name, templates) in &http.headers {
         if name.contains(':') {
             // The message must not quote the name: the text after the colon may be a secret.
-            return mistake("headers", "a header name must not contain `:`; write \"Name\": \"value\"");
+            found.note(mistake("headers", "a header name must not contain `:`; write \"Name\": \"value\""));
+        } else {
+            let place = format!("headers.{name}");
+            found.note(header_name(&place, name));
+            if templates.0.is_empty() {
+                found.note(mistake(place, "names no value; leave the header out"));
+            }
         }
-        let place = format!("headers.{name}");
-        header_name(&place, name)?;
-        text_template(&place, value)?;
     }
     if let Some(name) = &http.idempotency_header {
-        header_name("idempotency_header", name)?;
+        found.note(header_name("idempotency_header", name));
     }
     if let Some(body) = &http.body {
-        self::body(http, body)?;
+        found.note(self::body(http, body));
     }
     if let Some(auth) = &http.auth {
-        self::auth(http, auth)?;
+        found.note(self::auth(http, auth));
     }
     if let Some(pagination) = &http.pagination {
-        self::pagination(http, pagination)?;
+        found.note(pagination.check(http));
     }
     if http.max_bytes == Some(0) {
-        return mistake("max_bytes", "must be at least 1");
+        found.note(mistake("max_bytes", "must be at least 1"));
     }
-    Ok(())
+    found.into_vec()
 }
 
 fn base_url(base: &str) -> Result<(), DefinitionMistake> {
-    template::check(base).map_err(|error| DefinitionMistake::new("base_url", &error))?;
     if !template::is_constant(base) {
         return Ok(());
     }
@@ -65,7 +89,6 @@ fn base_url(base: &str) -> Result<(), DefinitionMistake> {
 }
 
 fn path(path: &str) -> Result<(), DefinitionMistake> {
-    template::check(path).map_err(|error| DefinitionMistake::new("path", &error))?;
     let literal = literal(path);
     if !path.is_empty() && !path.starts_with(['/', '{']) {
         return mistake("path", "must start with `/`");
@@ -102,34 +125,20 @@ fn body(http: &Http, body: &Body) -> Result<(), DefinitionMistake> {
         return mistake("body", "a GET or HEAD request has no body; set `method`");
     }
     match body {
-        Body::Json(value) => template::check_value(value).map_err(|error| DefinitionMistake::new("body.json", &error)),
-        Body::Form(fields) => {
-            fields.iter().try_for_each(|(name, value)| value_template(&format!("body.form.{name}"), value))
-        }
+        Body::Json(_) | Body::Form(_) => Ok(()),
         Body::Multipart(parts) => {
             if http.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type")) {
                 return mistake("headers.content-type", "a multipart body sets its own content type");
             }
-            parts.0.iter().try_for_each(|(name, part)| {
-                let place = format!("body.multipart.{name}");
-                match part {
-                    FormPart::Text(text) => text_template(&place, text),
-                    FormPart::File(file) => {
-                        text_template(&format!("{place}.file"), &file.file)?;
-                        text_template(&format!("{place}.file_name"), file.file_name.as_deref().unwrap_or_default())?;
-                        content_type(&format!("{place}.content_type"), file.content_type.as_deref())
-                    }
+            parts.0.iter().try_for_each(|(name, part)| match part {
+                FormPart::Text(_) => Ok(()),
+                FormPart::File(file) => {
+                    content_type(&format!("body.multipart.{name}.content_type"), file.content_type.as_deref())
                 }
             })
         }
-        Body::Raw(raw) => {
-            content_type("body.raw.content_type", Some(&raw.content_type))?;
-            text_template("body.raw.text", &raw.text)
-        }
-        Body::File(file) => {
-            text_template("body.file.path", &file.path)?;
-            content_type("body.file.content_type", file.content_type.as_deref())
-        }
+        Body::Raw(raw) => content_type("body.raw.content_type", Some(&raw.content_type)),
+        Body::File(file) => content_type("body.file.content_type", file.content_type.as_deref()),
     }
 }
 
@@ -160,26 +169,6 @@ fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
     Ok(())
 }
 
-fn pagination(http: &Http, pagination: &Pagination) -> Result<(), DefinitionMistake> {
-    if http.method != Method::Get {
-        return mistake("pagination", "requires the method GET");
-    }
-    if matches!(http.response, ResponseFormat::Text | ResponseFormat::Binary) {
-        return mistake("pagination", "requires a JSON response");
-    }
-    if pagination.max_pages == 0 {
-        return mistake("pagination.max_pages", "must be at least 1");
-    }
-    if let Some(items) = &pagination.max_items {
-        value_template("pagination.max_items", items)?;
-    }
-    match (&pagination.next_token, pagination.link_header) {
-        (Some(_), false) if pagination.items.is_none() => mistake("pagination", "`next_token` requires `items`"),
-        (Some(_), false) | (None, true) => Ok(()),
-        _ => mistake("pagination", "must have exactly one of `next_token` and `link_header`"),
-    }
-}
-
 fn header_name(place: &str, name: &str) -> Result<(), DefinitionMistake> {
     if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
         return mistake(place, format!("`{name}` is not a valid header name"));
@@ -199,27 +188,13 @@ fn content_type(place: &str, value: Option<&str>) -> Result<(), DefinitionMistak
     }
 }
 
-fn value_template(place: &str, value: &Value) -> Result<(), DefinitionMistake> {
-    match value {
-        Value::String(text) => text_template(place, text),
-        other => template::check_value(other).map_err(|error| DefinitionMistake::new(place, &error)),
-    }
-}
-
-fn text_template(place: &str, text: &str) -> Result<(), DefinitionMistake> {
-    if template::is_constant(text) && SecretName::is_malformed_reference(text) {
-        return Err(DefinitionMistake::new(place, &InvalidReference));
-    }
-    template::check(text).map_err(|error| DefinitionMistake::new(place, &error))
-}
-
 fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), DefinitionMistake> {
     Err(DefinitionMistake::new(place, &message.into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::super::Runner as _;
     use super::*;
@@ -229,7 +204,7 @@ mod tests {
         let (Value::Object(definition), Value::Object(changes)) = (&mut definition, changes) else { panic!("objects") };
         definition.extend(changes);
         let http: Http = serde_json::from_value(Value::Object(definition.clone())).expect("it fits the types");
-        http.check().err().map(|mistake| mistake.place)
+        http.check().into_iter().next().map(|mistake| mistake.place)
     }
 
     #[test]
@@ -241,14 +216,9 @@ mod tests {
             (json!({"path": "messages"}), "path"),
             (json!({"path": "/a/../b"}), "path"),
             (json!({"path": "/a?b={{ c }}"}), "path"),
-            (json!({"path": "/{{ a"}), "path"),
-            (json!({"query": {"q": "{% if %}"}}), "query.q"),
-            (json!({"query": {"key": "secret:no such"}}), "query.key"),
             (json!({"headers": {"X Y": "z"}}), "headers.X Y"),
             (json!({"headers": {"Host": "z"}}), "headers.Host"),
             (json!({"body": {"json": {}}}), "body"),
-            (json!({"method": "POST", "body": {"json": {"a": ["{{ b"]}}}), "body.json"),
-            (json!({"method": "POST", "body": {"multipart": {"f": {"file": "{{"}}}}), "body.multipart.f.file"),
             (json!({"auth": {"bearer": "secret:a"}, "headers": {"authorization": "x"}}), "headers.authorization"),
             (json!({"auth": {"api_key": {"value": "secret:a"}}}), "auth.api_key"),
             (json!({"pagination": {}}), "pagination"),

@@ -5,22 +5,37 @@ use serde_json::Value;
 use url::Url;
 
 use super::address::endpoint;
-use super::call::{HttpCall, PageAddress};
+use super::call::{HttpCall, RequestTarget};
+use super::pagination::{Counter, Parameter, pointer};
+use super::placement::PlacedValue;
+use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
+
+/// What is known after a page.
+struct PageWalk<'a> {
+    call: &'a HttpCall<'a>,
+    pagination: &'a Pagination,
+    /// The number that the current page was fetched with, if it has one.
+    counter: u64,
+    /// How many items the current page has, and the last of them.
+    on_page: usize,
+    last: Option<Value>,
+}
 
 /// Fetches page after page and joins their items.
 ///
 /// The result is the first page with the items of all pages, or just the array of items if the definition has no
-/// `items`. If pages are left, the result's token is the token of the next page and `_meta.more_pages` is true.
+/// `items`. If pages are left, `_meta.more_pages` is true, and the fields of the result that name the next page or say
+/// that there is one do so.
 pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
     let mut remaining_bytes = response::limit(call.http, call.context);
-    let mut page = PageAddress::First;
+    let mut target = RequestTarget::Declared;
+    let mut walk = PageWalk::start(call, pagination);
     let (mut first, mut items, mut pages) = (None, Vec::new(), 0);
-    let (next, status) = loop {
-        let answer = call.send(&page).await?;
-        let (headers, url) = (answer.response.headers().clone(), answer.url.clone());
-        let status = answer.response.status().as_u16();
+    let (next, facts) = loop {
+        let answer = call.send(&target).await?;
+        let (headers, url, facts) = (answer.response.headers().clone(), answer.url.clone(), answer.facts());
         let read = call.until_cancelled(response::json(call, answer, remaining_bytes)).await;
         let (mut body, size) = read.map_err(|failure| match failure.error.code {
             Code::ResponseTooLarge if pages > 0 => {
@@ -30,13 +45,25 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         })?;
         remaining_bytes = remaining_bytes.saturating_sub(size);
         pages += 1;
-        let next = next(call, pagination, &body, &headers, &url)?.filter(|next| *next != page);
-        items.append(&mut take_items(&mut body, items_pointer.as_deref())?);
+        let mut taken = take_items(&mut body, items_pointer.as_deref())?;
+        if pages > 1 && !taken.is_empty() && items.ends_with(&taken) && pagination.counts() {
+            let message = format!("{} answered twice with the same page", call.summary());
+            return Err(Failure::new(Code::BadResponse, message)
+                .hint("the API does not know the parameter that `pagination` declares"));
+        }
+        (walk.on_page, walk.last) = (taken.len(), taken.last().cloned());
+        let next = walk.next(&body, &headers, &url)?.filter(|next| *next != target);
+        items.append(&mut taken);
         first.get_or_insert(body);
         let is_enough = call.draft.max_items.is_some_and(|enough| items.len() as u64 >= enough);
         match next {
-            Some(next) if pages < pagination.max_pages && !is_enough => page = next,
-            next => break (next, status),
+            Some(next) if pages < pagination.max_pages && !is_enough => {
+                if let RequestTarget::Page(_, Value::Number(number)) = &next {
+                    walk.counter = number.as_u64().unwrap_or(walk.counter);
+                }
+                target = next;
+            }
+            next => break (next, facts),
         }
     };
     let mut more = next.is_some();
@@ -46,29 +73,35 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         items.truncate(enough);
         more = true;
     }
-    let data = joined(first.unwrap_or_default(), items, items_pointer.as_deref(), pagination, next);
-    let success = RunnerOutput::json(data)
-        .with_meta("http_status", status)
+    let data = joined(first.unwrap_or_default(), items, pagination, next.as_ref(), more);
+    let success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
+        .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
         .with_meta("pages", pages);
     Ok(if more { success.with_meta("more_pages", true) } else { success })
 }
 
+/// Puts all items into the first page, with what it says about the next page.
 fn joined(
     mut first: Value,
     items: Vec<Value>,
-    items_pointer: Option<&str>,
     pagination: &Pagination,
-    next: Option<PageAddress>,
+    next: Option<&RequestTarget>,
+    more: bool,
 ) -> Value {
-    let Some(items_pointer) = items_pointer else { return Value::Array(items) };
-    put(&mut first, items_pointer, Some(Value::Array(items)));
-    if let Some(next_token) = &pagination.next_token {
-        let token = match next {
-            Some(PageAddress::Token(_, token)) => Some(Value::String(token)),
-            _ => None,
-        };
-        put(&mut first, &pointer(&next_token.response), token);
+    let Some(items_field) = &pagination.items else { return Value::Array(items) };
+    put(&mut first, &pointer(items_field), Some(Value::Array(items)));
+    let next_page = match next {
+        Some(RequestTarget::Page(_, token)) => Some(token.clone()),
+        Some(RequestTarget::Link(url)) => Some(Value::from(url.as_str())),
+        Some(RequestTarget::Declared | RequestTarget::Job(_)) | None => None,
+    };
+    let named_by = pagination.next_token.as_ref().map(|token| &token.response).or(pagination.next_url.as_ref());
+    if let Some(field) = named_by {
+        put(&mut first, &pointer(field), next_page);
+    }
+    if let Some(field) = &pagination.has_more {
+        put(&mut first, &pointer(field), Some(Value::Bool(more)));
     }
     first
 }
@@ -92,27 +125,81 @@ fn take_items(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value
     }
 }
 
-fn next(
-    call: &HttpCall<'_>,
-    pagination: &Pagination,
-    body: &Value,
-    headers: &HeaderMap,
-    url: &Url,
-) -> Result<Option<PageAddress>, Failure> {
-    if let Some(next_token) = &pagination.next_token {
-        let token = match body.pointer(&pointer(&next_token.response)) {
-            Some(Value::String(token)) if !token.is_empty() => token.clone(),
-            Some(Value::Number(token)) => token.to_string(),
-            _ => return Ok(None),
-        };
-        return Ok(Some(PageAddress::Token(next_token.query.clone(), token)));
+impl Pagination {
+    /// Whether the request, and not the response, says which page is next.
+    fn counts(&self) -> bool {
+        self.page.is_some() || self.offset.is_some() || self.last_item.is_some()
     }
-    let links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-    let Some(target) = links.into_iter().find_map(next_link) else { return Ok(None) };
-    let next = url.join(&endpoint(target, &call.context.config.http.endpoints)).ok();
-    match next.filter(|next| next.origin() == url.origin()) {
-        Some(next) => Ok(Some(PageAddress::Link(next))),
-        None => Err(Failure::new(Code::BadResponse, format!("the next page is on another server: `{target}`"))),
+}
+
+impl<'a> PageWalk<'a> {
+    fn start(call: &'a HttpCall<'a>, pagination: &'a Pagination) -> Self {
+        let first = |counter: Option<&Counter>, otherwise| {
+            counter.map(|counter| declared(call.draft, counter).or(counter.first).unwrap_or(otherwise))
+        };
+        let counter = first(pagination.page.as_ref(), 1).or(first(pagination.offset.as_ref(), 0)).unwrap_or_default();
+        Self { call, pagination, counter, on_page: 0, last: None }
+    }
+
+    /// Returns where the next page is, according to the current one.
+    fn next(&self, body: &Value, headers: &HeaderMap, url: &Url) -> Result<Option<RequestTarget>, Failure> {
+        let pagination = self.pagination;
+        if let Some(field) = &pagination.has_more
+            && body.pointer(&pointer(field)) != Some(&Value::Bool(true))
+        {
+            return Ok(None);
+        }
+        if let Some(next_token) = &pagination.next_token {
+            let token = body.pointer(&pointer(&next_token.response)).filter(|token| match token {
+                Value::String(token) => !token.is_empty(),
+                token => token.is_number(),
+            });
+            return Ok(page(next_token.parameter(), token.cloned()));
+        }
+        if let Some(field) = &pagination.next_url {
+            let target = body.pointer(&pointer(field)).and_then(Value::as_str).filter(|target| !target.is_empty());
+            return target.map(|target| self.link(target, url)).transpose();
+        }
+        if pagination.link_header {
+            let mut links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+            return links.find_map(next_link).map(|target| self.link(target, url)).transpose();
+        }
+        if self.on_page == 0 {
+            return Ok(None);
+        }
+        if let Some(last_item) = &pagination.last_item {
+            let last = self.last.as_ref().and_then(|last| last.pointer(&pointer(&last_item.field)));
+            return Ok(page(last_item.parameter(), last.cloned()));
+        }
+        if let Some(offset) = &pagination.offset {
+            return Ok(page(offset.parameter(), Some((self.counter + self.on_page as u64).into())));
+        }
+        Ok(page(pagination.page.as_ref().and_then(Counter::parameter), Some((self.counter + 1).into())))
+    }
+
+    /// Returns the page at `target`, relative to `url`. It must be on the same server.
+    fn link(&self, target: &str, url: &Url) -> Result<RequestTarget, Failure> {
+        let next = url.join(&endpoint(target, &self.call.context.config.http.endpoints)).ok();
+        match next.filter(|next| next.origin() == url.origin()) {
+            Some(next) => Ok(RequestTarget::Link(next)),
+            None => Err(Failure::new(Code::BadResponse, format!("the next page is on another server: `{target}`"))),
+        }
+    }
+}
+
+fn page(parameter: Option<Parameter>, value: Option<Value>) -> Option<RequestTarget> {
+    Some(RequestTarget::Page(parameter?, value?))
+}
+
+/// Returns the number that the declared request carries at the place of `counter`.
+fn declared(draft: &Draft, counter: &Counter) -> Option<u64> {
+    match (counter.parameter()?, &draft.body) {
+        (Parameter::Query(name), _) => draft.query.iter().find_map(|(known, value)| match value {
+            PlacedValue::Text(text) if *known == name => text.trim().parse().ok(),
+            _ => None,
+        }),
+        (Parameter::Body(pointer), Some(DraftBody::Json(json))) => json.value.pointer(&pointer)?.as_u64(),
+        (Parameter::Body(_), _) => None,
     }
 }
 
@@ -144,20 +231,16 @@ fn next_link(value: &str) -> Option<&str> {
     None
 }
 
-/// Turns a field name into a JSON pointer; returns a pointer unchanged.
-fn pointer(field: &str) -> String {
-    if field.starts_with('/') { field.to_owned() } else { format!("/{}", protocol::json::pointer_token(field)) }
-}
-
-/// Sets or removes the value at `pointer`, if its parent is an object.
-fn put(body: &mut Value, pointer: &str, value: Option<Value>) {
-    let Some((parent, name)) = pointer.rsplit_once('/') else { return };
-    let Some(Value::Object(fields)) = body.pointer_mut(parent) else { return };
+/// Sets or removes the value at `pointer`. Returns false if its parent is not an object.
+pub(super) fn put(body: &mut Value, pointer: &str, value: Option<Value>) -> bool {
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return false };
+    let Some(Value::Object(fields)) = body.pointer_mut(parent) else { return false };
     let name = name.replace("~1", "/").replace("~0", "~");
     match value {
         Some(value) => drop(fields.insert(name, value)),
         None => drop(fields.shift_remove(&name)),
     }
+    true
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct FormParts(pub(super) Vec<(String, FormPart)>);
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum FormPart {
-    /// A text template.
+    /// A text template, or `secret:NAME`.
     Text(String),
     /// The content of a file.
     File(FilePart),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use super::{ArrayStyle, Code, Failure};
-use crate::base::template::TemplateValues;
+use crate::base::template::{self, TemplateValues};
 use crate::config::secret::SecretName;
 
 /// The value of a header or parameter.
@@ -47,6 +47,69 @@ impl PlacedValue {
     pub(super) fn secret_reference(text: &str) -> Option<Self> {
         SecretName::in_reference(text).map(|name| Self::Secret { prefix: String::new(), name })
     }
+
+    /// Like [`PlacedValue::secret_reference`], also for a reference after a literal prefix, as in `Token secret:NAME`.
+    pub(super) fn prefixed_secret_reference(text: &str) -> Option<Self> {
+        let start = text.rfind(' ').map_or(0, |space| space + 1);
+        let (prefix, reference) = text.split_at(start);
+        let name = SecretName::in_reference(reference).filter(|_| template::is_constant(prefix))?;
+        Some(Self::Secret { prefix: prefix.to_owned(), name })
+    }
+}
+
+/// A JSON value in which secrets are still names.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PlacedJson {
+    /// The value, with `secret:NAME` in place of each secret.
+    pub(super) value: Value,
+    /// The secrets, each with the JSON pointer of its place.
+    pub(super) secrets: Vec<(String, SecretName)>,
+}
+
+impl PlacedJson {
+    /// Renders `template`. Only a literal `secret:NAME` in it is a secret.
+    pub(super) fn of(values: &TemplateValues, template: &Value) -> Result<Self, Failure> {
+        let mut secrets = Vec::new();
+        let value = placed(values, template, "", &mut secrets)?.unwrap_or(Value::Null);
+        Ok(Self { value, secrets })
+    }
+}
+
+/// Renders `template`, whose place is `pointer`; `None` if it is one reference to an absent value.
+fn placed(
+    values: &TemplateValues,
+    template: &Value,
+    pointer: &str,
+    secrets: &mut Vec<(String, SecretName)>,
+) -> Result<Option<Value>, Failure> {
+    Ok(Some(match template {
+        Value::String(text) => match SecretName::in_reference(text) {
+            Some(name) => {
+                secrets.push((pointer.to_owned(), name));
+                template.clone()
+            }
+            None => return Ok(values.value(template)?),
+        },
+        Value::Array(items) => {
+            let mut filled = Vec::with_capacity(items.len());
+            for item in items {
+                let place = format!("{pointer}/{}", filled.len());
+                filled.extend(placed(values, item, &place, secrets)?);
+            }
+            Value::Array(filled)
+        }
+        Value::Object(fields) => {
+            let mut filled = Map::with_capacity(fields.len());
+            for (key, field) in fields {
+                let place = format!("{pointer}/{}", protocol::json::pointer_token(key));
+                if let Some(value) = placed(values, field, &place, secrets)? {
+                    filled.insert(key.clone(), value);
+                }
+            }
+            Value::Object(filled)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+    }))
 }
 
 pub(super) type PlacedPairs = Vec<(String, PlacedValue)>;
@@ -82,23 +145,25 @@ pub(super) fn encode_redacted(value: &PlacedValue) -> String {
     }
 }
 
-/// Renders the value of a header; `None` if it refers to an absent value.
-pub(super) fn header(values: &TemplateValues, name: &str, template: &str) -> Result<Option<PlacedValue>, Failure> {
-    if let Some(secret) = PlacedValue::secret_reference(template) {
-        return Ok(Some(secret));
+/// Renders the values of a header: none if it refers to an absent value, several if it refers to an array.
+pub(super) fn header(values: &TemplateValues, name: &str, template: &str) -> Result<Vec<PlacedValue>, Failure> {
+    if let Some(secret) = PlacedValue::prefixed_secret_reference(template) {
+        return Ok(vec![secret]);
     }
-    let value = match values.value(&Value::String(template.to_owned()))? {
-        None | Some(Value::Null) => return Ok(None),
-        Some(value) => scalar(&value),
+    let texts: Vec<String> = match values.value(&Value::String(template.to_owned()))? {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items.iter().map(scalar).collect(),
+        Some(value) => vec![scalar(&value)],
     };
-    if value.chars().any(|character| character.is_control() && character != '\t') {
+    let is_control = |character: char| character.is_control() && character != '\t';
+    if texts.iter().any(|text| text.contains(is_control)) {
         return Err(Failure::new(
             Code::Rejected,
             format!("the value of the header `{name}` contains a control character"),
         )
         .hint("remove line breaks and control characters from the value"));
     }
-    Ok(Some(PlacedValue::Text(value)))
+    Ok(texts.into_iter().map(PlacedValue::Text).collect())
 }
 
 /// Renders parameters; omits those that refer to an absent value.

@@ -11,15 +11,17 @@ use url::Url;
 
 use super::address::address;
 use super::parts::FormPart;
-use super::placement::{PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query};
+use super::placement::{
+    PlacedJson, PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query,
+};
 use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat};
 use crate::base::template::{self, TemplateValues};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum DraftBody {
     /// Text that is sent as it is.
     Text(String),
-    Json(Value),
+    Json(PlacedJson),
     Form(PlacedPairs),
     Multipart(Vec<(String, DraftPart)>),
     File {
@@ -27,9 +29,9 @@ pub(super) enum DraftBody {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum DraftPart {
-    Text(String),
+    Text(PlacedValue),
     File { path: PathBuf, content_type: String, file_name: String },
 }
 
@@ -49,7 +51,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Renders the definition with the input.
     pub(super) fn of(http: &Http, invocation: &Invocation, config: &Config) -> Result<Self, Failure> {
-        let values = TemplateValues::of_input(&invocation.input);
+        let values = invocation.values();
         let mut headers = vec![
             (HeaderName::from_static("user-agent"), PlacedValue::Text(config.http.user_agent.clone())),
             (HeaderName::from_static("accept"), PlacedValue::Text(accept_header(http.response).to_owned())),
@@ -63,9 +65,15 @@ impl Draft {
                 Some(body)
             }
         };
-        for (name, template) in &http.headers {
-            if let Some(value) = header(&values, name, template)? {
-                set(&mut headers, header_name(name)?, value);
+        for (name, templates) in &http.headers {
+            let mut placed = Vec::with_capacity(templates.0.len());
+            for template in &templates.0 {
+                placed.extend(header(&values, name, template)?);
+            }
+            if !placed.is_empty() {
+                let name = header_name(name)?;
+                headers.retain(|(known, _)| *known != name);
+                headers.extend(placed.into_iter().map(|value| (name.clone(), value)));
             }
         }
         if let Some(name) = &http.idempotency_header {
@@ -108,7 +116,12 @@ impl Draft {
     pub(super) fn to_plan(&self) -> Value {
         let mut headers = Map::new();
         for (name, value) in &self.headers {
-            headers.insert(name.as_str().to_owned(), Value::String(value.redacted()));
+            let shown = Value::String(value.redacted());
+            match headers.entry(name.as_str()).or_insert(Value::Null) {
+                Value::Array(several) => several.push(shown),
+                absent @ Value::Null => *absent = shown,
+                one => *one = json!([one, shown]),
+            }
         }
         json!({
             "method": self.method,
@@ -123,13 +136,13 @@ impl DraftBody {
     fn to_plan(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
-            Self::Json(value) => value.clone(),
+            Self::Json(json) => json.value.clone(),
             Self::Form(pairs) => Value::String(encoded(pairs, encode_redacted)),
             Self::File { path } => json!({"file": path}),
             Self::Multipart(parts) => parts
                 .iter()
                 .map(|(name, part)| match part {
-                    DraftPart::Text(text) => json!({"name": name, "text": text}),
+                    DraftPart::Text(text) => json!({"name": name, "text": text.redacted()}),
                     DraftPart::File { path, content_type, file_name } => {
                         json!({"name": name, "file": path, "content_type": content_type, "file_name": file_name})
                     }
@@ -142,6 +155,8 @@ impl DraftBody {
 fn accept_header(expected: ResponseFormat) -> &'static str {
     match expected {
         ResponseFormat::Json => "application/json",
+        ResponseFormat::Xml => "application/xml, text/xml;q=0.9, */*;q=0.1",
+        ResponseFormat::Ndjson => "application/x-ndjson, application/jsonl, */*;q=0.1",
         ResponseFormat::Auto | ResponseFormat::Text | ResponseFormat::Binary => "*/*",
     }
 }
@@ -173,10 +188,7 @@ fn header_name(name: &str) -> Result<HeaderName, Failure> {
 
 fn draft_body(values: &TemplateValues, body: &Body, style: ArrayStyle) -> Result<(DraftBody, String), Failure> {
     Ok(match body {
-        Body::Json(template) => {
-            let value = values.value(template)?.unwrap_or(Value::Null);
-            (DraftBody::Json(value), "application/json".to_owned())
-        }
+        Body::Json(template) => (DraftBody::Json(PlacedJson::of(values, template)?), "application/json".to_owned()),
         Body::Form(fields) => {
             (DraftBody::Form(pairs(values, fields, style)?), "application/x-www-form-urlencoded".to_owned())
         }
@@ -204,7 +216,13 @@ fn draft_part(values: &TemplateValues, part: &FormPart) -> Result<Option<DraftPa
         Ok(values.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).as_ref().map(scalar))
     };
     let file = match part {
-        FormPart::Text(text) => return Ok(render(text)?.map(DraftPart::Text)),
+        FormPart::Text(text) => {
+            let text = match PlacedValue::secret_reference(text) {
+                Some(secret) => Some(secret),
+                None => render(text)?.map(PlacedValue::Text),
+            };
+            return Ok(text.map(DraftPart::Text));
+        }
         FormPart::File(file) => file,
     };
     let Some(path) = render(&file.file)?.map(PathBuf::from) else { return Ok(None) };
@@ -285,6 +303,26 @@ mod tests {
         assert!(draft.query.iter().all(|(_, value)| !value.is_secret()));
         assert!(draft.headers.iter().all(|(_, value)| !value.is_secret()));
         assert_eq!(draft.redacted_url().as_str(), "https://a.example/?q=secret%3Agoogle");
+    }
+
+    #[test]
+    fn the_plan_names_the_secrets_of_bodies_and_repeated_headers() {
+        let json_body = json!({
+            "method": "POST", "base_url": "https://a.example",
+            "headers": {"x-key": "Token secret:key", "x-tag": ["a", "{{ tag }}", "{{ absent }}"], "x-all": "{{ all }}"},
+            "body": {"json": {"a": ["{{ absent }}", "secret:key"], "b/c": {"key": "secret:other"}}}
+        });
+        let input = json!({"tag": "b", "all": ["c", "d"]});
+        let planned = plan(json_body, input).expect("a plan");
+        assert_eq!(planned["body"], json!({"a": ["secret:key"], "b/c": {"key": "secret:other"}}));
+        assert_eq!(planned["headers"]["x-key"], "Token secret:key");
+        assert_eq!(planned["headers"]["x-tag"], json!(["a", "b"]));
+        assert_eq!(planned["headers"]["x-all"], json!(["c", "d"]));
+        let parts = json!({
+            "method": "POST", "base_url": "https://a.example", "body": {"multipart": {"key": "secret:key", "t": "{{ t }}"}}
+        });
+        let expected = json!([{"name": "key", "text": "secret:key"}, {"name": "t", "text": "secret:key"}]);
+        assert_eq!(plan(parts, json!({"t": "secret:key"})).expect("a plan")["body"], expected);
     }
 
     #[test]

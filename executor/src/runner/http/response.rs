@@ -8,10 +8,11 @@ use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::call::{HttpCall, HttpResponse};
-use super::{Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error};
+use super::structured::{ndjson, xml};
+use super::{Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, file_name};
 use crate::net::clients::{body_failure, bytes, header, too_large};
 use crate::net::text;
-use crate::runner::OutputData;
+use crate::runner::{OutputData, ResponseFacts};
 use crate::task::failure::SideEffect;
 
 /// The largest JSON or text body: these are held in memory, where parsed JSON takes several times its size.
@@ -22,6 +23,8 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 enum BodyKind {
     Json,
+    Ndjson,
+    Xml,
     Text,
     File,
     /// No content type: text if it is valid UTF-8, otherwise a file.
@@ -37,14 +40,29 @@ pub(super) fn limit(http: &Http, context: &RunnerContext) -> u64 {
 /// Reads the body of `answer` as the output of the task; fails if the status is not a success.
 pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<RunnerOutput, Failure> {
     let answer = check_status(call, answer).await?;
-    let (status, url) = (answer.response.status().as_u16(), answer.url);
+    let (facts, url) = (answer.facts(), answer.url);
     let data = data(call, answer.response, &url).await.map_err(|failure| after_success(call, failure))?;
     let requested = call.draft.redacted_url();
-    let mut success = RunnerOutput { data, meta: serde_json::Map::new() }.with_meta("http_status", status);
+    let mut success = RunnerOutput { data, meta: serde_json::Map::new(), facts: Some(facts.clone()) }
+        .with_meta("http_status", facts.status);
+    if let OutputData::File { .. } = &success.data
+        && let Some(name) = file_name(&facts, &url)
+    {
+        success = success.with_meta("file_name", name);
+    }
     if url.path() != requested.path() || url.host() != requested.host() {
         success = success.with_meta("final_url", call.context.secrets.redact(url.as_str()).as_ref());
     }
     Ok(success.with_meta("url", requested.as_str()))
+}
+
+/// Returns the name of a download: the one that the server suggests, else the last part of the URL.
+fn file_name(facts: &ResponseFacts, url: &Url) -> Option<String> {
+    let suggested = facts.headers.get("content-disposition").and_then(Value::as_str).and_then(file_name::suggested);
+    suggested.or_else(|| {
+        let last = url.path_segments()?.next_back().filter(|last| last.contains('.'))?;
+        file_name::harmless(&percent_encoding::percent_decode_str(last).decode_utf8_lossy())
+    })
 }
 
 /// Reads one page: returns its JSON and its size in bytes; fails if the status is not a success.
@@ -61,10 +79,10 @@ async fn check_status(call: &HttpCall<'_>, answer: HttpResponse) -> Result<HttpR
     if status.is_success() {
         return Ok(answer);
     }
-    let headers = answer.response.headers().clone();
+    let (headers, method) = (answer.response.headers().clone(), answer.method);
     let body = text::decode(&first_bytes(answer.response).await, header(&headers, CONTENT_TYPE.as_str()).as_deref());
     let auth = call.http.auth.as_ref();
-    Err(api_error::failure(call.draft.method, auth, &call.summary(), status, &headers, &body))
+    Err(api_error::failure(method, auth, &call.summary(), status, &headers, &body))
 }
 
 /// The server reported success: even if its response cannot be read, the request may have taken effect.
@@ -94,6 +112,10 @@ async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<Outp
     }
     Ok(match kind {
         BodyKind::Json => OutputData::Json(parse_json(&body, content_type.as_deref(), call)?),
+        BodyKind::Ndjson => {
+            OutputData::Json(parsed(call, &json_text(&body, content_type.as_deref()), "NDJSON", ndjson)?)
+        }
+        BodyKind::Xml => OutputData::Json(parsed(call, &xml_text(&body, content_type.as_deref()), "XML", xml)?),
         BodyKind::Unknown if std::str::from_utf8(&body).is_err() => {
             let chunk = futures_util::stream::iter([Ok::<_, Failure>(body)]);
             spool(call, chunk, limit, "application/octet-stream".to_owned()).await?
@@ -106,6 +128,8 @@ fn kind(expected: ResponseFormat, content_type: Option<&str>) -> BodyKind {
     match expected {
         ResponseFormat::Json => return BodyKind::Json,
         ResponseFormat::Text => return BodyKind::Text,
+        ResponseFormat::Ndjson => return BodyKind::Ndjson,
+        ResponseFormat::Xml => return BodyKind::Xml,
         ResponseFormat::Binary => return BodyKind::File,
         ResponseFormat::Auto => {}
     }
@@ -114,11 +138,13 @@ fn kind(expected: ResponseFormat, content_type: Option<&str>) -> BodyKind {
     match essence.as_str() {
         "application/json" | "text/json" => BodyKind::Json,
         _ if essence.ends_with("+json") => BodyKind::Json,
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
+            BodyKind::Ndjson
+        }
         "application/xml"
         | "application/javascript"
         | "application/x-www-form-urlencoded"
         | "application/yaml"
-        | "application/x-ndjson"
         | "application/graphql" => BodyKind::Text,
         _ if essence.starts_with("text/") || essence.ends_with("+xml") || essence.ends_with("+yaml") => BodyKind::Text,
         "" => BodyKind::Unknown,
@@ -127,16 +153,40 @@ fn kind(expected: ResponseFormat, content_type: Option<&str>) -> BodyKind {
 }
 
 fn parse_json(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> Result<Value, Failure> {
-    let decoded =
-        text::decode(body, content_type.filter(|content_type| text::charset(content_type).is_some()).or(Some("")));
+    let decoded = json_text(body, content_type);
     if decoded.trim().is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_str(&decoded).map_err(|error| {
-        let start: String = decoded.trim_start().chars().take(200).collect();
-        Failure::new(Code::BadResponse, format!("{} answered with invalid JSON: {error}", call.summary()))
+    parsed(call, &decoded, "JSON", |text| serde_json::from_str(text).map_err(|error| error.to_string()))
+}
+
+fn parsed(
+    call: &HttpCall<'_>,
+    text: &str,
+    format: &str,
+    parse: impl Fn(&str) -> Result<Value, String>,
+) -> Result<Value, Failure> {
+    parse(text).map_err(|reason| {
+        let start: String = text.trim_start().chars().take(200).collect();
+        Failure::new(Code::BadResponse, format!("{} answered with invalid {format}: {reason}", call.summary()))
             .detail("starts_with", start)
     })
+}
+
+/// Decodes JSON, which is UTF-8 unless the content type says otherwise.
+fn json_text(body: &[u8], content_type: Option<&str>) -> String {
+    text::decode(body, content_type.filter(|content_type| text::charset(content_type).is_some()).or(Some("")))
+}
+
+/// Decodes XML, whose declaration may name its encoding.
+fn xml_text(body: &[u8], content_type: Option<&str>) -> String {
+    let declared = content_type.filter(|content_type| text::charset(content_type).is_some()).map(str::to_owned);
+    let declared = declared.or_else(|| {
+        let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        let (_, label) = head.strip_prefix("<?xml")?.split_once("?>")?.0.split_once("encoding=")?;
+        Some(format!("text/xml; charset={}", label.split(['"', '\'']).nth(1)?))
+    });
+    text::decode(body, declared.as_deref().or(Some("")))
 }
 
 async fn spool_response(

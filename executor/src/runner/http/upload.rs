@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use super::{Code, Failure};
+use crate::base::own_folders::OwnFolders;
 use crate::config::Config;
 use crate::runner::Invocation;
 use crate::runner::builtin::roots::Roots;
@@ -14,16 +15,23 @@ pub(super) async fn open(
     path: &Path,
     invocation: &Invocation,
     config: &Config,
+    own: &OwnFolders,
 ) -> Result<(tokio::fs::File, u64), Failure> {
-    let (path, invocation, config) = (path.to_string_lossy().into_owned(), invocation.clone(), config.clone());
-    let opened = tokio::task::spawn_blocking(move || open_within(&path, &invocation, &config)).await;
+    let (path, own) = (path.to_string_lossy().into_owned(), own.clone());
+    let (invocation, config) = (invocation.clone(), config.clone());
+    let opened = tokio::task::spawn_blocking(move || open_within(&path, &invocation, &config, &own)).await;
     let (file, length) =
         opened.map_err(|error| Failure::new(Code::Internal, format!("failed to open a file: {error}")))??;
     Ok((tokio::fs::File::from_std(file), length))
 }
 
-fn open_within(path: &str, invocation: &Invocation, config: &Config) -> Result<(std::fs::File, u64), Failure> {
-    let roots = Roots::open(invocation, config)?;
+fn open_within(
+    path: &str,
+    invocation: &Invocation,
+    config: &Config,
+    own: &OwnFolders,
+) -> Result<(std::fs::File, u64), Failure> {
+    let roots = Roots::open(invocation, config, own)?;
     let file = roots.find(path)?.file()?;
     let length =
         file.metadata().map_err(|error| Failure::new(Code::Io, format!("failed to read `{path}`: {error}")))?.len();
@@ -54,7 +62,10 @@ mod tests {
         };
         let config = Config::default();
         let code = async |path: &Path| {
-            open(path, &invocation, &config).await.map(|(_, length)| length).map_err(|f| f.error.code)
+            open(path, &invocation, &config, &OwnFolders::default())
+                .await
+                .map(|(_, length)| length)
+                .map_err(|f| f.error.code)
         };
         assert_eq!(code(Path::new("a.txt")).await, Ok(5));
         assert_eq!(code(&inside.join("a.txt")).await, Ok(5));

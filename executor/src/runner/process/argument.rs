@@ -14,7 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::base::template::{self, TemplateError, TemplateValues};
+use crate::base::template::TemplateValues;
 use crate::task::failure::Failure;
 
 /// An element of `argv`.
@@ -36,18 +36,6 @@ pub struct ConditionalArguments {
     pub condition: String,
     /// Templates, as in `argv`.
     pub args: Vec<String>,
-}
-
-impl Argument {
-    pub(super) fn check(&self) -> Result<(), TemplateError> {
-        match self {
-            Self::Template(text) => template::check(text),
-            Self::When(ConditionalArguments { condition, args }) => {
-                template::check_condition(condition)?;
-                args.iter().try_for_each(|text| template::check(text))
-            }
-        }
-    }
 }
 
 /// Renders the arguments of `argv`.

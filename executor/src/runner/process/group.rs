@@ -1,7 +1,7 @@
 //! Runs one program and its process group.
 //!
-//! The program leads its own process group, and the group never outlives [`run`], whichever way that ends. A
-//! process that the program moved to another session is not killed, but [`run`] does not wait for it.
+//! The program leads its own process group, and the group never outlives [`run`], whichever way that ends. What it
+//! moved to another session is killed after it (`executor/src/base/children.rs`).
 //!
 //! After the program has exited, its streams are read to their end, but for at most [`DRAIN_TIMEOUT`]: everything
 //! that the program itself wrote is in the pipes by then, and only a descendant can keep them open longer.
@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+
+use crate::base::children;
 
 /// How long a program may take to exit after SIGTERM, before it gets SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -52,7 +54,8 @@ pub(in crate::runner) async fn run(
     max_bytes: u64,
     cancel: &CancellationToken,
 ) -> io::Result<ProgramExit> {
-    let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
+    let mark = uuid::Uuid::now_v7().simple().to_string();
+    let (mut child, registered) = children::spawn_program(command.process_group(0).kill_on_drop(true), &mark)?;
     let group = ProcessGroup::led_by(&child)?;
     let mut stdout = StreamCapture::new(child.stdout.take(), max_bytes);
     let mut stderr = StreamCapture::new(child.stderr.take(), max_bytes);
@@ -78,6 +81,9 @@ pub(in crate::runner) async fn run(
             group.send(signal);
         }
     }
+    // What the program moved to another session becomes a child of the executor when its parent is gone.
+    drop((group, registered));
+    children::end_leftovers(&mark).await;
     Ok(ProgramExit { status: watch.status, stdout: stdout.bytes, stderr: stderr.bytes, stopped: watch.stopped })
 }
 

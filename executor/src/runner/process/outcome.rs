@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::group::{ProgramExit, StopCause};
 use super::{Process, ProcessOutput};
+use crate::base::credential;
 use crate::config::secret::{Secret, Secrets};
 use crate::runner::RunnerOutput;
 use crate::task::failure::{Failure, Retry};
@@ -50,11 +51,11 @@ impl OutputReader<'_> {
                     .hint("the program was stopped; ask for less output")
             }
             (None, Some(status)) if self.is_ok(status) => match self.data(&stdout) {
-                Ok(data) => return Ok(self.success(data, status_fields, &stderr)),
+                Ok(data) => return Ok(self.success(data, status_fields, &masked(&stderr))),
                 Err(reason) => Failure::new(Code::BadResponse, format!("the output of `{name}` is not JSON: {reason}")),
             },
             (None, Some(status)) => {
-                let lines = significant_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
+                let lines = significant_lines(&masked(if stderr.trim().is_empty() { &stdout } else { &stderr }));
                 let separator = if lines.is_empty() { "" } else { ": " };
                 let status = describe_status(status);
                 // Whether a retry can help is up to the definition: it sets `retries` if so.
@@ -66,8 +67,8 @@ impl OutputReader<'_> {
         let mut failure = failure.effect_possible();
         failure.error.details.extend(status_fields);
         Err(failure
-            .detail("stdout", shortened(&stdout, MAX_FAILURE_BYTES).into_owned())
-            .detail("stderr", shortened(&stderr, MAX_FAILURE_BYTES).into_owned()))
+            .detail("stdout", shortened(&masked(&stdout), MAX_FAILURE_BYTES))
+            .detail("stderr", shortened(&masked(&stderr), MAX_FAILURE_BYTES)))
     }
 
     fn is_ok(&self, status: ExitStatus) -> bool {
@@ -159,6 +160,12 @@ fn truncated_secret_length(text: &str, secret: &str) -> usize {
         .rev()
         .find(|&length| secret.is_char_boundary(length) && text.ends_with(&secret[..length]))
         .unwrap_or(0)
+}
+
+/// Masks the credentials of a text before it is shortened, because one that is cut in half is not recognized. What
+/// is far from both ends is omitted anyway.
+fn masked(text: &str) -> String {
+    credential::mask(&shortened(text, 4 * MAX_FAILURE_BYTES)).into_owned()
 }
 
 /// The beginning and the end of a text that is longer than `limit`.

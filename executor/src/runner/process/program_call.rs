@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::{Process, argument};
-use crate::base::template::TemplateValues;
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
+use crate::runner::fields::{self, FieldValues};
 use crate::task::failure::{Failure, Retry};
 
 /// The variables that a program inherits from the executor: enough to find programs, the home folder and the
@@ -48,8 +48,8 @@ pub(super) struct PreparedProgram {
 
 impl ProgramCall {
     pub(super) fn of(process: &Process, invocation: &Invocation) -> Result<Self, Failure> {
-        let scope = TemplateValues::of_input(&invocation.input);
-        let argv = argument::render(&process.argv, &scope, process.options())?;
+        let values = FieldValues::of(invocation);
+        let argv = argument::render(&process.argv, &invocation.values(), process.options())?;
         if argv.is_empty() {
             return Err(Failure::new(Code::TemplateFailed, "`argv` is empty after filling its templates"));
         }
@@ -59,7 +59,7 @@ impl ProgramCall {
         let base = invocation.caller.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
         let folder = match &process.folder {
             None => base,
-            Some(template) => match filled(&scope, template)? {
+            Some(template) => match values.text(Some(template))? {
                 None => base,
                 Some(folder) => base.join(folder),
             },
@@ -68,7 +68,7 @@ impl ProgramCall {
         for (name, template) in &process.env {
             if let Some(secret) = SecretName::in_reference(template) {
                 env.push((name.clone(), VariableValue::Secret(secret)));
-            } else if let Some(text) = filled(&scope, template)? {
+            } else if let Some(text) = values.text(Some(template))? {
                 env.push((name.clone(), VariableValue::Text(text)));
             }
         }
@@ -79,10 +79,7 @@ impl ProgramCall {
         if !invocation.caller.tool_scope.is_everything() {
             env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.to_env_value())));
         }
-        let stdin = match &process.stdin {
-            None => None,
-            Some(template) => scope.value(template)?.map(text),
-        };
+        let stdin = values.value(process.stdin.as_ref())?.map(fields::as_text);
         let has_nul = folder.as_os_str().as_encoded_bytes().contains(&0)
             || env.iter().any(|(_, setting)| matches!(setting, VariableValue::Text(text) if text.contains('\0')));
         if has_nul {
@@ -203,18 +200,6 @@ fn check_allowed(first: Option<&String>, allow: &[String]) -> Result<(), Failure
         None => "the first argument is missing".to_owned(),
     };
     Err(Failure::new(Code::NotAllowed, message).hint(format!("use one of: `{}`", allow.join("`, `"))))
-}
-
-/// Fills a template as text; `None` if it is one reference to an absent or null value.
-fn filled(scope: &TemplateValues, template: &str) -> Result<Option<String>, Failure> {
-    Ok(scope.value(&Value::String(template.to_owned()))?.filter(|value| !value.is_null()).map(text))
-}
-
-fn text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
 }
 
 fn is_program(path: &Path) -> bool {

@@ -3,12 +3,15 @@
 //! The cause may be bad memory, a bad disk or a careless copy. The damage is reported and a copy of the file is made.
 //! The file is neither repaired nor replaced by an empty one, because callers rely on the tasks in it.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::StoreError;
+use super::{StoreError, log};
 
 /// Up to this size the integrity is checked on every start, which takes about 2 ms.
 const MAX_CHECKED_BYTES: u64 = 1 << 20;
@@ -16,6 +19,10 @@ const MAX_CHECKED_BYTES: u64 = 1 << 20;
 /// file is found when that part is read, or by `doctor`: checking 150 MB takes 4 s, and callers would have to wait
 /// that long after every power loss.
 const MAX_CHECKED_BYTES_AFTER_CRASH: u64 = 16 << 20;
+/// The smallest page of SQLite, and so the smallest database.
+const MIN_BYTES: u64 = 512;
+/// Where the header names the versions of the format for writing and reading.
+const VERSIONS: std::ops::RangeInclusive<usize> = 18..=19;
 
 /// Detects damage of the database file at one path.
 pub(super) struct DamageGuard<'a> {
@@ -27,6 +34,30 @@ impl<'a> DamageGuard<'a> {
         Self { path }
     }
 
+    /// Finds the damage that SQLite would not report: it takes an empty file, or a database whose log cannot be
+    /// read, for one without tasks. Must be called before SQLite opens the file. Changes nothing.
+    pub(super) fn check_files(&self) -> Result<(), StoreError> {
+        let log = self.beside("-wal");
+        let is_there = expect_file(self.path)?;
+        let has_log = expect_file(&log)? && fs::metadata(&log).map_err(StoreError::Folder)?.len() > 0;
+        expect_file(&self.beside("-shm"))?;
+        if !is_there {
+            return if has_log { Err(StoreError::LogWithoutStore { log: log.display().to_string() }) } else { Ok(()) };
+        }
+        let mut header = Vec::new();
+        let file = File::open(self.path).map_err(StoreError::Folder)?;
+        file.take(MIN_BYTES).read_to_end(&mut header).map_err(StoreError::Folder)?;
+        if (header.len() as u64) < MIN_BYTES {
+            return Err(StoreError::Malformed(format!("it was cut to {} bytes", header.len())));
+        }
+        // SQLite opens a database of an unknown version for reading, and refuses to write to it later.
+        if header[VERSIONS].iter().any(|version| !(1..=2).contains(version)) {
+            return Err(StoreError::Malformed("its header names an unknown version of the format".to_owned()));
+        }
+        let damaged = log::damage(&log).map_err(StoreError::Folder)?;
+        damaged.map_or(Ok(()), |reason| Err(StoreError::Malformed(format!("its log `{}`: {reason}", log.display()))))
+    }
+
     /// Whether the file is small enough to check its integrity before using it.
     pub(super) fn needs_integrity_check(&self) -> bool {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
@@ -36,13 +67,26 @@ impl<'a> DamageGuard<'a> {
 
     /// Turns an error that indicates damage into [`StoreError::Damaged`], after copying the file.
     pub(super) fn check<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.rename(outcome, || Ok(Some(self.copy()?)))
+    }
+
+    /// Like [`Self::check`], but makes no copy.
+    pub(super) fn check_only<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.rename(outcome, || self.existing_copy())
+    }
+
+    fn rename<T>(
+        &self,
+        outcome: Result<T, StoreError>,
+        copy: impl FnOnce() -> io::Result<Option<PathBuf>>,
+    ) -> Result<T, StoreError> {
         let reason = match &outcome {
             Err(StoreError::Engine(error)) if is_damage(error) => error.to_string(),
             Err(StoreError::Malformed(reason)) => reason.clone(),
             _ => return outcome,
         };
-        let copy = self.copy().map_err(StoreError::Folder)?;
-        Err(StoreError::Damaged { path: self.path.display().to_string(), copy: copy.display().to_string(), reason })
+        let copy = copy().map_err(StoreError::Folder)?.map(|copy| copy.display().to_string());
+        Err(StoreError::Damaged { path: self.path.display().to_string(), copy, reason })
     }
 
     /// Copies the file, unless an earlier copy exists: repeated attempts must not fill the disk.
@@ -83,6 +127,50 @@ impl<'a> DamageGuard<'a> {
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(StoreError::Malformed(found)) }
+}
+
+/// Compares the tables and indexes with those that `migrations` create. A flipped byte in the text of the schema can
+/// leave a schema that SQLite accepts and that lacks a column or a constraint. More tables, as `.recover` adds them,
+/// are no damage.
+pub(super) fn check_schema(connection: &Connection, migrations: &[&str]) -> Result<(), StoreError> {
+    let intended = Connection::open_in_memory()?;
+    for migration in migrations {
+        intended.execute_batch(migration)?;
+    }
+    let found = schema(connection)?;
+    for (name, sql) in schema(&intended)? {
+        if found.get(&name) != Some(&sql) {
+            return Err(StoreError::Malformed(format!("the schema of the {} `{}` was changed", name.0, name.1)));
+        }
+    }
+    Ok(())
+}
+
+/// The kind and name of each table and index, with the table that it belongs to and its definition.
+type Schema = BTreeMap<(String, String), (String, String)>;
+
+fn schema(connection: &Connection) -> Result<Schema, StoreError> {
+    let mut statement = connection.prepare("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema")?;
+    let rows = statement.query_map([], |row| {
+        let sql: String = row.get(3)?;
+        // Versions of SQLite may differ in how they rewrite a definition when a table is renamed.
+        let sql = sql.chars().filter(|char| *char != '"' && !char.is_whitespace()).collect();
+        Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, sql)))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Returns whether `path` exists; fails if it is anything but a regular file, which SQLite might wait for forever.
+fn expect_file(path: &Path) -> Result<bool, StoreError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(found) => {
+            let found = if found.is_dir() { "a folder" } else { "not a regular file" };
+            Err(StoreError::NotAFile { path: path.display().to_string(), found })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::Folder(error)),
+    }
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {

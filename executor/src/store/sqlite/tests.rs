@@ -80,6 +80,33 @@ fn a_resolved_task_of_the_last_release_is_migrated() {
 }
 
 #[test]
+fn a_waiting_task_of_the_last_release_is_migrated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    let connection = Connection::open(&path).expect("a database");
+    for migration in &MIGRATIONS[..4] {
+        connection.execute_batch(migration).expect("the migration applies");
+    }
+    let mut task = super::super::contract::task(None);
+    let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
+    connection
+        .execute(
+            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt)
+             VALUES (?1, 't', '{}', 'h', '\"once\"', 1000, '{\"uid\": 1000}', ?2, 'queued', 1)",
+            params![id, at],
+        )
+        .expect("inserted");
+    drop(connection);
+    let mut store = SqliteStore::open(&path).expect("it opens");
+    let found = store.task(task.id).expect("read").expect("it is there");
+    assert_eq!(found.notes, TaskNotes::default());
+    task.notes.job = Some("https://api.example/jobs/7".to_owned());
+    let note = Change::Note { id: task.id, attempt: 1, notes: Box::new(task.notes.clone()) };
+    store.commit(&[note]).expect("committed");
+    assert_eq!(store.task(task.id).expect("read").expect("it is there").notes, task.notes);
+}
+
+#[test]
 fn a_store_of_a_newer_schema_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
@@ -156,7 +183,9 @@ fn a_damaged_store_is_reported_copied_and_never_replaced() {
             let opened = SqliteStore::open(&path).and_then(|store| store.open_tasks());
             match opened {
                 Ok(tasks) => assert_eq!(tasks.len(), 20, "at {offset}"),
-                Err(StoreError::Damaged { copy, .. }) => assert!(Path::new(&copy).exists(), "at {offset}"),
+                Err(StoreError::Damaged { copy, .. }) => {
+                    assert!(copy.is_some_and(|copy| Path::new(&copy).exists()), "at {offset}");
+                }
                 Err(StoreError::NewerSchema { .. }) => {}
                 Err(other) => panic!("at {offset}: {other:?}"),
             }
@@ -165,4 +194,115 @@ fn a_damaged_store_is_reported_copied_and_never_replaced() {
     let copies = fs::read_dir(folder.path()).expect("a folder").flatten();
     let copies = copies.filter(|entry| entry.file_name().to_string_lossy().contains(".corrupt-")).count();
     assert_eq!(copies, 1, "one copy after any number of attempts");
+}
+
+/// A store with `tasks` tasks, each committed by itself, as a power loss would leave it.
+fn crashed_store(tasks: usize) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let living = folder.path().join("living.db");
+    let mut store = SqliteStore::open(&living).expect("it opens");
+    for _ in 0..tasks {
+        store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
+    }
+    let path = folder.path().join("tasks.db");
+    copy(&living, &path, &fs::read(living.with_extension("db-wal")).expect("a log"));
+    (folder, path)
+}
+
+fn is_exhaustive() -> bool {
+    std::env::var_os("AGENT_MAGIC_TOOL_FAULTS").is_some()
+}
+
+#[test]
+fn a_store_that_was_emptied_cut_or_replaced_is_never_taken_for_a_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    drop(SqliteStore::open(&path).expect("it opens"));
+    for length in [0, 1, 511] {
+        fs::write(&path, vec![b'x'; length]).expect("written");
+        assert!(matches!(inspect(&path, false), Err(StoreError::Damaged { .. })), "{length} bytes");
+        assert!(matches!(SqliteStore::open(&path), Err(StoreError::Damaged { .. })), "{length} bytes");
+        assert_eq!(fs::metadata(&path).expect("it is there").len(), length as u64, "it was not changed");
+    }
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("made");
+    assert!(matches!(SqliteStore::open(&path), Err(StoreError::NotAFile { found: "a folder", .. })));
+    fs::remove_dir(&path).expect("removed");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("made");
+    assert!(matches!(SqliteStore::open(&path), Err(StoreError::NotAFile { .. })));
+    fs::remove_file(&path).expect("removed");
+    assert!(SqliteStore::open(&path).is_ok(), "a store that was moved away is replaced by an empty one");
+
+    let (_folder, path) = crashed_store(1);
+    fs::remove_file(&path).expect("removed");
+    assert!(matches!(SqliteStore::open(&path), Err(StoreError::LogWithoutStore { .. })));
+}
+
+#[test]
+fn no_flipped_byte_of_the_schema_gives_a_store_that_fails_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tasks.db");
+    drop(SqliteStore::open(&path).expect("it opens"));
+    let intact = fs::read(&path).expect("a file");
+    let text = intact.windows(12).position(|part| part == b"CREATE TABLE").expect("a schema");
+    let step = if is_exhaustive() { 1 } else { 31 };
+    let mut damaged = 0;
+    for offset in (0..100).chain((text..4096).step_by(step)) {
+        for file in fs::read_dir(folder.path()).expect("a folder").flatten() {
+            fs::remove_file(file.path()).expect("removed");
+        }
+        let mut bytes = intact.clone();
+        bytes[offset] ^= 0xff;
+        fs::write(&path, &bytes).expect("written");
+        let inspected = inspect(&path, false);
+        match SqliteStore::open(&path) {
+            Ok(mut store) => {
+                assert!(inspected.is_ok(), "at {offset}: {inspected:?}");
+                let task = super::super::contract::task(Some("key"));
+                store.commit(&[Change::Accept(Box::new(task.clone()))]).expect("committed");
+                assert_eq!(store.open_tasks().expect("read"), [task], "at {offset}");
+                assert!(store.grants().expect("read").is_empty());
+                assert!(store.ended_since(Timestamp::UNIX_EPOCH).expect("read").is_empty());
+            }
+            Err(StoreError::Damaged { copy, .. }) => {
+                damaged += 1;
+                assert!(copy.is_some(), "at {offset}");
+                assert!(matches!(inspected, Err(StoreError::Damaged { .. })), "at {offset}: {inspected:?}");
+                assert_eq!(fs::read(&path).expect("a file"), bytes, "at {offset}: it was not changed");
+            }
+            Err(StoreError::NewerSchema { .. }) => {}
+            Err(other) => panic!("at {offset}: {other:?}"),
+        }
+    }
+    assert!(damaged > 20, "only {damaged} positions were reported");
+}
+
+#[test]
+fn a_log_that_would_lose_synced_commits_is_damaged() {
+    const COMMITS: usize = 5;
+    let (folder, path) = crashed_store(COMMITS);
+    let log = path.with_extension("db-wal");
+    let (database, intact) = (fs::read(&path).expect("a file"), fs::read(&log).expect("a log"));
+    let frame = 24 + 4096;
+    let frames = (intact.len() - 32) / frame;
+    let last_commit = (0..frames - 1).rev().find(|number| {
+        let size = 32 + number * frame + 4;
+        intact[size..size + 4] != [0; 4]
+    });
+    let earlier = 32 + (last_commit.expect("several commits") + 1) * frame;
+    let step = if is_exhaustive() { 13 } else { 1_009 };
+    for offset in (0..32).chain((32..earlier).step_by(step)) {
+        for file in fs::read_dir(folder.path()).expect("a folder").flatten() {
+            fs::remove_file(file.path()).expect("removed");
+        }
+        fs::write(&path, &database).expect("written");
+        let mut bytes = intact.clone();
+        bytes[offset] ^= 0xff;
+        fs::write(&log, &bytes).expect("written");
+        match SqliteStore::open(&path) {
+            Err(StoreError::Damaged { .. }) => assert_eq!(fs::read(&log).expect("a log"), bytes, "at {offset}"),
+            Ok(store) => assert_eq!(store.open_tasks().expect("read").len(), COMMITS, "at {offset}"),
+            Err(other) => panic!("at {offset}: {other:?}"),
+        }
+    }
 }

@@ -6,11 +6,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::model::conversation::{EndedTask, StopReason, ToolCall, ToolResult};
-use protocol::command_executor::OpenedTask;
+use executor::model::conversation::{EndedTask, StopReason, ToolResult};
 use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
+use super::super::wording;
 use super::state::{Activity, ChatState};
 use super::text::{format_duration, one_line, prefix_lines, preview, row_end, sanitize, short_id};
 use crate::result::ResultFile;
@@ -86,7 +86,7 @@ impl Screen {
     }
 
     fn woken(&self, task: &EndedTask) {
-        let state = task.state.map_or_else(|| "was removed".to_owned(), |state| state.to_string().replace('_', " "));
+        let state = wording::state(task);
         let took = self.state.remove_tasks(&[task.id]);
         let took = took.map_or_else(String::new, |duration| format!(" after {}", format_duration(duration)));
         let result = ResultFile::read(&self.mailbox, task.id).map(|file| result_text(&file)).unwrap_or_default();
@@ -107,9 +107,10 @@ impl LoopObserver for Screen {
                 self.state.set_spending(question, session);
                 self.end_row();
             }
+            LoopEvent::Note(note) => self.say(&format!("  {note}")),
             LoopEvent::Call(call) => {
                 self.state.set_activity(Activity::Working);
-                self.say(&format!("  > {}", one_line(&command(call), WIDTH)));
+                self.say(&format!("  > {}", one_line(&wording::command(call), WIDTH)));
             }
             LoopEvent::Result(result) => self.result(result),
             LoopEvent::Woken(tasks) => {
@@ -122,7 +123,7 @@ impl LoopObserver for Screen {
                 // A model that was asked once has answered, even though its tasks are still open.
                 self.state.switch_back();
                 self.state.set_activity(Activity::Sleeping);
-                self.say(&asleep(open));
+                self.say(&format!("  {}; you can ask something else meanwhile", wording::waiting_for(open)));
             }
             LoopEvent::Retry { failure, delay } => self.say(&format!("  {failure}; trying again in {delay:.0?}")),
             LoopEvent::GaveUp(failure) => {
@@ -146,22 +147,12 @@ fn stop_note(reason: StopReason) -> Option<&'static str> {
         StopReason::Cancelled => Some("stopped"),
         StopReason::MaxIterations => Some("the answer may be incomplete: this question reached its request limit"),
         StopReason::BudgetExhausted => Some("the answer may be incomplete: this question used up its budget"),
+        StopReason::Truncated => Some("the answer is incomplete: it reached the model's limit of tokens"),
+        StopReason::Refused => Some("the model or its provider refused to answer"),
         StopReason::Completed | StopReason::PolicyDenied | StopReason::ApprovalDenied | StopReason::ProviderFailed => {
             None
         }
     }
-}
-
-fn command(call: &ToolCall) -> String {
-    match call.arguments.get("command").and_then(Value::as_str) {
-        Some(command) => command.to_owned(),
-        None => format!("{}: {}", call.name, call.arguments),
-    }
-}
-
-fn asleep(open: &[OpenedTask]) -> String {
-    let names: Vec<_> = open.iter().map(|task| task.tool.as_str()).collect();
-    format!("  waiting for {}; you can ask something else meanwhile", names.join(", "))
 }
 
 /// Returns the part of a result file that is meant for a person.

@@ -1,0 +1,35 @@
+//! Checks whether the running executor uses the configuration file as it is now. Changes nothing.
+
+use protocol::mailbox::Mailbox;
+use serde_json::Value;
+
+use super::Check;
+use crate::commands::executor::{ask_status, waits_for_restart};
+use crate::context::Context;
+
+/// Returns `None` if no executor is running.
+pub(super) fn check(mailbox: &Mailbox, context: &Context) -> Option<Check> {
+    const NAME: &str = "live";
+    mailbox.executor().ok().flatten()?;
+    let config = match ask_status(mailbox, context) {
+        Ok(mut status) => status["config"].take(),
+        Err(error) => {
+            let message = format!("failed to ask the executor for its configuration: {}", error.body().message);
+            return Some(Check::bad(NAME, message, "agent-magic-tool executor status"));
+        }
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let since = text(&config["applied_at"]);
+    let problem = &config["problem"];
+    if !problem.is_null() {
+        let message = format!("the executor still uses the configuration of {since}: {}", text(&problem["message"]));
+        return Some(Check::bad(NAME, message, text(&problem["hint"])));
+    }
+    Some(match waits_for_restart(&config) {
+        None => Check::good(NAME, format!("the executor uses the configuration of {since}")),
+        Some(keys) => Check {
+            hint: Some("agent-magic-tool executor stop; the next task starts a new one".to_owned()),
+            ..Check::good(NAME, format!("the executor uses the configuration of {since}, but not yet {keys}"))
+        },
+    })
+}

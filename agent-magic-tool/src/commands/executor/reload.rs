@@ -1,0 +1,41 @@
+//! `executor reload`: applies the configuration now and says what changed, by key.
+//!
+//! The executor reads a changed file by itself before it does anything else. So this command only asks it: the answer
+//! is about the file as it is now.
+
+use executor::config::Config;
+use executor::intake::policy::Policy;
+use protocol::code::{Code, Exit};
+use protocol::mailbox::Mailbox;
+use serde_json::json;
+
+use super::{ask_status, executor_of, waits_for_restart};
+use crate::context::Context;
+use crate::error::Error;
+
+pub(super) fn run(context: &Context) -> Result<Exit, Error> {
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    if executor_of(&mailbox)?.is_none() {
+        Policy::new(&Config::read(&context.paths)?.confirm)?;
+        context.output.json(&json!({"running": false, "mailbox": mailbox.root()}))?;
+        context.output.note("no executor is running; the next one starts with this configuration");
+        return Ok(Exit::Ok);
+    }
+    let mut config = ask_status(&mailbox, context)?["config"].take();
+    let problem = &config["problem"];
+    if let Some(message) = problem["message"].as_str() {
+        let hint = problem["hint"].as_str().unwrap_or_default();
+        return Err(Error::new(Code::BadConfig, message)
+            .hint(hint)
+            .detail("in_force_since", config["applied_at"].clone())
+            .detail("version", config["version"].clone()));
+    }
+    if let Some(keys) = waits_for_restart(&config) {
+        context.output.note(&format!("takes effect after `agent-magic-tool executor stop`: {keys}"));
+    }
+    if let Some(config) = config.as_object_mut() {
+        config.shift_remove("problem");
+    }
+    context.output.json(&config)?;
+    Ok(Exit::Ok)
+}

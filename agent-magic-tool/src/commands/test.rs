@@ -1,0 +1,89 @@
+//! `test`: runs the examples of a subtool against the real thing, or shows what they would send.
+//!
+//! Each example is an ordinary task: rules, confirmations, secrets and limits apply.
+
+use executor::catalog::{Catalog, Sources};
+use executor::config::Config;
+use protocol::code::{Code, Exit};
+use protocol::duration::PositiveDuration;
+use protocol::handover::Reply;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::request::{Answer, Operation, RunRequest};
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::handover;
+use crate::waiting::{self, WaitMode};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The subtool whose examples are run
+    name: String,
+    /// Show what would be sent, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for each example
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    wait: PositiveDuration,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    let config = Config::read(&context.paths)?;
+    let catalog = Catalog::load(&Sources::of(&context.paths, &config));
+    let Some(subtool) = catalog.get(&args.name) else {
+        let problem = catalog.problems().iter().find(|problem| problem.subtool.as_deref() == Some(&args.name));
+        return Err(match problem {
+            Some(problem) => {
+                Error::new(Code::BadDefinition, problem.to_string()).hint("see every mistake: agent-magic-tool lint")
+            }
+            None => Error::new(Code::UnknownSubtool, format!("no subtool named `{}`", args.name))
+                .hint("see the names: agent-magic-tool list --format=names"),
+        });
+    };
+    if subtool.definition.examples.is_empty() {
+        return Err(Error::usage(format!("`{}` has no examples", args.name))
+            .hint("add one to its definition: \"examples\": [{\"input\": {…}}]"));
+    }
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    let mut reports = Vec::new();
+    for example in &subtool.definition.examples {
+        let mut report = outcome(args, &example.input, &mailbox, context)?;
+        if let Some(note) = &example.note {
+            report["note"] = note.as_str().into();
+        }
+        reports.push(report);
+    }
+    let failed = reports.iter().filter(|report| report["ok"] != true).count();
+    context.output.json(&reports)?;
+    context.output.note(&format!("{} of {} examples work", reports.len() - failed, reports.len()));
+    Ok(if failed == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+/// Runs one example and reports on it.
+fn outcome(args: &Args, input: &Map<String, Value>, mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
+    let request = RunRequest {
+        tool: args.name.clone(),
+        input: input.clone(),
+        dry_run: args.dry_run,
+        reason: Some("an example of the definition is tested".to_owned()),
+        ..RunRequest::default()
+    };
+    let id = match handover::ask(context, mailbox, Operation::run(request))? {
+        Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id)) => id,
+        Reply::Answer(Answer::Plan(plan)) => {
+            return Ok(json!({"input": input, "ok": true, "would_send": plan["would_send"]}));
+        }
+        Reply::Answer(Answer::Refused(error)) => return Ok(json!({"input": input, "ok": false, "error": error})),
+        Reply::Answer(_) => return Err(Error::unexpected_answer("test")),
+    };
+    let files = waiting::wait_for(&[id], WaitMode::All, Some(args.wait.get()), mailbox, context)?;
+    let file = files.first().ok_or_else(|| Error::internal("waiting for one task returned no result"))?;
+    let mut report = json!({"input": input, "ok": file.field("success") == true, "status": file.field("status")});
+    for key in ["data", "error", "data_file", "message"] {
+        if !file.field(key).is_null() {
+            report[key] = file.field(key).clone();
+        }
+    }
+    Ok(report)
+}

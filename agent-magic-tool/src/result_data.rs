@@ -1,0 +1,112 @@
+//! The data of a result, wherever it lies, and jq expressions over it.
+
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+
+use executor::base::{jq_worker, select};
+use protocol::code::Code;
+use protocol::layout::to_lines;
+use protocol::mailbox::Mailbox;
+use protocol::task::TaskId;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::result::ResultFile;
+
+/// The most data that `--jq` accepts, since evaluating an expression takes about ten times as much memory.
+/// By default the executor keeps less than this of a result.
+const MAX_JQ_BYTES: u64 = 128 << 20;
+
+/// Evaluates `expression` over the data. Also returns a note if the expression probably addressed the wrong level.
+pub(crate) fn evaluate_jq(expression: &str, data: ResultData) -> Result<(Value, Option<&'static str>), Error> {
+    let failed = |error: select::SelectError| {
+        Error::new(Code::SelectFailed, error.to_string()).hint("EXPR is jq and sees only the data, like `.[0].id`")
+    };
+    select::check(expression).map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
+    // An expression can run forever, or exhaust the memory.
+    let outputs = jq_worker::outputs_in(&jq_worker::own_program(), expression, &data.whole()?).map_err(failed)?;
+    let part = match <[Value; 1]>::try_from(outputs) {
+        Ok([single]) => single,
+        Err(outputs) => Value::Array(outputs),
+    };
+    let is_wrong_level = part.is_null() && expression.trim_start().starts_with(".data");
+    Ok((part, is_wrong_level.then_some("EXPR sees only the data: write `.[0].id`, not `.data[0].id`")))
+}
+
+pub(crate) fn read_error(id: TaskId, error: &std::io::Error) -> Error {
+    Error::io(&format!("failed to read the data of task `{id}`"), error)
+}
+
+/// The data of a result: in the result file, or in a file of its own.
+#[derive(Debug)]
+pub(crate) enum ResultData {
+    Inline(Value),
+    File { id: TaskId, file: File, is_json: bool },
+}
+
+/// A seekable reader of the data.
+pub(crate) struct Source {
+    pub(crate) from: Box<dyn ReadSeek>,
+    pub(crate) is_json: bool,
+}
+
+pub(crate) trait ReadSeek: Read + Seek {}
+
+impl<T: Read + Seek> ReadSeek for T {}
+
+impl ResultData {
+    /// The data of a task that succeeded.
+    pub(crate) fn of(file: &ResultFile, mailbox: &Mailbox) -> Result<Self, Error> {
+        let Some(path) = file.field("_meta")["data_file"].as_str() else {
+            return Ok(Self::Inline(file.field("data").clone()));
+        };
+        // Only the extension is taken from the path: a forged result file must not choose which file is read.
+        let extension =
+            ["json", "txt", "bin"].into_iter().find(|extension| path.ends_with(&format!(".data.{extension}")));
+        let extension = extension.ok_or_else(|| {
+            Error::new(
+                Code::NotFound,
+                format!("the result file of task `{}` names a data file that is not its own", file.id),
+            )
+        })?;
+        let opened = mailbox.open_data(file.id, extension).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::new(Code::NotFound, format!("the data of task `{}` is gone", file.id)).hint("run it again")
+            }
+            _ => read_error(file.id, &error),
+        })?;
+        Ok(Self::File { id: file.id, file: opened, is_json: extension == "json" })
+    }
+
+    pub(crate) fn source(self) -> Source {
+        match self {
+            Self::Inline(Value::String(text)) => Source { from: Box::new(Cursor::new(text)), is_json: false },
+            Self::Inline(value) => Source { from: Box::new(Cursor::new(to_lines(&value))), is_json: true },
+            Self::File { file, is_json, .. } => Source { from: Box::new(file), is_json },
+        }
+    }
+
+    /// Returns all of the data as JSON text.
+    fn whole(self) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Inline(value) => Ok(value.to_string().into_bytes()),
+            Self::File { id, mut file, is_json } => {
+                let bytes = file.metadata().map_err(|error| read_error(id, &error))?.len();
+                if bytes > MAX_JQ_BYTES {
+                    let message = format!(
+                        "{bytes} bytes of data are too much for --jq, which loads all of it into memory; at most {MAX_JQ_BYTES} are allowed"
+                    );
+                    return Err(Error::new(Code::ResponseTooLarge, message).hint(format!(
+                        "read a part: agent-magic-tool read {id} --page 1, or --lines 1-100, or --bytes 0-9999"
+                    )));
+                }
+                let mut whole = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+                file.read_to_end(&mut whole).map_err(|error| read_error(id, &error))?;
+                if is_json {
+                    return Ok(whole);
+                }
+                Ok(Value::from(String::from_utf8_lossy(&whole)).to_string().into_bytes())
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The processes that the executor starts, and those that they leave behind.
+//!
+//! A program may start a process in a session of its own (`setsid`), which its process group does not include. On
+//! Linux the executor adopts such a process when its parent ends, finds it by a mark in its environment, and kills it
+//! when the program has ended. A process that also cleared its environment is killed when no program runs. Elsewhere
+//! such processes stay, which `doctor` says.
+//!
+//! An adopted process must also be reaped. So every process that the executor starts itself is registered here,
+//! and its own owner reaps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+
+/// The environment variable with the mark of a program, which everything that it starts inherits.
+pub const MARK: &str = "AGENT_MAGIC_TOOL_PROGRAM";
+
+/// How long to look for what a program left behind: more may appear while it is being killed.
+const MAX_SEARCH: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Whether this process adopts what its descendants leave behind.
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+static OWN: Mutex<BTreeMap<i32, ProcessKind>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessKind {
+    Program,
+    /// A process that leaves nothing behind.
+    Helper,
+}
+
+/// A registered process. Dropping it removes it from the register.
+#[derive(Debug)]
+pub struct Registered(i32);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        own().remove(&self.0);
+    }
+}
+
+fn own() -> MutexGuard<'static, BTreeMap<i32, ProcessKind>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts `command`, which leaves nothing behind.
+pub fn spawn(command: &mut Command) -> io::Result<(Child, Registered)> {
+    spawn_as(command, ProcessKind::Helper)
+}
+
+/// Starts a program, whose descendants have `mark`.
+pub fn spawn_program(command: &mut Command, mark: &str) -> io::Result<(Child, Registered)> {
+    spawn_as(command.env(MARK, mark), ProcessKind::Program)
+}
+
+fn spawn_as(command: &mut Command, kind: ProcessKind) -> io::Result<(Child, Registered)> {
+    // Locked meanwhile, so that the process is never taken for one that was adopted.
+    let mut own = own();
+    let child = command.spawn()?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
+    own.insert(pid, kind);
+    Ok((child, Registered(pid)))
+}
+
+/// Whether this system lets a process adopt what its descendants leave behind.
+pub fn can_adopt() -> bool {
+    cfg!(target_os = "linux") && fs::exists("/proc/self/stat").unwrap_or(false)
+}
+
+/// From now on, processes whose parent ends become children of this process instead of the system's first.
+pub fn adopt() {
+    #[cfg(target_os = "linux")]
+    match nix::sys::prctl::set_child_subreaper(true) {
+        Ok(()) => ADOPTS.store(true, Ordering::Relaxed),
+        Err(error) => tracing::warn!(%error, "processes that programs leave behind are not ended"),
+    }
+}
+
+/// Kills what the program with `mark` left behind, and waits until it is gone. The program itself has ended.
+pub async fn end_leftovers(mark: &str) {
+    let deadline = Instant::now() + MAX_SEARCH;
+    while ADOPTS.load(Ordering::Relaxed) && kill_leftovers(mark) {
+        if Instant::now() > deadline {
+            tracing::warn!("processes that a program left behind do not end");
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Returns whether there was something to kill.
+fn kill_leftovers(mark: &str) -> bool {
+    let own = own();
+    let is_quiet = !own.values().any(|kind| *kind == ProcessKind::Program);
+    let mut found = false;
+    for pid in adopted(&own) {
+        if is_zombie(pid) {
+            // Fails if it was reaped meanwhile.
+            waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
+        } else if is_quiet || has_mark(pid, mark) {
+            found = true;
+            // Fails if it has just ended.
+            kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        }
+    }
+    found
+}
+
+/// Kills every process that the executor started, with its group, and those that were left behind.
+pub fn kill_all() {
+    let Ok(own) = OWN.try_lock() else { return };
+    for pid in own.keys() {
+        killpg(Pid::from_raw(*pid), Signal::SIGKILL).ok();
+    }
+    let adopted = if ADOPTS.load(Ordering::Relaxed) { adopted(&own) } else { BTreeSet::new() };
+    for pid in adopted {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+    }
+}
+
+/// Returns the children of this process that it did not start itself.
+fn adopted(own: &BTreeMap<i32, ProcessKind>) -> BTreeSet<i32> {
+    // The kernel gives orphans to the first thread.
+    let pid = std::process::id();
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children: BTreeSet<i32> = match listed {
+        Ok(listed) => listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+        Err(_) => children_in_proc(),
+    };
+    children.into_iter().filter(|pid| !own.contains_key(pid)).collect()
+}
+
+/// For kernels that do not list children.
+fn children_in_proc() -> BTreeSet<i32> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| stat(*pid).is_some_and(|(_, parent)| parent == own)).collect()
+}
+
+fn is_zombie(pid: i32) -> bool {
+    stat(pid).is_none_or(|(state, _)| state == 'Z')
+}
+
+/// Returns the state of a process and its parent.
+fn stat(pid: i32) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program, in parentheses, may contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn has_mark(pid: i32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let variable = format!("{MARK}={mark}");
+    environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
+}

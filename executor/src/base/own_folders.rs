@@ -1,0 +1,82 @@
+//! Our own folders: state, configuration and mailbox. Subtools never read them, even when a root contains them.
+//!
+//! A folder is recognized by its real path and by its device and inode, so neither a link nor a bind mount nor
+//! `/proc/self/root` leads around the check.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use protocol::paths::Paths;
+
+/// The paths of our folders, which need not exist yet.
+#[derive(Debug, Clone, Default)]
+pub struct OwnFolders(Vec<PathBuf>);
+
+/// Our folders as they are now.
+#[derive(Debug, Default)]
+pub struct ClosedFolders {
+    real: Vec<PathBuf>,
+    /// Device and inode.
+    identities: Vec<(u64, u64)>,
+}
+
+impl OwnFolders {
+    pub fn of(paths: &Paths) -> Self {
+        Self(vec![paths.state.clone(), paths.secrets(), paths.config.clone(), paths.mailbox.clone()])
+    }
+
+    /// Looks the folders up.
+    pub fn closed(&self) -> ClosedFolders {
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let identity = |path: &PathBuf| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        ClosedFolders {
+            real: self.0.iter().map(real).collect(),
+            identities: self.0.iter().filter_map(identity).collect(),
+        }
+    }
+}
+
+impl ClosedFolders {
+    /// Whether the absolute path `path`, which contains no links, is one of the folders or lies below one.
+    pub fn contain(&self, path: &Path) -> bool {
+        !self.real.is_empty() && path.ancestors().any(|folder| self.include(folder))
+    }
+
+    /// Whether the folder at the absolute path `folder` is one of them.
+    pub fn include(&self, folder: &Path) -> bool {
+        self.real.iter().any(|closed| closed == folder)
+            || fs::metadata(folder).is_ok_and(|found| self.identities.contains(&(found.dev(), found.ino())))
+    }
+
+    /// Whether the open file lies in one of the folders, whatever its path was when it was opened.
+    pub fn contain_file(&self, file: &File) -> bool {
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        path.is_ok_and(|path| self.real.iter().any(|closed| path.starts_with(closed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_recognized_whatever_its_path_is() {
+        let root = tempfile::tempdir().expect("a folder");
+        let home = root.path().canonicalize().expect("a real path");
+        let own = OwnFolders(vec![home.join("state"), home.join("later")]);
+        fs::create_dir_all(home.join("state/secrets")).expect("created");
+        fs::write(home.join("state/secrets/key"), "x").expect("written");
+        fs::write(home.join("other"), "x").expect("written");
+        let closed = own.closed();
+        let through_proc = Path::new("/proc/self/root").join(home.strip_prefix("/").expect("absolute"));
+        for path in ["state", "state/secrets/key", "later/x"] {
+            assert!(closed.contain(&home.join(path)), "{path}");
+        }
+        assert!(closed.contain(&through_proc.join("state/secrets/key")), "by its inode");
+        assert!(!closed.contain(&home.join("other")) && !closed.contain(&home.join("statement")));
+        let open = |path: &str| File::open(home.join(path)).expect("opened");
+        assert!(closed.contain_file(&open("state/secrets/key")) && !closed.contain_file(&open("other")));
+    }
+}

@@ -1,0 +1,84 @@
+//! Conditions of rules: expressions over `input` and `caller`.
+//!
+//! An optional field may be absent. A rule that restricts treats it like an empty value, so that it need not test for
+//! it first; a rule that allows does not hold for what it cannot judge.
+
+use minijinja::value::Value as Scoped;
+use minijinja::{AutoEscape, UndefinedBehavior};
+
+use super::names::DeclaredNames;
+use super::{TemplateError, TemplateValues, engine};
+
+impl TemplateValues {
+    /// Evaluates `condition`. An absent field is undefined: it equals nothing, contains nothing and has the length 0.
+    pub fn holds_leniently(&self, condition: &str) -> Result<bool, TemplateError> {
+        let mut engine = engine(AutoEscape::None);
+        engine.set_undefined_behavior(UndefinedBehavior::Chainable);
+        for name in ["length", "count"] {
+            engine.add_filter(name, |value: Scoped| value.len().unwrap_or_default());
+        }
+        let outcome = engine.compile_expression(condition).and_then(|expression| expression.eval(&self.0));
+        outcome.map(|value| value.is_true()).map_err(|error| TemplateError::new(condition, &error))
+    }
+}
+
+/// Checks the syntax of the condition of a rule, and that every name, filter, test and function in it exists.
+pub fn check(condition: &str) -> Result<(), TemplateError> {
+    let mistakes = DeclaredNames::default().mistakes_in_condition(condition)?;
+    match mistakes.into_iter().next() {
+        None => Ok(()),
+        Some(reason) => Err(TemplateError { template: condition.to_owned(), reason }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn values(input: Value) -> TemplateValues {
+        let Value::Object(input) = input else { panic!("an input must be an object") };
+        TemplateValues::of_condition(&input, &json!({"uid": 1}))
+    }
+
+    #[test]
+    fn an_absent_field_is_like_an_empty_one() {
+        let empty = values(json!({}));
+        for (condition, expected) in [
+            ("input.amount > 100", false),
+            ("input.cc | length > 1", false),
+            ("'eve' in input.cc", false),
+            ("input.to.name == 'eve'", false),
+            ("not input.cc", true),
+            ("input.cc is defined", false),
+        ] {
+            assert_eq!(empty.holds_leniently(condition).ok(), Some(expected), "{condition}");
+        }
+        assert_eq!(values(json!({"cc": [1, 2]})).holds_leniently("input.cc | length > 1").ok(), Some(true));
+    }
+
+    #[test]
+    fn an_unknown_name_filter_or_test_is_found_even_where_it_is_not_evaluated() {
+        for wrong in [
+            "input.to | no_such_filter",
+            "false and (input.to | lowr == 'a')",
+            "input.to is strng",
+            "input.to is not strng",
+            "inptu.to == 1",
+            "nosuch(input)",
+            "input.",
+        ] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+        for right in [
+            "input.to | lower == 'a'",
+            "input.to is not defined or input.to is string",
+            "input.to == 'a | no_such_filter is strng'",
+            "caller.depth > 0 and input.cc | default([]) | length > 1",
+            "input.n in range(3)",
+        ] {
+            assert!(check(right).is_ok(), "{right}: {:?}", check(right));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Obeys the configuration as it is now: applies new settings as a whole, between two steps of the event loop.
+//!
+//! Every open task is judged again by them before anything else happens, so nothing starts, and no human decides, by
+//! rules that were replaced.
+
+use std::fmt::Display;
+
+use protocol::fault;
+use protocol::mailbox::presence::ConfigProblem;
+
+use super::Daemon;
+use super::background::DaemonEvent;
+use crate::dispatcher::{DecisionAction, DecisionError, Event, Reassessment};
+use crate::intake::settings::Settings;
+use crate::page::{PageCommand, PageMessage};
+
+impl Daemon {
+    /// Returns everything that has arrived, or `None` while the configuration is being written: nothing is judged,
+    /// decided or started by half of it, and the step that follows comes soon.
+    pub(super) fn unless_settling(&mut self, arrived: Vec<DaemonEvent>) -> Option<Vec<DaemonEvent>> {
+        self.held.extend(arrived);
+        (!self.config_file.is_settling()).then(|| std::mem::take(&mut self.held))
+    }
+
+    /// Takes over a changed configuration, and changed definitions if `needs_definitions`. Returns the event to handle
+    /// before any other.
+    pub(super) fn refresh_rules(&mut self, needs_definitions: bool) -> Option<Event> {
+        let current = self.inbox.intake.settings();
+        let next = self.config_file.look(&current);
+        let is_replaced = next.as_ref().is_some_and(|next| next.version != current.version);
+        if let Some(next) = next {
+            fault::point("reload", "read");
+            self.apply(next);
+            fault::point("reload", "applied");
+        }
+        let has_new_definitions = (needs_definitions || is_replaced) && self.inbox.intake.refresh();
+        let now = self.tasks.clock.now();
+        (is_replaced || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
+    }
+
+    /// Tells callers whether the configuration file is in force.
+    pub(super) fn publish_problem(&self, problem: Option<&ConfigProblem>) {
+        let published = self.mailbox.publish_config_problem(problem);
+        warn_if_failed("failed to tell callers about the configuration", published);
+    }
+
+    fn apply(&mut self, next: Settings) {
+        self.publish_problem(next.problem.as_ref());
+        if let Some(problem) = &next.problem {
+            let version = next.version;
+            tracing::error!(
+                problem = problem.message,
+                version,
+                "the configuration cannot be used; the last good one stays in force"
+            );
+            self.inbox.intake.apply(next);
+            return;
+        }
+        let keys = |keys: &[String]| keys.join(" ");
+        tracing::info!(
+            version = next.version,
+            changed = keys(&next.changed),
+            needs_restart = keys(&next.needs_restart),
+            "configuration applied"
+        );
+        let executor = next.config().executor.clone();
+        self.identity.subtools = next.sources.folders().to_vec();
+        self.inbox.intake.apply(next);
+        self.tasks.publisher.set_inline_bytes(executor.inline_bytes);
+        self.tasks.hooks.apply_settings();
+        self.notifier.apply_settings();
+        self.sweeper.apply_settings(&executor);
+        self.idle.set_limit(executor.idle.get());
+        warn_if_failed("the identity of the executor was not updated", self.mailbox.update_identity(&self.identity));
+    }
+
+    /// Turns a message of the page into an event. An edit that the rules refuse is not one.
+    pub(super) fn on_page_message(&mut self, message: PageMessage) -> Option<Event> {
+        match self.refusal_of_edit(&message.command) {
+            None => self.tasks.on_page_message(message),
+            Some(error) => {
+                if message.reply.send(Err(error)).is_err() {
+                    tracing::debug!("the page no longer waits for a reply");
+                }
+                None
+            }
+        }
+    }
+
+    /// The rules judged the input that the agent asked for. They must not refuse the one that replaces it.
+    fn refusal_of_edit(&self, command: &PageCommand) -> Option<DecisionError> {
+        let PageCommand::Decide { tasks, action: DecisionAction::Edit { input, .. }, .. } = command else {
+            return None;
+        };
+        let (id, _) = tasks.first()?;
+        let (task, definition) = self.tasks.dispatcher.open_task(*id)?;
+        let mut edited = task.clone();
+        edited.input.clone_from(input);
+        match self.inbox.intake.reassess(&edited, definition, self.tasks.clock.now()) {
+            Reassessment::Refuse(error) => Some(DecisionError::Refused(error)),
+            Reassessment::Keep | Reassessment::Ask(_) => None,
+        }
+    }
+}
+
+fn warn_if_failed(what: &str, outcome: Result<(), impl Display>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "{what}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Reloading: notices that the configuration file changed, and makes the settings that follow from it.
+//!
+//! A file that cannot be used changes nothing: the settings in force stay, and say why. Applies nothing itself; the
+//! event loop does, between two steps (`live.rs`).
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use protocol::clock;
+use protocol::error::chain;
+use protocol::mailbox::presence::ConfigProblem;
+use protocol::paths::Paths;
+
+use crate::catalog::Sources;
+use crate::config::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
+use crate::intake::settings::{Settings, SettingsError};
+
+/// The keys, or beginnings of keys, that take effect only in the next executor: what they describe is set up once.
+const RESTART_KEYS: [&str; 7] = [
+    "executor.log",
+    "executor.log_bytes",
+    "executor.log_format",
+    "page.enabled",
+    "telemetry.every",
+    "telemetry.otlp",
+    "telemetry.prometheus",
+];
+
+/// A file that changed within this time may change again without another time stamp, so its text is compared.
+const MAX_CLOCK_TICK: Duration = Duration::from_millis(50);
+/// The longest pause between two writes of one edit: a younger file may be incomplete, and is read a moment later.
+pub(super) const MAX_WRITE_PAUSE: Duration = Duration::from_millis(10);
+/// The longest pause if the file is empty, which is rarely what a human wants.
+const MAX_EMPTY_PAUSE: Duration = Duration::from_millis(100);
+/// A file that changes all the time is read after this long all the same.
+const MAX_SETTLING: Duration = Duration::from_millis(200);
+
+/// Identifies the state of the file; `None` if it is missing.
+type ConfigStamp = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
+
+/// The configuration file, as it was read last.
+pub(super) struct ConfigFile {
+    paths: Paths,
+    path: PathBuf,
+    stamp: ConfigStamp,
+    /// The text that was read last, if that succeeded.
+    text: Option<ConfigText>,
+    /// Whether the file may have changed without a new stamp.
+    is_young: bool,
+    /// Since when every look found a file that may be incomplete.
+    settling_since: Option<Instant>,
+    /// The values in force.
+    values: ConfigValues,
+    /// The values with which the executor started.
+    started_with: ConfigValues,
+}
+
+impl ConfigFile {
+    /// Reads the file for the first time.
+    pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
+        let path = paths.config_file();
+        let stamp = stamp_of(&path);
+        let text = ConfigText::read(&path)?;
+        let parsed = text.parse()?;
+        let (values, started_with) = (parsed.values.clone(), parsed.values.clone());
+        // The first look reads it again, in case it changed meanwhile.
+        let file = Self {
+            paths: paths.clone(),
+            path,
+            stamp,
+            text: Some(text),
+            is_young: true,
+            settling_since: None,
+            values,
+            started_with,
+        };
+        Ok((file, parsed))
+    }
+
+    /// Whether the file changed so recently that the edit may be incomplete. A file that was renamed into place is
+    /// complete at once.
+    pub(super) fn is_settling(&mut self) -> bool {
+        let inode = |stamp: &ConfigStamp| stamp.map(|(device, inode, ..)| (device, inode));
+        let is_incomplete = match fs::metadata(&self.path) {
+            Ok(found) => {
+                let (stamp, is_empty) = (stamp_of(&self.path), found.len() == 0);
+                let pause = if is_empty { MAX_EMPTY_PAUSE } else { MAX_WRITE_PAUSE };
+                let is_in_place = is_empty || inode(&stamp) == inode(&self.stamp) || self.stamp.is_none();
+                stamp != self.stamp && is_in_place && found.modified().is_ok_and(|at| is_younger_than(at, pause))
+            }
+            // An editor may replace the file by removing it first.
+            Err(_) => self.stamp.is_some(),
+        };
+        if !is_incomplete {
+            self.settling_since = None;
+            return false;
+        }
+        self.settling_since.get_or_insert_with(Instant::now).elapsed() < MAX_SETTLING
+    }
+
+    /// Whether the last [`Self::is_settling`] found that it is.
+    pub(super) fn was_settling(&self) -> bool {
+        self.settling_since.is_some_and(|since| since.elapsed() < MAX_SETTLING)
+    }
+
+    /// Returns the settings that follow `current` if the file changed. If it cannot be used, they are the current ones
+    /// with the problem.
+    pub(super) fn look(&mut self, current: &Settings) -> Option<Settings> {
+        let stamp = stamp_of(&self.path);
+        if (stamp == self.stamp && !self.is_young) || self.is_settling() {
+            return None;
+        }
+        self.settling_since = None;
+        let read = ConfigText::read(&self.path);
+        if stamp_of(&self.path) != stamp {
+            // It changed while it was read. The next look reads it as a whole.
+            self.is_young = true;
+            return None;
+        }
+        self.stamp = stamp;
+        self.is_young = fs::metadata(&self.path)
+            .and_then(|found| found.modified())
+            .is_ok_and(|at| is_younger_than(at, MAX_CLOCK_TICK));
+        let text = match read {
+            Ok(text) if self.text.as_ref() == Some(&text) => return None,
+            Ok(text) => text,
+            Err(error) => {
+                self.text = None;
+                // Descriptors or memory may have run out, which passes.
+                self.is_young |= matches!(error, ConfigError::Read { .. });
+                return with_problem(current, &error.into());
+            }
+        };
+        self.text = Some(text.clone());
+        match self.settings_of(&text, current) {
+            Ok(settings) => Some(settings),
+            Err(error) => with_problem(current, &error),
+        }
+    }
+
+    fn settings_of(&mut self, text: &ConfigText, current: &Settings) -> Result<Settings, SettingsError> {
+        let ParsedConfig { config, values } = text.parse()?;
+        let changed = self.values.differing(&values);
+        if changed.is_empty() {
+            // The file is usable again, and says what is in force.
+            return Ok(Settings { problem: None, ..current.clone() });
+        }
+        let sources = Sources::of(&self.paths, &config);
+        let settings = current.with_config(config, sources)?;
+        let mut needs_restart = self.started_with.differing(&values);
+        needs_restart.retain(|key| is_restart_key(key));
+        self.values = values;
+        Ok(Settings { changed, needs_restart, ..settings })
+    }
+}
+
+/// Whether a change of `key` takes effect only in the next executor.
+fn is_restart_key(key: &str) -> bool {
+    RESTART_KEYS.contains(&key)
+}
+
+/// The `current` settings with the reason why they stay in force; `None` if they already have it.
+fn with_problem(current: &Settings, error: &SettingsError) -> Option<Settings> {
+    let (message, hint) = (chain(error), error.hint());
+    if current.problem.as_ref().is_some_and(|known| known.message == message) {
+        return None;
+    }
+    let since = current.problem.as_ref().map_or_else(clock::now, |known| known.since);
+    Some(Settings { problem: Some(ConfigProblem { message, hint, since }), ..current.clone() })
+}
+
+fn stamp_of(path: &std::path::Path) -> ConfigStamp {
+    let found = fs::metadata(path).ok()?;
+    let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+    Some((found.dev(), found.ino(), found.len(), modified, changed))
+}
+
+/// A time in the future, after the clock was set back, counts as young.
+fn is_younger_than(at: SystemTime, age: Duration) -> bool {
+    at.elapsed().map_or(true, |elapsed| elapsed < age)
+}

@@ -1,0 +1,72 @@
+//! What follows from a ruling of the policy: the question to a human, or the refusal.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use protocol::clock::MonotonicTime;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+
+use super::Intake;
+use super::policy::{PolicyDecision, PolicyRuling};
+use crate::attempt;
+use crate::catalog::definition::Definition;
+use crate::task::Task;
+use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
+use crate::task::fingerprint::Fingerprint;
+
+impl Intake {
+    /// Returns what a human is asked about `task`.
+    pub(super) fn confirmation(
+        &self,
+        task: &Task,
+        definition: &Definition,
+        why: String,
+        reason: Option<String>,
+        now: Timestamp,
+    ) -> Confirmation {
+        // A scheduled task can be approved until its scheduled time, plus the usual wait.
+        let until_start = task.run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
+        let wait = self.settings().config().confirm.wait.get() + until_start.unwrap_or_default();
+        let instance = self.instance.clone();
+        let files = definition.run.files(&attempt::invocation(task, task.input.clone()));
+        let files = files.iter().map(|path| Fingerprint::of(path)).collect();
+        let has_preview = definition.preview.is_some();
+        let request = ConfirmationRequest { why, reason, instance, wait, files, has_preview };
+        let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);
+        confirmation.asked_moment = MonotonicTime::now();
+        confirmation
+    }
+
+    /// Returns the refusal of a run that policy forbids or that no human can confirm. `waits` says whether the caller
+    /// waits for a human who does not have the page open.
+    pub(super) fn refusal(&self, tool: &str, waits: bool, ruling: PolicyRuling) -> Option<ErrorBody> {
+        let PolicyRuling { decision, why, .. } = ruling;
+        match decision {
+            PolicyDecision::Run => None,
+            PolicyDecision::Refuse => Some(
+                ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
+                    .hint("do not work around it: a human decided this; tell the user, who can change the rule"),
+            ),
+            PolicyDecision::NeedsAssurance => Some(
+                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be approved here: {why}"))
+                    .hint("tell the user, who can do it by hand or change `min_assurance` in its definition"),
+            ),
+            PolicyDecision::Ask if !self.settings().config().page.enabled => Some(
+                ErrorBody::new(
+                    Code::NoApprover,
+                    format!("`{tool}` needs a human's approval, and the page is disabled"),
+                )
+                .hint("tell the user to set `enabled = true` under [page] in config.toml"),
+            ),
+            PolicyDecision::Ask if !waits && !self.approver.is_present() => {
+                let message = format!("`{tool}` needs a human's approval, and no human has the page open");
+                Some(ErrorBody::new(Code::NoApprover, message).hint(
+                    "tell the user to open it (agent-magic-tool executor page), or run it without \
+                     --if-no-approver=fail and let it wait",
+                ))
+            }
+            PolicyDecision::Ask => None,
+        }
+    }
+}

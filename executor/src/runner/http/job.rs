@@ -1,0 +1,199 @@
+//! Waits for a job: the server accepted a request (usually with 202) and does the work later.
+//!
+//! Asking for a job's state is a read: what fails on the way is asked again, and the request itself is never repeated.
+
+use std::time::Duration;
+
+use protocol::duration::PositiveDuration;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::address::endpoint;
+use super::call::{HttpCall, HttpResponse, RequestTarget};
+use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, response};
+use crate::base::jq_pool::Query;
+use crate::runner::{OutputData, ResponseFacts};
+use crate::task::failure::SideEffect;
+
+/// The default for `until`.
+const UNTIL: &str = "$status != 202";
+/// The default for `url`.
+const URL: &str = r#"$headers.location // $headers["operation-location"]"#;
+/// The longest wait between two requests, whatever the server asks for.
+const MAX_INTERVAL: Duration = Duration::from_mins(10);
+
+/// How to wait for a job. Each expression is jq over the body of the latest response, with `$status` and `$headers`.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Poll {
+    /// The URL of the job, from the response that accepted it; may be relative to the request. Absent: the header `Location` or `Operation-Location`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = ".links.self", example = "\"/jobs/\" + .id")]
+    pub url: Option<String>,
+    /// The time between two requests; a `Retry-After` of the server can extend it. Absent: `2s`.
+    #[serde(default = "default_interval")]
+    pub interval: PositiveDuration,
+    /// True when the job is done. Absent: as soon as the status is not 202.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = ".status == \"completed\"")]
+    pub until: Option<String>,
+    /// True, or the reason as text, if the job failed. Absent: it fails only with an error status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "if .status == \"failed\" then .error.message // true else false end")]
+    pub failed: Option<String>,
+    /// The URL of the result of a job that is done. Absent: the body of the job is the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = ".result_url")]
+    pub result: Option<String>,
+}
+
+fn default_interval() -> PositiveDuration {
+    PositiveDuration::from_millis(2_000)
+}
+
+/// Waits until the job that `answer` names is done, and returns its result. Returns the output of `answer` itself if
+/// that is done already.
+pub(super) async fn follow(call: &HttpCall<'_>, poll: &Poll, answer: HttpResponse) -> Result<RunnerOutput, Failure> {
+    let latest = call.until_cancelled(response::output(call, answer)).await?;
+    if is_over(call, poll, &latest).await? {
+        return result(call, poll, latest).await;
+    }
+    // The server has the request. Whatever fails from here on, it may carry it out.
+    call.accepted();
+    let expression = poll.url.as_deref().unwrap_or(URL);
+    let Some(job) = url(call, expression, &latest, &call.draft.address).await? else {
+        let message = format!("{} was accepted, but the response does not say where its job is", call.summary());
+        return Err(Failure::new(Code::BadResponse, message).detail("response", body(&latest)));
+    };
+    call.invocation.feedback.job_accepted(job.as_str());
+    wait_for(call, poll, &job, pause(poll, latest.facts.as_ref().and_then(|facts| facts.retry_after))).await
+}
+
+/// Goes on with the job that a lost attempt left with the server.
+pub(super) async fn resume(call: &HttpCall<'_>, poll: &Poll, job: &str) -> Result<RunnerOutput, Failure> {
+    call.accepted();
+    let job = Url::parse(job)
+        .map_err(|error| Failure::new(Code::BadResponse, format!("`{job}` is not a usable URL of a job: {error}")))?;
+    wait_for(call, poll, &job, Duration::ZERO).await
+}
+
+/// Waits for `job`; a failure names it.
+async fn wait_for(call: &HttpCall<'_>, poll: &Poll, job: &Url, pause: Duration) -> Result<RunnerOutput, Failure> {
+    let shown = call.context.secrets.redact(job.as_str()).into_owned();
+    wait(call, poll, job, pause).await.map_err(|failure| {
+        let failure = failure.detail("job", shown.as_str());
+        match failure.error.code {
+            Code::Cancelled => failure.hint(format!("the server may still be working on the job `{shown}`")),
+            _ => failure,
+        }
+    })
+}
+
+async fn wait(call: &HttpCall<'_>, poll: &Poll, job: &Url, mut pause: Duration) -> Result<RunnerOutput, Failure> {
+    let target = RequestTarget::Job(job.clone());
+    loop {
+        call.until_cancelled(async {
+            tokio::time::sleep(pause).await;
+            Ok(())
+        })
+        .await?;
+        let outcome = match call.send(&target).await {
+            Ok(answer) => call.until_cancelled(response::output(call, answer)).await,
+            Err(failure) => Err(failure),
+        };
+        let latest = match outcome {
+            Ok(output) => output,
+            Err(failure) if failure.retry != Retry::Never => {
+                let asked = match failure.retry {
+                    Retry::After(wait) => Some(wait),
+                    Retry::Never | Retry::Later => None,
+                };
+                tracing::debug!(error = %failure.error.message, "asking for a job failed; it is asked again");
+                pause = self::pause(poll, asked);
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if is_over(call, poll, &latest).await? {
+            return result(call, poll, latest).await;
+        }
+        if let OutputData::File { path, .. } = &latest.data
+            && let Err(error) = tokio::fs::remove_file(path).await
+        {
+            tracing::warn!(%error, "failed to remove the state of a job");
+        }
+        pause = self::pause(poll, latest.facts.as_ref().and_then(|facts| facts.retry_after));
+    }
+}
+
+fn pause(poll: &Poll, asked: Option<Duration>) -> Duration {
+    poll.interval.get().max(asked.unwrap_or_default()).min(MAX_INTERVAL.max(poll.interval.get()))
+}
+
+/// Whether the job is done. Fails if the job did.
+async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Result<bool, Failure> {
+    if let Some(expression) = &poll.failed {
+        let reason = match evaluate(call, expression, latest).await? {
+            Value::Null | Value::Bool(false) => None,
+            Value::String(reason) => Some(format!("the job failed: {reason}")),
+            _ => Some("the job failed".to_owned()),
+        };
+        if let Some(reason) = reason {
+            let reason = protocol::excerpt::line(&reason, super::api_error::MAX_MESSAGE_CHARS);
+            let failure = Failure::new(Code::ApiError, reason).detail("response", body(latest));
+            return Err(Failure { side_effect: SideEffect::Possible, ..failure });
+        }
+    }
+    Ok(evaluate(call, poll.until.as_deref().unwrap_or(UNTIL), latest).await? == Value::Bool(true))
+}
+
+async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Result<RunnerOutput, Failure> {
+    let Some(expression) = &poll.result else { return Ok(latest) };
+    match url(call, expression, &latest, &call.draft.address).await? {
+        Some(url) => {
+            let answer = call.send(&RequestTarget::Job(url)).await?;
+            call.until_cancelled(response::output(call, answer)).await
+        }
+        None => Ok(latest),
+    }
+}
+
+/// Returns the URL that `expression` finds, relative to `base`.
+async fn url(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput, base: &Url) -> Result<Option<Url>, Failure> {
+    let found = match evaluate(call, expression, latest).await? {
+        Value::Null => return Ok(None),
+        Value::String(found) => found,
+        other => other.to_string(),
+    };
+    let url = base.join(&endpoint(&found, &call.context.config.http.endpoints)).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none()
+    });
+    let message = || format!("`{found}` is not a usable URL of a job");
+    url.map(Some).ok_or_else(|| Failure::new(Code::BadResponse, message()))
+}
+
+async fn evaluate(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput) -> Result<Value, Failure> {
+    let nothing = Value::Null;
+    let data = match &latest.data {
+        OutputData::Json(data) => data,
+        OutputData::File { .. } => &nothing,
+    };
+    let (status, headers) = ResponseFacts::values(latest.facts.as_ref());
+    let max_bytes = call.context.config.executor.output_bytes;
+    let query = Query { expression, data, variables: &[("$status", &status), ("$headers", &headers)], max_bytes };
+    call.until_cancelled(async {
+        // A cancellation drops this future, which stops the evaluation.
+        let selected = call.context.jq.select(query, &CancellationToken::new()).await;
+        selected.map_err(|error| Failure::new(Code::SelectFailed, error.to_string()))
+    })
+    .await
+}
+
+fn body(latest: &RunnerOutput) -> Value {
+    match &latest.data {
+        OutputData::Json(data) if data.to_string().len() <= super::api_error::MAX_DETAIL_BYTES => data.clone(),
+        OutputData::Json(_) => json!("…"),
+        OutputData::File { .. } => Value::Null,
+    }
+}

@@ -1,0 +1,193 @@
+//! Turns that are held until a human decided, and data that a model may not get.
+
+use serde_json::{Value, json};
+
+use super::story::{entries_of, spawn};
+use super::stub::{Stub, StubAnswer};
+use crate::world::{World, until};
+
+/// `look` only reads but leaves a trace; `mark` needs a human.
+fn definitions() -> Value {
+    json!({
+        "look": {"description": "Looks.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["sh", "-c", "touch looked; echo seen"]}}},
+        "mark": {"description": "Marks.", "input": {"type": "object"},
+            "run": {"process": {"argv": ["sh", "-c", "touch marked; echo left"]}}},
+    })
+}
+
+fn two_calls() -> Stub {
+    Stub::answering(|request, number| {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        if number == 0 {
+            StubAnswer::runs("", &["agent-magic-tool run look --wait", "agent-magic-tool run mark"])
+        } else if body.contains("not run: another call") {
+            StubAnswer::says("Neither was done.")
+        } else {
+            StubAnswer::says("Both were done.")
+        }
+    })
+}
+
+#[test]
+fn no_call_of_a_held_turn_runs_before_the_human_decided() {
+    for (verdict, looked, answer) in [("approve", true, "Both were done."), ("deny", false, "Neither was done.")] {
+        let world = World::new();
+        world.define("gates.json", &definitions());
+        let stub = two_calls();
+        world.configure(&stub.configuration("hold_turns = true\n", ""));
+        let asking = spawn(world.command(&["agent", "--json", "--if-no-approver=wait", "Look and mark"]));
+        let mut waiting = json!([]);
+        until("the mark waits for a human", || {
+            waiting = world.run(&["tasks", "--state", "awaiting_confirmation"]).json();
+            waiting[0]["tool"] == "mark"
+        });
+        assert!(!world.folder().join("looked").exists(), "it is held");
+        assert_eq!(waiting.as_array().map(Vec::len), Some(1), "{waiting}");
+        world.decide(waiting[0]["id"].as_str().expect("an id"), verdict, "mark");
+        let ran = world.transcript(&asking.wait_with_output().expect("the agent ends"));
+        assert_eq!(ran.json()["answer"], answer, "{ran}");
+        assert_eq!(world.folder().join("looked").exists(), looked, "{verdict}");
+        assert_eq!(world.folder().join("marked").exists(), looked, "{verdict}");
+        let results = &entries_of(&world, 101, "called")[0]["results"];
+        assert_eq!(results.as_array().map(Vec::len), Some(2), "each call has its result, in order: {results}");
+        assert_eq!(results[0]["text"].as_str().expect("a text").contains("seen"), looked, "{results}");
+    }
+}
+
+#[test]
+fn a_held_turn_that_was_killed_continues_with_the_same_task() {
+    let world = World::new();
+    world.define("gates.json", &definitions());
+    let stub = two_calls();
+    world.configure(&stub.configuration("hold_turns = true\n", ""));
+    let mut asking = spawn(world.command(&["agent", "--json", "--if-no-approver=wait", "Look and mark"]));
+    let mut waiting = json!([]);
+    until("the mark waits for a human", || {
+        waiting = world.run(&["tasks", "--state", "awaiting_confirmation"]).json();
+        waiting[0]["tool"] == "mark"
+    });
+    asking.kill().expect("killed");
+    asking.wait().expect("it ended");
+    let id = waiting[0]["id"].as_str().expect("an id").to_owned();
+    world.decide(&id, "approve", "mark");
+    assert_eq!(world.run(&["wait", &id]).json()["status"], "succeeded");
+    assert!(!world.folder().join("looked").exists());
+    let ran = world.run(&["agent", "--json", "--if-no-approver=wait", "--session", "101"]);
+    assert_eq!(ran.json()["answer"], "Both were done.", "{ran}");
+    let marks = world.run(&["tasks"]).json();
+    let marks = marks.as_array().expect("a list").iter().filter(|task| task["tool"] == "mark").count();
+    assert_eq!(marks, 1, "the call was not made twice");
+}
+
+#[test]
+fn a_turn_without_a_human_and_a_turn_that_is_not_held_run_at_once() {
+    let world = World::new();
+    world.define("gates.json", &definitions());
+    let stub = two_calls();
+    world.configure(&stub.configuration("hold_turns = true\n", ""));
+    let alone = world.run(&["agent", "--json", "--if-no-approver=fail", "Look and mark"]);
+    assert_eq!(alone.json()["answer"], "Neither was done.", "{alone}");
+    assert!(!world.folder().join("looked").exists());
+    let world = World::new();
+    world.define("gates.json", &definitions());
+    let stub = two_calls();
+    world.configure(&stub.configuration("", ""));
+    let ran = world.run(&["agent", "--json", "--if-no-approver=fail", "Look and mark"]);
+    assert_eq!(
+        (ran.json()["answer"].as_str(), world.folder().join("looked").exists()),
+        (Some("Both were done."), true)
+    );
+}
+
+/// Subtools with data of three classes.
+fn classes() -> Value {
+    let echo = |class: Value| {
+        json!({"description": "Returns data.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "data_class": class, "run": {"process": {"argv": ["echo", "data"]}}})
+    };
+    json!({"news": echo(json!("public")), "mail": echo(json!("confidential")), "keys": echo(json!("secret")), "plain": echo(Value::Null)})
+}
+
+#[test]
+fn a_model_gets_no_data_above_its_trust() {
+    let world = World::new();
+    let mut classes = classes();
+    classes["plain"].as_object_mut().expect("an object").remove("data_class");
+    world.define("classes.json", &classes);
+    let stub = Stub::answering(|request, _| {
+        if String::from_utf8_lossy(&request.body).contains("run keys") {
+            StubAnswer::says("Done.")
+        } else {
+            let run = |name: &str| format!("agent-magic-tool run {name} --wait");
+            let commands = ["news", "plain", "mail", "keys"].map(run);
+            StubAnswer::runs("", &commands.each_ref().map(String::as_str))
+        }
+    });
+    let statuses = |session: u32| {
+        let results = entries_of(&world, session, "called")[0]["results"].clone();
+        let status = |result: &Value| result["status"].as_u64().expect("a status");
+        results.as_array().expect("results").iter().map(status).collect::<Vec<_>>()
+    };
+    for (number, (trust, expected)) in
+        [("", [0, 0, 0, 0]), ("trust = \"confidential\"", [0, 0, 0, 5]), ("trust = \"public\"", [0, 5, 5, 5])]
+            .into_iter()
+            .enumerate()
+    {
+        world.configure(&stub.configuration("", trust));
+        assert!(world.run(&["agent", "--json", "Read all"]).json()["answer"].is_string());
+        assert_eq!(statuses(101 + u32::try_from(number).expect("a few")), expected, "{trust}");
+    }
+    let last = entries_of(&world, 102, "called")[0]["results"][3]["text"].to_string();
+    assert!(last.contains("trust-zone") && last.contains("data of the class `secret`"), "{last}");
+    let by_variable = world.transcript(
+        &world.command(&["run", "mail"]).env("AGENT_MAGIC_TOOL_TRUST", "internal").output().expect("it starts"),
+    );
+    assert_eq!((by_variable.exit, by_variable.error()["code"].as_str()), (5, Some("trust-zone")), "{by_variable}");
+    let shown = world.run(&["inspect", "keys"]);
+    assert!(shown.stdout.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_conversation_with_sensitive_data_is_not_shown_to_another_model() {
+    let world = World::new();
+    world.define("classes.json", &classes());
+    let stub = Stub::answering(|request, _| {
+        if String::from_utf8_lossy(&request.body).contains("run keys") {
+            StubAnswer::says("Done.")
+        } else {
+            StubAnswer::runs("", &["agent-magic-tool run keys --wait"])
+        }
+    });
+    let config = stub.configuration("", "");
+    world.configure(&config.replace("provider = \"gemini\"", "provider = \"gemini\"\ntrust = \"confidential\""));
+    assert_eq!(world.run(&["agent", "--json", "Read the keys"]).json()["answer"], "Done.");
+    let before = stub.received().len();
+    let refused = world.run(&["agent", "--json", "--session", "101", "--model", "gemini", "And?"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("trust-zone")), "{refused}");
+    assert_eq!(stub.received().len(), before, "nothing was sent");
+}
+
+#[test]
+fn a_delegated_call_and_a_sub_agent_are_bound_by_the_model_they_use() {
+    let world = World::new();
+    world.define("classes.json", &classes());
+    let stub = Stub::answering(|request, _| {
+        let body = request.json().to_string();
+        if body.contains("\"tool_call_id\"") || body.contains("tool_response") {
+            StubAnswer::says(if body.contains("trust-zone") { "It was refused." } else { "I have it." })
+        } else if body.contains("command_executor") {
+            StubAnswer::runs("", &["agent-magic-tool run keys --wait"])
+        } else {
+            let call = json!({"name": "keys", "arguments": {}});
+            StubAnswer::says(&format!("<tool_call>{call}</tool_call>"))
+        }
+    });
+    let config =
+        stub.configuration("", "").replace("provider = \"openai\"", "provider = \"openai\"\ntrust = \"confidential\"");
+    world.configure(&config);
+    let called = world.result_of("llm_tool", &json!({"tool": "keys", "prompt": "Get it", "model": "text"}));
+    assert_eq!(called["error"]["code"], "trust-zone", "{called:#}");
+    let sub_agent = world.result_of("ask_agent", &json!({"prompt": "Get the keys"}));
+    assert_eq!(sub_agent["data"], "It was refused.", "{sub_agent:#}");
+}

@@ -1,0 +1,247 @@
+//! Poison: what a definition or an input computes ends its own task, and nothing else.
+
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use serde_json::{Value, json};
+
+use crate::world::{World, is_alive, until};
+
+/// Expressions that never end, or need more memory than there is.
+const RUNAWAY: [&str; 4] =
+    ["def f: f; f", "[repeat(1)]", "def f: 1 + f; f", "[limit(50; repeat(.)) as $x | range(1e12)] | length"];
+
+/// A read-only subtool whose data is `{"a": 1}`, from which `select` is taken.
+fn selecting(select: &str) -> Value {
+    json!({"description": "Selects.", "input": {}, "annotations": {"readOnlyHint": true}, "result": {"select": select},
+        "run": {"process": {"argv": ["printf", "{\"a\": 1}"], "output": "json"}}})
+}
+
+/// Asserts that the executor of `world` answers, and returns how long that took.
+fn status(world: &World) -> Duration {
+    let asked = Instant::now();
+    let status = world.run(&["executor", "status"]);
+    assert_eq!(status.exit, 0, "{status}");
+    asked.elapsed()
+}
+
+#[test]
+fn a_runaway_expression_ends_its_own_task_and_nothing_else() {
+    let world = World::new();
+    let mut tools = serde_json::Map::new();
+    for (number, select) in RUNAWAY.iter().enumerate() {
+        tools.insert(format!("runaway_{number}"), selecting(select));
+    }
+    tools.insert("path".to_owned(), selecting(".a"));
+    tools.insert("filter".to_owned(), selecting("[.a, .a + 1]"));
+    world.define("tools.json", &Value::Object(tools));
+    // Twice as many as the runtime has threads.
+    let poisoned: Vec<_> =
+        (0..RUNAWAY.len()).map(|number| world.start(&format!("runaway_{number}"), &json!({}))).collect();
+    let good = [world.start("path", &json!({})), world.start("filter", &json!({}))];
+    status(&world);
+    for id in &poisoned {
+        let ended = world.run(&["wait", id]).json();
+        assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("select-failed")), "{ended}");
+        let message = ended["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("it was stopped"), "{message}");
+    }
+    let data = good.map(|id| world.run(&["wait", &id]).json()["data"].take());
+    assert_eq!(data, [json!(1), json!([1, 2])]);
+}
+
+/// A world in which expressions without end keep every process that evaluates expressions busy.
+fn busy_world() -> (World, Vec<String>) {
+    let world = World::new();
+    let mut impatient = selecting(RUNAWAY[0]);
+    impatient["timeout"] = json!("1s");
+    world.define("tools.json", &json!({"endless": selecting(RUNAWAY[0]), "impatient": impatient}));
+    let busy = (0..6).map(|_| world.start("endless", &json!({}))).collect();
+    (world, busy)
+}
+
+#[test]
+fn a_timeout_and_a_cancellation_end_an_attempt_while_its_data_is_selected() {
+    let (world, busy) = busy_world();
+    let impatient = world.start("impatient", &json!({}));
+    let last = busy.last().expect("several");
+    until("it runs", || world.run(&["executor", "status"]).json()["tasks"]["running"].as_u64() >= Some(2));
+    assert_eq!(world.run(&["cancel", last]).exit, 0);
+    assert_eq!(world.run(&["wait", last]).json()["status"], "cancelled");
+    let ended = world.run(&["wait", &impatient]).json();
+    assert_eq!(ended["status"], "timed_out", "{ended}");
+}
+
+#[test]
+fn an_executor_whose_expressions_never_end_stops_when_it_is_told_to() {
+    let (world, _) = busy_world();
+    let pid = world.executor().expect("a running executor");
+    let stopped = world.run(&["executor", "stop"]).json();
+    assert_eq!(stopped["stopped"], true, "{stopped}");
+    assert!(!is_alive(pid), "the executor is gone when `stop` says so");
+}
+
+#[test]
+fn the_processes_for_expressions_are_kept_for_the_next_and_end_with_the_executor() {
+    let world = World::new();
+    world.define("tools.json", &json!({"filter": selecting("[.a]")}));
+    let workers = || {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
+            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let parent = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let parent = parent.lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse::<i32>().ok());
+            let is_worker = words.split(|byte| *byte == 0).nth(1) == Some(b"jq-worker");
+            if let (true, Some(pid)) = (is_worker, entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()))
+            {
+                found.push((Pid::from_raw(pid), parent));
+            }
+        }
+        found
+    };
+    world.result_of("filter", &json!({}));
+    let executor = world.executor().expect("a running executor");
+    let own = || -> Vec<Pid> {
+        let own = workers().into_iter().filter(|(_, parent)| *parent == Some(executor.as_raw()));
+        own.map(|(pid, _)| pid).collect()
+    };
+    let first = own();
+    assert_eq!(first.len(), 1, "{first:?}");
+    for _ in 0..3 {
+        assert_eq!(world.result_of("filter", &json!({}))["data"], json!([1]));
+    }
+    assert_eq!(own(), first);
+    world.kill_executor();
+    until("its process is gone", || !is_alive(first[0]));
+}
+
+#[test]
+fn a_runaway_expression_of_read_ends_with_an_error() {
+    let world = World::new();
+    let id = world.result_of("files_list", &json!({}))["id"].as_str().expect("an id").to_owned();
+    for expression in RUNAWAY {
+        let read = world.run(&["read", &id, "--jq", expression]);
+        assert_eq!((read.exit, read.error()["code"].as_str()), (1, Some("select-failed")), "{read}");
+        assert!(read.stderr.contains("it was stopped"), "{read}");
+    }
+}
+
+#[test]
+fn an_executor_whose_event_loop_hangs_stops_when_it_is_told_to() {
+    let world = World::new();
+    let mut command = world.command(&["executor", "run"]);
+    let mut executor = command.env("AGENT_MAGIC_TOOL_FAULT", "commit.before:hang:1").spawn().expect("it starts");
+    let pid = Pid::from_raw(i32::try_from(executor.id()).expect("a process id"));
+    until("the executor is running", || world.executor() == Some(pid));
+    let mut run = world.command(&["run", "files_list"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    until("its request is taken", || {
+        let taken = std::fs::read_dir(world.mailbox().join("taken")).expect("a folder");
+        taken.flatten().any(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
+    });
+    let stopped = world.run(&["executor", "stop"]);
+    assert_eq!((stopped.exit, &stopped.json()["stopped"]), (0, &json!(true)), "{stopped}");
+    assert!(!is_alive(pid));
+    run.kill().expect("it can be killed");
+    run.wait().expect("it has ended");
+    assert!(!executor.wait().expect("it has ended").success(), "it was ended by force");
+}
+
+#[test]
+fn what_a_program_moved_to_another_session_ends_with_it() {
+    let world = World::new();
+    // Its grandchild leaves the session and the process group, ignores SIGTERM, and loses its parent.
+    let escape = "setsid sh -c 'trap \"\" TERM; echo $$ > pid.new; mv pid.new PID; while :; do sleep 1; done' \
+        > /dev/null 2>&1 & while [ ! -e PID ]; do sleep 0.01; done";
+    let tool = |script: &str| {
+        json!({"description": "Leaves a process behind.", "input": {}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["sh", "-c", script]}}})
+    };
+    world.define(
+        "tools.json",
+        &json!({
+            "ends": tool(&escape.replace("PID", "first")),
+            "cleans": tool(&format!("env -i PATH=\"$PATH\" {}", escape.replace("PID", "second"))),
+            "is_stopped": tool(&format!("{}; sleep 300", escape.replace("PID", "third"))),
+        }),
+    );
+    let pid_in = |file: &str| {
+        let pid = std::fs::read_to_string(world.folder().join(file)).expect("the process wrote its id");
+        Pid::from_raw(pid.trim().parse().expect("a process id"))
+    };
+    for (tool, file) in [("ends", "first"), ("cleans", "second")] {
+        let ended = world.result_of(tool, &json!({}));
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+        assert!(!is_alive(pid_in(file)), "{tool}");
+    }
+    let id = world.start("is_stopped", &json!({}));
+    until("it has left a process behind", || world.folder().join("third").exists());
+    world.run(&["cancel", &id]);
+    assert_eq!(world.run(&["wait", &id]).json()["status"], "cancelled");
+    assert!(!is_alive(pid_in("third")));
+}
+
+#[test]
+fn a_task_that_ends_its_executor_twice_is_given_up_and_says_so() {
+    let world = World::new();
+    let kills = json!({"process": {"argv": ["sh", "-c", "kill -KILL $PPID; sleep 300"]}});
+    let tool = |run: &Value, hint: &str| {
+        json!({"description": "Ends the executor.", "input": {}, "annotations": {hint: true}, "run": run,
+            "confirm": "never"})
+    };
+    let naps = json!({"process": {"argv": ["sleep", "1"]}});
+    world.define("tools.json", &json!({"reads": tool(&kills, "readOnlyHint"), "naps": tool(&naps, "readOnlyHint")}));
+    let innocent: Vec<_> = (0..3).map(|_| world.start("naps", &json!({}))).collect();
+    let poison = world.start("reads", &json!({}));
+    let ended = world.run(&["wait", &poison]).json();
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("executor-crashed")), "{ended}");
+    assert_eq!(world.result_file(&poison)["_meta"]["attempts"], 2, "{ended}");
+    for id in innocent {
+        assert_eq!(world.run(&["wait", &id]).json()["status"], "succeeded");
+    }
+}
+
+#[test]
+fn a_fifo_a_socket_or_a_directory_in_place_of_a_file_blocks_nothing() {
+    let fifo = |path: &Path| mkfifo(path, Mode::S_IRWXU).expect("a FIFO");
+    let world = World::new();
+    world.define("good.json", &json!({"path": selecting(".a")}));
+    fifo(&world.subtools().join("fifo.json"));
+    std::fs::create_dir(world.subtools().join("folder.json")).expect("a folder");
+    let socket = UnixListener::bind(world.subtools().join("socket.json")).expect("a socket");
+    assert_eq!(world.result_of("path", &json!({}))["data"], 1);
+    let linted = world.run(&["lint"]);
+    let problems = format!("{}{}", linted.stdout, linted.stderr);
+    for (file, kind) in [("fifo", "a FIFO"), ("folder", "a directory"), ("socket", "a socket")] {
+        assert!(problems.contains(&format!("{file}.json")), "{linted}");
+        assert!(problems.contains(&format!("it is {kind}, not a regular file")), "{linted}");
+    }
+    drop(socket);
+
+    fifo(&world.folder().join("input"));
+    for input in ["@input", "@.", "@/dev/zero"] {
+        let ran = world.run(&["run", "path", "--input", input]);
+        assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("not-found")), "{ran}");
+        assert!(ran.stderr.contains("not a regular file"), "{ran}");
+    }
+
+    // In place of a result of its own, which the next executor looks at.
+    let id = world.start("path", &json!({}));
+    world.run(&["wait", &id]);
+    world.kill_executor();
+    let result = world.mailbox().join(format!("results/result-{id}.json"));
+    std::fs::remove_file(&result).expect("removed");
+    fifo(&result);
+    assert_eq!(world.result_of("path", &json!({}))["data"], 1);
+    assert_ne!(world.run(&["read", &id]).exit, 70, "and a command does not wait for it");
+
+    world.kill_executor();
+    fifo(&world.config_folder().join("config.toml"));
+    let list = world.run(&["list", "tools"]);
+    assert_eq!(list.error()["code"], "bad-config", "{list}");
+    assert!(list.stderr.contains("not a regular file"), "{list}");
+}

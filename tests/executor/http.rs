@@ -1,0 +1,216 @@
+//! HTTP subtools, as a caller sees them: what becomes of a response, a job, and an answer that says to wait.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+/// A server that answers each request with a script, and records the request lines.
+pub(crate) struct HttpScript {
+    pub(crate) url: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl HttpScript {
+    /// `script` gets the request line, like `GET /x`, and the number of earlier requests. It returns the response from
+    /// its status on, like `200 OK\r\n\r\nbody`.
+    pub(crate) fn new(script: impl Fn(&str, usize) -> String + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let recorded = Arc::clone(&requests);
+        // The thread ends with the test program.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Some((mut stream, line)) = stream.ok().and_then(request_line) else { continue };
+                let number = {
+                    let mut recorded = recorded.lock().expect("no panic");
+                    recorded.push(line.clone());
+                    recorded.len() - 1
+                };
+                let (head, body) = {
+                    let response = script(&line, number);
+                    let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+                    (head.to_owned(), body.to_owned())
+                };
+                let length = body.len();
+                let bytes = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+                drop(stream.write_all(bytes.as_bytes()));
+            }
+        });
+        Self { url, requests }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("no panic").clone()
+    }
+}
+
+/// Reads a request to the end of its head and its body. Returns its method and target.
+fn request_line(mut stream: TcpStream) -> Option<(TcpStream, String)> {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+            if body.len() >= length.unwrap_or(0_usize) {
+                let line = head.lines().next()?.rsplit_once(' ')?.0.to_owned();
+                return Some((stream, line));
+            }
+        }
+        let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+}
+
+/// Defines the read-only subtool `get` with these fields beside its description and input.
+fn world_with(fields: &Value) -> World {
+    let world = World::new();
+    let mut definition =
+        json!({"description": "Gets it.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true}});
+    let (Value::Object(definition), Value::Object(fields)) = (&mut definition, fields) else { panic!("objects") };
+    definition.extend(fields.clone());
+    world.define("get.json", &json!({ "get": definition }));
+    world
+}
+
+#[test]
+fn a_result_has_the_status_and_the_headers_that_the_definition_names() {
+    let server = HttpScript::new(|_, _| {
+        let headers = "content-type: application/json\r\nETag: \"v7\"\r\nX-Request-Id: r-1\r\nset-cookie: s=secret";
+        format!("201 Created\r\n{headers}\r\n\r\n{{\"id\": 7}}")
+    });
+    let run = json!({"http": {"base_url": server.url}});
+    let named = world_with(&json!({"run": run, "result": {"headers": ["etag", "X-Request-Id", "location"]}}));
+    let result = named.result_of("get", &json!({}));
+    let headers = json!({"etag": "\"v7\"", "X-Request-Id": "r-1"});
+    assert_eq!(result["data"], json!({"status": 201, "headers": headers, "body": {"id": 7}}), "{result}");
+    let select = "{id, status: $status, etag: $headers.etag, cookie: $headers[\"set-cookie\"]}";
+    let selected = world_with(&json!({"run": run, "result": {"select": select}}));
+    let result = selected.result_of("get", &json!({}));
+    assert_eq!(result["data"], json!({"id": 7, "status": 201, "etag": "\"v7\"", "cookie": null}), "{result}");
+}
+
+#[test]
+fn headers_of_a_response_are_refused_where_there_are_none() {
+    let world = world_with(&json!({
+        "run": {"process": {"argv": ["true"]}}, "result": {"headers": ["etag"]}
+    }));
+    let linted = world.run(&["lint"]);
+    assert_ne!(linted.exit, 0, "{linted}");
+    assert_eq!(linted.json()[0]["place"], "result.headers", "{linted}");
+}
+
+#[test]
+fn a_post_for_each_page_needs_a_subtool_that_changes_nothing() {
+    let run = json!({"http": {
+        "method": "POST", "base_url": "https://api.example.com", "body": {"json": {}},
+        "pagination": {"next_token": {"body": "cursor", "response": "cursor"}, "items": "items"}
+    }});
+    let world = world_with(&json!({"run": run, "annotations": {}}));
+    let linted = world.run(&["lint"]);
+    assert_ne!(linted.exit, 0, "{linted}");
+    assert_eq!(linted.json()[0]["place"], "run.http.pagination", "{linted}");
+}
+
+#[test]
+fn a_job_is_waited_for_and_the_change_is_sent_once() {
+    let server = HttpScript::new(|line, number| match (line, number) {
+        ("POST /reports", _) => "202 Accepted\r\nlocation: /jobs/7\r\n\r\n".to_owned(),
+        (_, 1) => "202 Accepted\r\n\r\n".to_owned(),
+        _ => "200 OK\r\ncontent-type: application/json\r\n\r\n{\"rows\": 3}".to_owned(),
+    });
+    let world = world_with(&json!({
+        "annotations": {}, "confirm": "never",
+        "run": {"http": {"method": "POST", "base_url": server.url, "path": "/reports", "poll": {"interval": "10ms"}}}
+    }));
+    let result = world.result_of("get", &json!({}));
+    assert_eq!(result["data"], json!({"rows": 3}), "{result}");
+    assert_eq!(server.requests(), ["POST /reports", "GET /jobs/7", "GET /jobs/7"]);
+}
+
+#[test]
+fn data_that_does_not_match_the_declared_output_is_returned_with_a_warning() {
+    let server = HttpScript::new(|_, _| "200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\": \"7\"}".to_owned());
+    let output = json!({"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id", "name"]});
+    let world = world_with(&json!({"run": {"http": {"base_url": server.url}}, "output": output}));
+    let result = world.result_of("get", &json!({}));
+    assert_eq!((&result["status"], &result["data"]), (&json!("succeeded"), &json!({"id": "7"})), "{result}");
+    let problems = result["_meta"]["output_problems"].as_array().expect("a list").clone();
+    assert_eq!(problems.len(), 2, "{result}");
+    assert!(
+        problems.iter().any(|problem| problem.as_str().is_some_and(|text| text.starts_with("`/id`: "))),
+        "{result}"
+    );
+}
+
+#[test]
+fn a_privilege_that_depends_on_the_input_is_checked_with_the_real_argument() {
+    let server = HttpScript::new(|_, _| "200 OK\r\ncontent-type: application/json\r\n\r\n1".to_owned());
+    let world = world_with(&json!({
+        "input": {"type": "object", "properties": {"entity": {"type": "string"}}},
+        "run": {"http": {"base_url": server.url}}, "requires": ["{{ entity }}:read"]
+    }));
+    world.configure("[access]\nprivileges = [\"product:*\"]\n");
+    assert_eq!(world.result_of("get", &json!({"entity": "product"}))["data"], 1);
+    for input in [&["entity=customer"][..], &["entity=product:x"], &[]] {
+        let refused = world.run(&[&["run", "get"], input].concat());
+        let error = refused.error();
+        assert_eq!((refused.exit, &error["code"]), (5, &json!("refused-by-policy")), "{refused}");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(":read`")), "{refused}");
+    }
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_pending_file_says_why_the_next_attempt_waits_and_until_when() {
+    let server = HttpScript::new(|_, _| {
+        "429 Too Many Requests\r\nretry-after: 120\r\ncontent-type: text/plain\r\n\r\nslow down".to_owned()
+    });
+    let run = json!({"http": {"base_url": server.url}});
+    let world = world_with(&json!({"run": run, "retries": {"times": 3}}));
+    let id = world.start("get", &json!({}));
+    until("the first attempt failed", || world.result_file(&id)["last_error"].is_object());
+    let waiting = world.result_file(&id);
+    assert_eq!((&waiting["status"], &waiting["last_error"]["code"]), (&json!("pending"), &json!("api-error")));
+    let message = waiting["message"].as_str().expect("a message");
+    assert!(message.contains("Attempt 1 failed: ") && message.contains("slow down"), "{waiting}");
+    assert!(message.contains(", as the server asked."), "{waiting}");
+    let at = |field: &str| waiting[field].as_str().expect("a time").parse::<jiff::Timestamp>().expect("a time");
+    let seconds = at("next_attempt_at").duration_since(at("failed_at")).as_secs();
+    assert!((115..=125).contains(&seconds), "{waiting}");
+    assert_eq!(world.run(&["cancel", &id]).exit, 0);
+
+    let hasty = world_with(&json!({"run": run, "retries": {"times": 3}, "give_up_after": "30s"}));
+    let given_up = hasty.result_of("get", &json!({}));
+    assert_eq!(given_up["status"], "failed");
+    let hint = given_up["error"]["hint"].as_str().expect("a hint");
+    assert!(hint.contains("the server asks to wait until"), "{given_up}");
+}
+
+#[test]
+fn a_job_survives_its_executor_and_the_change_is_not_sent_again() {
+    let server = HttpScript::new(|line, number| match (line, number) {
+        ("POST /reports", _) => "202 Accepted\r\nlocation: /jobs/7\r\n\r\n".to_owned(),
+        (_, 0..5) => "202 Accepted\r\n\r\n".to_owned(),
+        _ => "200 OK\r\ncontent-type: application/json\r\n\r\n{\"rows\": 3}".to_owned(),
+    });
+    let world = world_with(&json!({
+        "annotations": {}, "confirm": "never",
+        "run": {"http": {"method": "POST", "base_url": server.url, "path": "/reports", "poll": {"interval": "300ms"}}}
+    }));
+    let id = world.start("get", &json!({}));
+    until("the job was asked for", || server.requests().len() >= 2);
+    world.kill_executor().expect("a running executor");
+    let waited = world.run(&["wait", &id]);
+    let result = world.result_file(&id);
+    assert_eq!((&result["status"], &result["data"]), (&json!("succeeded"), &json!({"rows": 3})), "{waited}");
+    let posts = server.requests().iter().filter(|line| line.starts_with("POST")).count();
+    assert_eq!(posts, 1, "{:?}", server.requests());
+}
