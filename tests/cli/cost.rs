@@ -19,6 +19,9 @@ const MANY: usize = 3_000;
 
 const IN_ONE_FILE: usize = 500;
 
+/// How often instructions are counted before two counts are said to differ.
+const MAX_COUNTS: usize = 20;
+
 fn world(subtools: usize) -> World {
     let world = World::new();
     let numbers: Vec<_> = (0..subtools).collect();
@@ -54,20 +57,31 @@ fn the_cost_of_a_run_does_not_depend_on_the_number_of_subtools() {
     if !can_count_or_skip() {
         return;
     }
-    let counted = [FEW, MANY].map(|subtools| {
-        let world = world(subtools);
+    let worlds = [FEW, MANY].map(world);
+    for world in &worlds {
         world.run(&["executor", "start"]);
-        // How often `run` polls for its answer varies, so the smallest count is taken.
-        let profiles = [(); 2].map(|()| profile(&world.command(&["run", "subtool_7"])));
-        let least = profiles.iter().map(|profile| profile.instructions).min();
-        for profile in profiles {
+    }
+    // How often `run` polls for its answer depends on what else the machine does, so the smallest counts are
+    // compared, and more are taken until they agree.
+    let mut least = [u64::MAX; 2];
+    for _ in 0..MAX_COUNTS {
+        for (least, world) in least.iter_mut().zip(&worlds) {
+            let profile = profile(&world.command(&["run", "subtool_7"]));
             let read = within(profile.functions, &["executor::catalog", "executor::base::schema", "jsonschema"]);
             assert!(read.is_empty(), "a run must not execute {read:?}");
+            *least = profile.instructions.min(*least);
         }
-        least.expect("there are two counts")
-    });
-    let [few, many] = counted;
-    assert!(many.abs_diff(few) * 20 <= few, "{few} instructions with {FEW} subtools, {many} with {MANY}");
+        if agree(least) {
+            return;
+        }
+    }
+    let [few, many] = least;
+    panic!("{few} instructions with {FEW} subtools, {many} with {MANY}");
+}
+
+/// Whether two counts differ by at most 5 percent.
+fn agree([few, many]: [u64; 2]) -> bool {
+    many.abs_diff(few) * 20 <= few
 }
 
 #[test]
