@@ -55,14 +55,22 @@ pub async fn perform(
     let AttemptControl { cancel, cause, feedback } = control;
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
-        Ok(hidden) => hidden,
+        Ok(hidden) => Arc::new(hidden),
         Err(failure) => {
             let failed = failed(failure, &task, timeout(&definition, purpose, &context.config), &cause, 0, &context);
             return AttemptReport { id: task.id, attempt: task.attempt, result: Err(failed) };
         }
     };
-    let attempt =
-        Attempt { task: &task, shown_input, context: &context, data_folder: &data_folder, cancel, cause, feedback };
+    let attempt = Attempt {
+        task: &task,
+        shown_input,
+        hidden: Arc::clone(&hidden),
+        context: &context,
+        data_folder: &data_folder,
+        cancel,
+        cause,
+        feedback,
+    };
     let work = Box::pin(async {
         match purpose {
             AttemptPurpose::Work => attempt.work(&definition).await,
@@ -115,11 +123,19 @@ pub async fn preview(
     let (cause, feedback) = (InterruptCause::default(), Feedback::default());
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
-        Ok(hidden) => hidden,
+        Ok(hidden) => Arc::new(hidden),
         Err(failure) => return ReplacedValues::Unknown(failure.error.message),
     };
-    let attempt =
-        Attempt { task: &task, shown_input, context: &context, data_folder: &data_folder, cancel, cause, feedback };
+    let attempt = Attempt {
+        task: &task,
+        shown_input,
+        hidden: Arc::clone(&hidden),
+        context: &context,
+        data_folder: &data_folder,
+        cancel,
+        cause,
+        feedback,
+    };
     let found = lookup::preview(&attempt, &definition).await;
     let mut found = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
     match &mut found {
@@ -158,6 +174,8 @@ struct Attempt<'a> {
     /// With its hidden inputs opened.
     task: &'a Task,
     shown_input: Map<String, Value>,
+    /// The texts of the hidden inputs.
+    hidden: Arc<HiddenTexts>,
     context: &'a RunnerContext,
     data_folder: &'a Path,
     cancel: CancellationToken,
@@ -171,6 +189,7 @@ impl Attempt<'_> {
         let invocation = Invocation {
             job: self.task.notes.job.clone(),
             feedback: self.feedback.clone(),
+            hidden: Arc::clone(&self.hidden),
             ..invocation(self.task, self.task.input.clone())
         };
         let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);

@@ -19,7 +19,7 @@ use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
 use crate::base::template::{TemplateError, TemplateValues};
 use crate::config::Config;
-use crate::config::secret::Secrets;
+use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::task::failure::{Failure, Retry};
 
@@ -68,6 +68,8 @@ pub struct Invocation {
     pub job: Option<String>,
     /// Tells the executor what it must know before the attempt ends.
     pub feedback: Feedback,
+    /// The hidden texts of `input`, which must not appear in a file that the runner writes.
+    pub hidden: Arc<HiddenTexts>,
 }
 
 /// Tells the executor where the job of a running attempt is. The default tells it nothing.

@@ -15,6 +15,11 @@ pub(crate) const CANARY: &str = "c4naryZq81";
 
 /// A server on loopback that answers every request with status 500 and `body`; returns its base URL.
 fn failing_server(body: String) -> String {
+    server("500 Internal Server Error", "application/json", body.into_bytes())
+}
+
+/// A server on loopback that answers every request alike; returns its base URL.
+fn server(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     // The thread ends with the test program.
@@ -27,13 +32,12 @@ fn failing_server(body: String) -> String {
                 head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             let mut sent = vec![0; length.unwrap_or(0)];
             reader.read_exact(&mut sent).ok();
-            let answer = format!(
-                "HTTP/1.1 500 Internal Server Error\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-                 connection: close\r\n\r\n{body}",
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 body.len()
             );
             // The client may have closed the connection.
-            stream.write_all(answer.as_bytes()).ok();
+            stream.write_all(&[head.as_bytes(), &body].concat()).ok();
         }
     });
     url
@@ -147,6 +151,48 @@ fn data_that_was_asked_for_stays_as_it_is() {
     let read = world.result_of("files_read", &json!({"path": "settings.env"}));
     let shown = read["data"].to_string();
     assert!(shown.contains(&format!("password={CANARY}")) && shown.contains("postgres://a:b@c"), "{read}");
+}
+
+#[test]
+fn a_file_has_neither_our_secrets_nor_hidden_inputs_and_is_otherwise_as_it_came() {
+    let (ours, hidden) = (format!("{CANARY}-ours"), format!("{CANARY}-hidden"));
+    let noise: Vec<u8> = (0..200_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let with = |ours: &str, hidden: &str| {
+        [&noise[..], ours.as_bytes(), b"\xff\x00", hidden.as_bytes(), &noise, b"\n", ours.as_bytes()].concat()
+    };
+    let body = with(&ours, &hidden);
+    let url = server("200 OK", "application/octet-stream", body.clone());
+    let text_url = server("200 OK", "text/plain", format!("{}{ours}{hidden}", "text\n".repeat(40_000)).into_bytes());
+    let world = World::new();
+    assert_eq!(world.run_with(&["secret", "set", "key"], &ours).exit, 0);
+    let input = json!({"type": "object", "properties": {"pin": {"type": "string", "format": "password"}}});
+    let tool = |run: Value| json!({"description": "Gets it.", "input": input, "annotations": {"readOnlyHint": true}, "run": run});
+    let get = |url: &str| {
+        tool(json!({"http": {"base_url": url, "path": "/x", "query": {"pin": "{{ pin }}"},
+            "auth": {"api_key": {"header": "X-Key", "value": "secret:key"}}}}))
+    };
+    world.define(
+        "files.json",
+        &json!({
+            "binary": get(&url), "text": get(&text_url),
+            "program": tool(json!({"process": {"argv": ["sh", "-c", "yes text | head -n 40000; echo $KEY $PIN"],
+                "env": {"KEY": "secret:key", "PIN": "{{ pin }}"}}}))
+        }),
+    );
+    for (name, shown) in [("binary", Some(with("[secret:key]", "[hidden]"))), ("text", None), ("program", None)] {
+        let ended = world.result_of(name, &json!({"pin": hidden}));
+        let file = ended["_meta"]["data_file"].as_str().unwrap_or_else(|| panic!("{name} is a file: {ended}"));
+        let data = fs::read(file).expect("readable");
+        if let Some(shown) = shown {
+            assert!(data == shown && ended["_meta"]["bytes"] == shown.len(), "{}", data.len());
+        } else {
+            let tail = String::from_utf8_lossy(&data[data.len() - 60..]).into_owned();
+            assert!(tail.contains("[secret:key]") && tail.contains("[hidden]"), "{name}: {tail}");
+        }
+    }
+    world.run(&["executor", "stop"]);
+    fs::remove_file(world.state().join("secrets/key")).expect("removed");
+    assert_nowhere(&world, CANARY);
 }
 
 #[test]

@@ -27,8 +27,9 @@ use crate::task::name::is_name;
 
 mod redaction;
 
-pub(crate) use redaction::HiddenTexts;
+pub use redaction::HiddenTexts;
 use redaction::KnownSecrets;
+pub(crate) use redaction::StreamRedaction;
 
 /// The name of a secret; definitions refer to it as `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -237,6 +238,14 @@ impl Secrets {
     /// Replaces every known secret in `text`, encoded or not, with its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.exposed.read().unwrap_or_else(PoisonError::into_inner).redact(text)
+    }
+
+    /// Returns what replaces the secrets that are known now, and `hidden`, in data that is written to a file.
+    pub(crate) fn stream_redaction(&self, hidden: &HiddenTexts) -> StreamRedaction {
+        let mut stream = StreamRedaction::default();
+        self.exposed.read().unwrap_or_else(PoisonError::into_inner).extend_stream(&mut stream);
+        hidden.extend_stream(&mut stream);
+        stream
     }
 
     /// Removes the known secrets and what looks like a credential from the reason of a failure.

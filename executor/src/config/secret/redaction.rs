@@ -1,32 +1,32 @@
-//! Finds the known secrets in a text, also where something encoded them.
+//! Finds the known secrets in a text or in a file, also where something encoded them or wrapped them in lines.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, MatchKind};
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
 
 use crate::base::credential::HIDDEN;
 
+mod encodings;
+mod stream;
+mod unwrapped;
+
+pub(crate) use stream::StreamRedaction;
+use unwrapped::Unwrapped;
+
 /// The shortest secret that is redacted; a shorter one would match unrelated text.
 const MIN_REDACTED_BYTES: usize = 6;
-
-/// What JavaScript's `encodeURIComponent` keeps.
-const COMPONENT: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
-
-/// What RFC 3986 keeps.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The known secrets, and one automaton that finds all their encodings in one pass.
 #[derive(Default)]
 pub(super) struct KnownSecrets {
     /// Each value and what replaces it.
     known: BTreeSet<(String, String)>,
-    /// What replaces each pattern of the automaton.
-    replacements: Vec<String>,
-    automaton: Option<AhoCorasick>,
+    finder: Option<Arc<SecretFinder>>,
 }
 
 impl KnownSecrets {
@@ -39,28 +39,103 @@ impl KnownSecrets {
             return;
         }
         self.known.insert((value.to_owned(), replacement.to_owned()));
-        let patterns = self.known.iter().flat_map(|(value, replacement)| {
-            encodings(value).into_iter().map(move |encoded| (encoded, replacement.clone()))
-        });
-        let (patterns, replacements): (Vec<_>, Vec<_>) = patterns.unzip();
-        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns);
-        self.automaton = Some(automaton.expect("secrets are far smaller than the limits of the automaton"));
-        self.replacements = replacements;
+        self.finder = Some(Arc::new(SecretFinder::of(&self.known)));
     }
 
     /// Replaces each known secret in `text`.
     pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.automaton {
-            Some(automaton) if automaton.is_match(text) => Cow::Owned(automaton.replace_all(text, &self.replacements)),
-            _ => Cow::Borrowed(text),
+        let Some(finder) = &self.finder else { return Cow::Borrowed(text) };
+        let found = finder.find(text.as_bytes(), Unwrapped::of(text.as_bytes()).as_ref());
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut redacted, mut copied) = (String::with_capacity(text.len()), 0);
+        for secret in found {
+            redacted.push_str(&text[copied..secret.place.start]);
+            redacted.push_str(secret.replacement);
+            copied = secret.place.end;
+        }
+        redacted.push_str(&text[copied..]);
+        Cow::Owned(redacted)
+    }
+
+    /// Adds the secrets that are known now to those that `stream` replaces.
+    pub(super) fn extend_stream(&self, stream: &mut StreamRedaction) {
+        if let Some(finder) = &self.finder {
+            stream.add(Arc::clone(finder));
         }
     }
 }
 
+/// Finds the encodings of some secrets.
+struct SecretFinder {
+    automaton: AhoCorasick,
+    /// What replaces each pattern of the automaton.
+    replacements: Vec<String>,
+}
+
+/// A place that contains a secret. Places of one search do not overlap.
+struct FoundSecret<'a> {
+    place: Range<usize>,
+    replacement: &'a str,
+}
+
+impl SecretFinder {
+    fn of(known: &BTreeSet<(String, String)>) -> Self {
+        let patterns = known.iter().flat_map(|(value, replacement)| {
+            encodings::of(value).into_iter().map(move |encoded| (encoded, replacement.clone()))
+        });
+        let (patterns, replacements): (Vec<_>, Vec<_>) = patterns.unzip();
+        // A DFA of a key of some kilobytes would take tens of megabytes.
+        let mut builder = AhoCorasick::builder();
+        builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
+        let automaton = builder.build(patterns).expect("secrets are far smaller than the limits of the automaton");
+        Self { automaton, replacements }
+    }
+
+    /// Returns where `text` contains a secret, in order. `unwrapped` is the same text without its line breaks.
+    fn find(&self, text: &[u8], unwrapped: Option<&Unwrapped>) -> Vec<FoundSecret<'_>> {
+        let found = |place: Range<usize>, pattern: aho_corasick::PatternID| FoundSecret {
+            place,
+            replacement: &self.replacements[pattern.as_usize()],
+        };
+        let mut all: Vec<_> =
+            self.automaton.find_iter(text).map(|secret| found(secret.range(), secret.pattern())).collect();
+        if let Some(unwrapped) = unwrapped {
+            let secrets = self.automaton.find_iter(unwrapped.text());
+            all.extend(secrets.map(|secret| found(unwrapped.original(secret.range()), secret.pattern())));
+            all.sort_by_key(|secret| (secret.place.start, std::cmp::Reverse(secret.place.end)));
+        }
+        let mut apart: Vec<FoundSecret<'_>> = Vec::with_capacity(all.len());
+        for secret in all {
+            match apart.last_mut() {
+                Some(last) if secret.place.start < last.place.end => {
+                    last.place.end = last.place.end.max(secret.place.end);
+                }
+                _ => apart.push(secret),
+            }
+        }
+        apart
+    }
+
+    /// The length of the longest encoding.
+    fn max_bytes(&self) -> usize {
+        self.automaton.max_pattern_len()
+    }
+}
+
 /// The texts of one task's hidden inputs.
-pub(crate) struct HiddenTexts {
+#[derive(Default)]
+pub struct HiddenTexts {
     exact: Vec<String>,
     known: KnownSecrets,
+}
+
+/// Shows none of the texts.
+impl fmt::Debug for HiddenTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HiddenTexts").finish_non_exhaustive()
+    }
 }
 
 impl HiddenTexts {
@@ -77,7 +152,15 @@ impl HiddenTexts {
         match value {
             Value::String(text) => self.redact(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.redact_value(field)),
+            Value::Object(fields) => {
+                if fields.keys().any(|key| matches!(self.known.redact(key), Cow::Owned(_))) {
+                    *fields = std::mem::take(fields)
+                        .into_iter()
+                        .map(|(key, value)| (self.known.redact(&key).into_owned(), value))
+                        .collect();
+                }
+                fields.values_mut().for_each(|field| self.redact_value(field));
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -89,55 +172,11 @@ impl HiddenTexts {
             *text = redacted;
         }
     }
-}
 
-/// The forms in which a secret can appear in a text, without duplicates; the first is the secret itself.
-fn encodings(secret: &str) -> BTreeSet<String> {
-    let json = |text: String| text[1..text.len() - 1].to_owned();
-    let escaped = json(Value::from(secret).to_string());
-    let ascii = escaped.chars().fold(String::new(), |mut ascii, character| {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            let mut units = [0; 2];
-            ascii.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
-        }
-        ascii
-    });
-    let hex = protocol::digest::hex(secret.as_bytes());
-    let mut forms =
-        BTreeSet::from([secret.to_owned(), escaped.replace('/', "\\/"), escaped, ascii, hex.to_uppercase(), hex]);
-    for set in [NON_ALPHANUMERIC, UNRESERVED, COMPONENT] {
-        let percent = utf8_percent_encode(secret, set).to_string();
-        forms.extend([percent.replace("%20", "+"), lower_percent(&percent), percent]);
+    /// Hides them in the file that `stream` writes, except the short ones.
+    pub(crate) fn extend_stream(&self, stream: &mut StreamRedaction) {
+        self.known.extend_stream(stream);
     }
-    forms.insert(url::form_urlencoded::byte_serialize(secret.as_bytes()).collect());
-    for offset in 0..3 {
-        for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
-            forms.insert(base64_core(secret.as_bytes(), offset, engine));
-        }
-    }
-    forms.retain(|form| form.len() >= MIN_REDACTED_BYTES);
-    forms
-}
-
-/// The characters of base64 that depend on nothing but `secret`, which starts `offset` bytes after a group of three:
-/// in `Basic`, a user's name comes before it.
-fn base64_core(secret: &[u8], offset: usize, engine: &impl base64::Engine) -> String {
-    let bytes = [&vec![0; offset][..], secret].concat();
-    let encoded = engine.encode(&bytes);
-    let (start, end) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);
-    encoded[start..end].to_owned()
-}
-
-/// Writes the digits of percent-encoding in lower case.
-fn lower_percent(text: &str) -> String {
-    let mut parts = text.split('%');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |lower, part| {
-        let (digits, rest) = part.split_at(2.min(part.len()));
-        lower + "%" + &digits.to_lowercase() + rest
-    })
 }
 
 #[cfg(test)]
@@ -160,6 +199,16 @@ mod tests {
     fn every_encoding_of_a_secret_is_redacted() {
         let known = known();
         let hex = protocol::digest::hex(SECRET.as_bytes());
+        let bytes = |form: &str, separator: &str| {
+            let digits = SECRET.bytes().map(|byte| match form {
+                "{:02X}" => format!("{byte:02X}"),
+                "\\x{:02x}" => format!("\\x{byte:02x}"),
+                _ => format!("{byte:02x}"),
+            });
+            digits.collect::<Vec<_>>().join(separator)
+        };
+        let numbers =
+            |form: &dyn Fn(u32) -> String| SECRET.chars().map(|character| form(character.into())).collect::<String>();
         for (form, text) in [
             ("plain", SECRET.to_owned()),
             ("JSON", serde_json::json!({ "x": SECRET }).to_string()),
@@ -170,6 +219,21 @@ mod tests {
             ("a path", "s3cr3t%2Ftok%22en%20%C3%A9%2B%26%3E%3F".to_owned()),
             ("lower case", "s3cr3t%2ftok%22en%20%c3%a9%2b%26%3e%3f".to_owned()),
             ("a form", "s3cr3t%2Ftok%22en+%C3%A9%2B%26%3E%3F".to_owned()),
+            ("HTML", "s3cr3t/tok&quot;en é+&amp;&gt;?".to_owned()),
+            ("HTML of a text", "s3cr3t/tok\"en é+&amp;&gt;?".to_owned()),
+            ("HTML of Go", "s3cr3t/tok&#34;en é+&amp;&gt;?".to_owned()),
+            ("HTML of Go's templates", "s3cr3t/tok&#34;en é&#43;&amp;&gt;?".to_owned()),
+            ("HTML of minijinja", "s3cr3t&#x2f;tok&quot;en é+&amp;&gt;?".to_owned()),
+            ("HTML of OWASP", "s3cr3t&#x2F;tok&quot;en é+&amp;&gt;?".to_owned()),
+            ("XML in ASCII", "s3cr3t/tok&quot;en &#233;+&amp;&gt;?".to_owned()),
+            ("HTML in numbers", numbers(&|character| format!("&#{character};"))),
+            ("in hex numbers", numbers(&|character| format!("&#x{character:x};"))),
+            ("in upper hex", numbers(&|character| format!("&#x{character:X};"))),
+            ("a hex dump", bytes("{:02x}", " ")),
+            ("an upper hex dump", bytes("{:02X}", " ")),
+            ("a fingerprint", bytes("{:02x}", ":")),
+            ("an upper fingerprint", bytes("{:02X}", ":")),
+            ("escaped bytes", bytes("\\x{:02x}", "")),
         ] {
             let redacted = known.redact(&text).into_owned();
             assert!(redacted.contains("[secret:t]") && !redacted.contains("s3cr3t"), "{form}: {redacted}");
@@ -183,6 +247,29 @@ mod tests {
                 let rest = redacted.replace("[secret:t]", "");
                 assert!(text.len() - rest.len() >= SECRET.len() * 8 / 6 - 2, "{name}, {user}: {redacted}");
             }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_wrapped_in_lines_is_redacted() {
+        let known = known();
+        for (before, after) in (0..90).step_by(4).flat_map(|before| [(before, 0), (before, 60)]) {
+            let text = format!("{}{SECRET}{}", "a".repeat(before), "b".repeat(after));
+            for (engine, width) in [(&STANDARD, 64), (&URL_SAFE, 64), (&STANDARD, 76), (&STANDARD, 8)] {
+                for line_break in ["\n", "\r\n", "\\n", "\\r\\n", "\n    "] {
+                    let encoded = engine.encode(&text);
+                    let lines: Vec<_> =
+                        encoded.as_bytes().chunks(width).map(|line| str::from_utf8(line).expect("ASCII")).collect();
+                    let wrapped = format!("key: {}.", lines.join(line_break));
+                    let redacted = known.redact(&wrapped);
+                    assert_eq!(redacted.matches("[secret:t]").count(), 1, "{wrapped:?}: {redacted:?}");
+                    let rest: String = redacted.replace("[secret:t]", "").split(line_break).collect();
+                    assert!(rest.len() <= 6 + encoded.len() - (SECRET.len() * 8 / 6 - 2), "{wrapped:?}: {redacted:?}");
+                }
+            }
+        }
+        for text in ["two\nlines of s3cr3t/tok\n", "C:\\new\\r\\n"] {
+            assert!(matches!(known.redact(text), Cow::Borrowed(same) if same == text), "{text}");
         }
     }
 

@@ -204,7 +204,7 @@ async fn spool_response(
     spool(call, chunks, limit, content_type).await
 }
 
-/// Writes `chunks` to a file in the spool folder; deletes the file if any chunk fails.
+/// Writes `chunks` without secrets to a file in the spool folder; deletes the file if any chunk fails.
 async fn spool<B: AsRef<[u8]>>(
     call: &HttpCall<'_>,
     chunks: impl futures_util::Stream<Item = Result<B, Failure>>,
@@ -219,16 +219,22 @@ async fn spool<B: AsRef<[u8]>>(
     let (file, path) =
         tempfile::Builder::new().prefix("http-").tempfile_in(folder).map_err(|error| unwritable(&error))?.into_parts();
     let mut file = tokio::fs::File::from_std(file);
-    let mut written = 0;
+    let mut redaction = call.context.secrets.stream_redaction(&call.invocation.hidden);
+    let (mut received, mut written) = (0, 0);
     let mut chunks = std::pin::pin!(chunks);
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
-        written += chunk.as_ref().len() as u64;
-        if written > limit {
+        received += chunk.as_ref().len() as u64;
+        let redacted = redaction.push(chunk.as_ref());
+        written += redacted.len() as u64;
+        if received.max(written) > limit {
             return Err(too_large(limit));
         }
-        file.write_all(chunk.as_ref()).await.map_err(|error| unwritable(&error))?;
+        file.write_all(&redacted).await.map_err(|error| unwritable(&error))?;
     }
+    let rest = redaction.finish();
+    written += rest.len() as u64;
+    file.write_all(&rest).await.map_err(|error| unwritable(&error))?;
     file.flush().await.map_err(|error| unwritable(&error))?;
     let path = path.keep().map_err(|error| unwritable(&error))?;
     Ok(OutputData::File { path, content_type, bytes: written })
