@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 mod files;
 #[path = "local/git.rs"]
 mod git;
+#[path = "local/git_scope.rs"]
+mod git_scope;
 #[path = "local/group.rs"]
 mod group;
 #[path = "local/packs.rs"]

@@ -11,7 +11,7 @@ use crate::packs::selected;
 use crate::{World, shipped};
 
 /// Runs git as a person would, without the configuration of this machine.
-fn git(folder: &Path, arguments: &[&str]) {
+pub(crate) fn git(folder: &Path, arguments: &[&str]) {
     let output = Command::new("git")
         .args(arguments)
         .current_dir(folder)
@@ -33,7 +33,7 @@ fn commit(world: &World, message: &str, author: &str) {
 }
 
 /// Two commits, and a change in the working tree.
-fn repository() -> World {
+pub(crate) fn repository() -> World {
     let world = World::new();
     git(&world.home(), &["init", "--quiet", "--initial-branch=main"]);
     world.write("poem.txt", "roses\n");
@@ -46,11 +46,11 @@ fn repository() -> World {
     world
 }
 
-async fn run(world: &World, subtool: &str, input: Value) -> Value {
+pub(crate) async fn run(world: &World, subtool: &str, input: Value) -> Value {
     selected("git", subtool, world.data(&shipped("git", subtool), input).await)
 }
 
-async fn failure_of(world: &World, subtool: &str, input: Value) -> Failure {
+pub(crate) async fn failure_of(world: &World, subtool: &str, input: Value) -> Failure {
     world.failure(&shipped("git", subtool), input).await
 }
 
