@@ -207,6 +207,8 @@ impl FoundPath<'_> {
         }
         match self.regular(&self.relative) {
             Ok(Some(file)) => Ok(file),
+            // Another name of a file of our own.
+            Ok(None) if self.metadata.is_file() => Err(closed(&self.path().display().to_string())),
             Ok(None) => Err(failure("a pipe, a device or another special file")),
             Err(error) if is_escape(&error) => Err(failure("a link out of its root")),
             Err(error) => {
