@@ -147,7 +147,8 @@ fn preview(data: &Value) -> String {
 /// The answer to an accepted `run`: the input as accepted, and where the result will be.
 ///
 /// The status is always `pending`, even if a quick task has ended already: a fixed answer is easier to rely on.
-pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Value {
+/// `starts_later` says that it is scheduled for a time beyond any wait.
+pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool, starts_later: bool) -> Value {
     let mut receipt = Map::new();
     receipt.insert("tool".to_owned(), file.field("tool").clone());
     receipt.insert("input".to_owned(), echoed(file.field("input")));
@@ -157,6 +158,8 @@ pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool) -> Valu
     receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
     if file.state == State::AwaitingConfirmation {
         copy(file, &["state", "message"], &mut receipt);
+    } else if starts_later {
+        copy(file, &["message"], &mut receipt);
     } else if wakes {
         receipt.insert("message".to_owned(), WILL_BE_WOKEN.into());
     } else {

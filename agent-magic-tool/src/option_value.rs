@@ -11,6 +11,15 @@ pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, 
     }
 }
 
+/// Parses a text that must not be empty.
+pub(crate) fn not_empty(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        Err("it is empty; give it a value, or leave the option out".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 /// Parses the number of items of a list, from 1.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     let count = number::<1, 1_000_000>(text)?;

@@ -2,13 +2,14 @@
 //!
 //! Waiting is never silent: after a moment the command says on standard error what it waits for, so that the ids are
 //! known even if the caller kills it. A task that waits for a human who is not there is not waited for: only the
-//! caller can tell the human.
+//! caller can tell the human. Nor is one that is scheduled for a time after the wait.
 
 use std::time::{Duration, Instant};
 
 use executor::config::Config;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::watch::watch_folder;
+use protocol::schedule;
 use protocol::task::{State, TaskId};
 
 use crate::backoff::Backoff;
@@ -37,9 +38,11 @@ pub(crate) enum WaitMode {
 }
 
 impl WaitMode {
-    /// Whether there is nothing left to wait for: the tasks are final, or wait for a human who is not there.
-    fn is_done(self, files: &[ResultFile]) -> bool {
-        let is_stuck = |file: &ResultFile| file.is_final() || file.waits_for_absent_human();
+    /// Whether there is nothing left to wait for: the tasks are final, wait for a human who is not there, or start only
+    /// when the wait is over.
+    fn is_done(self, files: &[ResultFile], left: impl Fn() -> Duration) -> bool {
+        let is_stuck =
+            |file: &ResultFile| file.is_final() || file.waits_for_absent_human() || starts_after(file, &left);
         files.iter().all(is_stuck) || (self == Self::Any && files.iter().any(ResultFile::is_final))
     }
 }
@@ -56,7 +59,8 @@ pub(crate) fn wait_for(
     let mut launch = Launch::new(&context.paths, mailbox);
     let mut announced = Vec::new();
     wait_until(ids, mailbox, |files, waited| {
-        if mode.is_done(files) || limit.is_some_and(|limit| limit <= waited) {
+        let left = || limit.unwrap_or_else(|| configured_limit(context)).saturating_sub(waited);
+        if mode.is_done(files, left) || limit.is_some_and(|limit| limit <= waited) {
             return Ok(NextLook::Never);
         }
         if waited >= WATCH_AFTER {
@@ -77,7 +81,14 @@ pub(crate) fn wait_for(
     })
 }
 
-fn configured_limit(context: &Context) -> Duration {
+/// Whether the task is scheduled for a time that is more than `left` away.
+pub(crate) fn starts_after(file: &ResultFile, left: impl Fn() -> Duration) -> bool {
+    let at = file.field("run_at").as_str().filter(|_| !file.is_final());
+    at.and_then(schedule::time_until).is_some_and(|away| away > left())
+}
+
+/// How long `wait` waits unless its caller says otherwise.
+pub(crate) fn configured_limit(context: &Context) -> Duration {
     Config::read(&context.paths).map_or(FALLBACK_LIMIT, |config| config.wait.limit.get())
 }
 

@@ -32,7 +32,7 @@ use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::too_deep;
-use crate::runner::{self, Invocation, RunnerContext};
+use crate::runner::{Invocation, RunnerContext};
 use crate::store::Store;
 use crate::task::Task;
 use crate::task::effect::EffectClass;
@@ -87,7 +87,13 @@ pub enum IntakeOutcome {
         uid: u32,
     },
     Status,
-    /// The request is answered right away: a refusal or a plan.
+    /// What a dry run would send.
+    Plan {
+        tool: SubtoolName,
+        caller: Box<Caller>,
+        plan: Value,
+    },
+    /// The request is refused.
     Answer(Answer),
 }
 
@@ -283,47 +289,44 @@ impl Intake {
         if let Err(error) = hidden::hide(subtool, &mut input, settings.runner_context.secrets.seal()) {
             return refused(error);
         }
-        if run.dry_run {
-            let input = seal::shown(&input);
-            let invocation = Invocation { id: id.to_string(), attempt: 1, input, caller, ..Invocation::default() };
-            return match subtool.definition.run.plan(&invocation, settings.config()) {
-                Ok(plan) => {
-                    let mut plan = json!({
-                        "tool": run.tool,
-                        "input": invocation.input,
-                        "dry_run": true,
-                        "confirmation": if decision == PolicyDecision::Run { Value::Null } else { why.into() },
-                        "would_send": {subtool.definition.run.name(): plan},
-                    });
-                    if let Some(at) = run_at {
-                        plan["run_at"] = at.to_string().into();
-                    }
-                    IntakeOutcome::Answer(Answer::Plan(plan))
-                }
-                Err(failure) => refused(failure.error),
-            };
-        }
         let waits = run.if_no_approver == IfNoApprover::Wait && !caller.unattended;
-        if let Some(error) = self.refusal(&run.tool, waits, PolicyRuling { decision, why: why.clone(), rule: None }) {
+        let ruling = PolicyRuling { decision, why: why.clone(), rule: None };
+        let mut invocation = Invocation {
+            id: id.to_string(),
+            attempt: 1,
+            input: input.clone(),
+            caller: caller.clone(),
+            ..Invocation::default()
+        };
+        let refusal = self.refusal(subtool, waits, ruling, &invocation);
+        if run.dry_run {
+            invocation.input = seal::shown(&input);
+            let plan = match subtool.definition.run.plan(&invocation, settings.config()) {
+                Ok(plan) => json!({subtool.definition.run.name(): plan}),
+                Err(failure) => return refused(refusal.unwrap_or(failure.error)),
+            };
+            if let Some(error) = refusal {
+                return refused(error.detail("would_send", plan));
+            }
+            let mut plan = json!({
+                "tool": run.tool,
+                "input": invocation.input,
+                "dry_run": true,
+                "confirmation": if decision == PolicyDecision::Run { Value::Null } else { why.into() },
+                "would_send": plan,
+            });
+            if let Some(missing) = self.missing_secret(&subtool.definition) {
+                plan["needs"] = json!({"message": missing.message, "hint": missing.hint});
+            }
+            if let Some(at) = run_at {
+                plan["run_at"] = at.to_string().into();
+            }
+            return IntakeOutcome::Plan { tool: subtool.name.clone(), caller: Box::new(caller), plan };
+        }
+        // No human is asked about a call that can only fail.
+        let missing = || self.missing_secret(&subtool.definition).filter(|_| decision == PolicyDecision::Ask);
+        if let Some(error) = refusal.or_else(missing) {
             return refused(error);
-        }
-        if let runner::Run::AskUser(ask) = &subtool.definition.run
-            && let Err(failure) = ask.question(&Invocation {
-                id: id.to_string(),
-                attempt: 1,
-                input: input.clone(),
-                caller: caller.clone(),
-                ..Invocation::default()
-            })
-        {
-            return refused(failure.error);
-        }
-        // No human is asked about a change that can only fail.
-        if let (PolicyDecision::Ask, runner::Run::Builtin(builtin)) = (decision, &subtool.definition.run)
-            && let Some(failure) =
-                builtin.refusal(&Invocation { input: input.clone(), ..Invocation::default() }, &self.prompts)
-        {
-            return refused(failure.error);
         }
         let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
         let mut task = Task {
@@ -543,7 +546,7 @@ mod tests {
         let intake = intake(folder.path());
         for (tool, asks) in [("greet", false), ("send", true)] {
             let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
-            let IntakeOutcome::Answer(Answer::Plan(plan)) = intake.read(&taken, now()) else { panic!("a plan") };
+            let IntakeOutcome::Plan { plan, .. } = intake.read(&taken, now()) else { panic!("a plan") };
             assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
             assert!(plan["would_send"]["process"].is_object(), "{plan}");
         }

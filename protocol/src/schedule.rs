@@ -62,6 +62,12 @@ pub fn after(span: Duration) -> Result<Timestamp, ErrorBody> {
     now.checked_add(span).map_err(|_| too_far())
 }
 
+/// Returns how far ahead the start time `at` of a result file is; zero if it has passed, `None` if it is not a time.
+pub fn time_until(at: &str) -> Option<Duration> {
+    let at: Timestamp = at.parse().ok()?;
+    Some(Duration::try_from(at.duration_since(crate::clock::now())).unwrap_or_default())
+}
+
 /// Returns `at` in the precision of the store, or an error if it is too far ahead of `now`.
 pub fn check(at: Timestamp, now: Timestamp) -> Result<Timestamp, ErrorBody> {
     if at.duration_since(now) > MAX_AHEAD {

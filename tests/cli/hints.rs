@@ -134,6 +134,7 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
             &["run", "say", "text=x", "--in=400d"],
             &["run", "say", "text=x", "--in=1d", "--at=09:00"],
             &["run", "say", "text=x", "--if-no-approver=maybe"],
+            &["run", "say", "text=x", "--idempotency-key="],
             &["wait"],
             &["wait", "01a1fce914ce72a8be531d1bffc6ef06", "--all"],
         ],
@@ -178,6 +179,9 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
     run say text=x --if-no-approver=maybe
       `--if-no-approver`: `maybe` is not one of its values
       > its values are wait, fail
+    run say text=x --idempotency-key=
+      `--idempotency-key`: it is empty
+      > give it a value, or leave the option out
     wait
       `wait` needs ID|FILE...
       > agent-magic-tool wait ID|FILE...

@@ -71,6 +71,42 @@ fn a_wait_for_an_absent_human_returns_at_once_and_says_what_to_tell_the_user_fir
 }
 
 #[test]
+fn a_call_at_another_time_is_another_task_and_shows_its_time() {
+    let world = world();
+    let run = |after: &str| world.run(&["run", "send", "n=1", after]);
+    let first = run("--in=1h").json();
+    assert!(first["run_at"].is_string(), "{first}");
+    let id = first["id"].as_str().expect("an id");
+    assert_eq!(world.result_file(id)["run_at"], first["run_at"]);
+    let later = run("--in=3h").json();
+    assert!(later["id"] != first["id"] && later["run_at"] != first["run_at"], "{later}");
+    let again = run("--in=60m");
+    assert_eq!((&again.json()["id"], &again.json()["run_at"]), (&first["id"], &first["run_at"]), "{again}");
+    assert!(again.stderr.contains("it starts at "), "{again}");
+    assert_eq!(world.run(&["wait", id]).json()["run_at"], first["run_at"]);
+    let times: Vec<_> =
+        world.run(&["tasks"]).json().as_array().expect("a list").iter().map(|task| task["run_at"].clone()).collect();
+    assert_eq!(times, [later["run_at"].clone(), first["run_at"].clone()]);
+}
+
+#[test]
+fn no_human_is_asked_about_a_call_whose_secret_is_missing() {
+    let world = world();
+    let post = json!({"description": "Posts.", "input": {}, "run": {"process": {"argv": ["true"], "env": {"TOKEN": "secret:post_token"}}}});
+    world.define("post.json", &json!({"post": post}));
+    let ran = world.run(&["run", "post"]);
+    assert_snapshot!(ran, @r#"
+    exit: 1
+    --- stderr
+    {"error":{"code":"secret-missing","message":"the secret `post_token` is not set","hint":"a human sets it with: agent-magic-tool secret set post_token"}}
+    "#);
+    assert_eq!(world.run(&["tasks"]).json(), json!([]));
+    let set = world.run_with(&["secret", "set", "post_token"], "x8Kq-2mPz-71Lw-tR5v");
+    assert_eq!(set.exit, 0, "{set}");
+    assert_eq!(world.run(&["run", "post"]).json()["state"], "awaiting_confirmation");
+}
+
+#[test]
 fn a_question_has_its_own_words() {
     let world = world();
     let ran = world.run(&["run", "ask_user", "question=Which year?", "--wait"]);

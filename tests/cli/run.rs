@@ -239,7 +239,7 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
     assert_snapshot!(ran, @r#"
     exit: 0
     --- stdout
-    {"tool":"gmail_search_messages","input":{"search_query":"年度报告","label":"work"},"dry_run":true,"confirmation":null,"would_send":{"http":{"method":"GET","url":"https://gmail.googleapis.com/gmail/v1/users/me/messages?q=%E5%B9%B4%E5%BA%A6%E6%8A%A5%E5%91%8A+label%3Awork","headers":{"user-agent":"agent-magic-tool","accept":"*/*","authorization":"Bearer secret:google"},"body":null}}}
+    {"tool":"gmail_search_messages","input":{"search_query":"年度报告","label":"work"},"dry_run":true,"confirmation":null,"would_send":{"http":{"method":"GET","url":"https://gmail.googleapis.com/gmail/v1/users/me/messages?q=%E5%B9%B4%E5%BA%A6%E6%8A%A5%E5%91%8A+label%3Awork","headers":{"user-agent":"agent-magic-tool","accept":"*/*","authorization":"Bearer secret:google"},"body":null}},"needs":{"message":"the secret `google` is not set","hint":"a human sets it with: agent-magic-tool secret set google"}}
     "#);
     let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run"]);
     assert_eq!(ran.exit, 0, "{ran}");
@@ -275,6 +275,18 @@ fn runs_with_the_same_idempotency_key_are_the_same_task() {
     "#);
     let waited = world.run(&["run", "echo", "text=a", "--idempotency-key=k1", "--wait"]);
     assert_eq!((waited.exit, &waited.json()["data"]), (0, &Value::from("a")), "{waited}");
+}
+
+#[test]
+fn a_dry_run_ends_as_the_call_would() {
+    let world = World::new();
+    let write = json!({"description": "Writes.", "input": {}, "run": {"process": {"argv": ["true"]}}});
+    world.define("write.json", &json!({"write": write}));
+    world.configure("[[confirm.rules]]\ntools = [\"write\"]\nthen = \"refuse\"\n");
+    let (ran, planned) = (world.run(&["run", "write"]), world.run(&["run", "write", "--dry-run"]));
+    assert_eq!((planned.exit, &planned.error()["message"]), (ran.exit, &ran.error()["message"]), "{planned}");
+    assert_eq!(ran.exit, 5, "{ran}");
+    assert!(planned.error()["details"]["would_send"]["process"].is_object(), "{planned}");
 }
 
 #[test]
@@ -339,6 +351,15 @@ fn exceeding_the_rate_limit_switches_the_subtool_off_for_the_session() {
     assert_eq!(call("a").exit, 0);
     let limited = call("a");
     assert_eq!((limited.exit, &limited.error()["code"]), (5, &json!("rate-limited")), "{limited}");
+    assert_eq!(
+        limited.error()["message"],
+        "`send` allows a session 1 calls per 1h; it is now switched off for this session"
+    );
+    let hint = "only a human can switch it on again: agent-magic-tool executor switch-on send --session a";
+    assert_eq!((&limited.error()["hint"], limited.error().get("details")), (&json!(hint), None), "{limited}");
+    let planned = world.command(&["run", "send", "--dry-run"]).env("AGENT_MAGIC_TOOL_SESSION", "a").output();
+    let planned = world.transcript(&planned.expect("it runs"));
+    assert_eq!((planned.exit, &planned.error()["code"]), (5, &json!("switched-off")), "{planned}");
     // With the higher limit the call would be allowed if the subtool were not switched off.
     allow(100);
     world.kill_executor();
@@ -383,7 +404,10 @@ fn a_rate_limit_of_a_tag_counts_all_its_subtools_before_a_human_is_asked() {
     assert_eq!((call("pay_ann").exit, call("pay_bob").exit), (0, 0));
     let limited = call("pay_eve");
     assert_eq!((limited.exit, &limited.error()["code"]), (5, &json!("rate-limited")), "{limited}");
-    assert_eq!(limited.error()["message"], "the subtools with the tag `money` allow a session 2 calls per 1h");
+    assert_eq!(
+        limited.error()["message"],
+        "the subtools with the tag `money` allow a session 2 calls per 1h; it is now switched off for this session"
+    );
     assert_eq!(world.run(&["executor", "status"]).json()["page"]["waiting"], 0, "no human was asked");
     assert_eq!(call("pay_eve").error()["code"], "switched-off");
     // A running executor obeys other limits; 0 calls means none.

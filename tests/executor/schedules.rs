@@ -42,7 +42,11 @@ fn a_scheduled_task_shows_its_start_time_and_starts_then() {
     let pending = world.result_file(&later);
     assert_eq!((&pending["state"], time(&pending["run_at"])), (&json!("queued"), at));
     let message = pending["message"].as_str().expect("a message");
-    assert_eq!(message, format!("The tool execution is scheduled: it does not start before {at}."));
+    let expected = format!(
+        "The tool execution is scheduled: it does not start before {at}. There is no need to wait for it; its result from \
+         then on: `agent-magic-tool wait {later}`."
+    );
+    assert_eq!((message, pending.get("next")), (expected.as_str(), None));
     assert_eq!(time(&world.run(&["tasks"]).json()[0]["run_at"]), at);
     let (id, at) = schedule(&world, "700ms");
     world.run(&["wait", &id]);
@@ -95,6 +99,26 @@ fn a_task_scheduled_far_ahead_survives_a_kill_and_can_be_cancelled() {
     let ended = world.result_file(&id);
     assert_eq!((&ended["error"]["hint"], time(&ended["_meta"]["run_at"])), (&json!("nothing was done"), at));
     assert_eq!(world.run(&["executor", "status"]).json()["tasks"], json!({}));
+}
+
+#[test]
+fn a_task_scheduled_beyond_a_wait_is_not_waited_for() {
+    let world = world("");
+    let started = std::time::Instant::now();
+    let receipt = world.run(&["run", "now", "--in=2h"]);
+    let (id, message) = (receipt.json()["id"].clone(), receipt.json()["message"].clone());
+    let (id, message) = (id.as_str().expect("an id"), message.as_str().expect("a text"));
+    assert!(message.contains("There is no need to wait for it") && receipt.json().get("next").is_none(), "{receipt}");
+    for words in [&["wait", id][..], &["wait", id, "--timeout=1h"], &["run", "now", "--in=3h", "--wait=10m"]] {
+        let ran = world.run(words);
+        assert_eq!((ran.exit, &ran.json()["state"]), (6, &json!("queued")), "{ran}");
+        assert!(ran.json()["message"].as_str().is_some_and(|text| text.contains("is scheduled")), "{ran}");
+    }
+    assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
+    // What starts within the wait is waited for.
+    let soon = world.run(&["run", "now", "--in=300ms"]).json();
+    assert!(soon["next"].is_string(), "{soon}");
+    assert_eq!(world.run(&["wait", soon["id"].as_str().expect("an id")]).exit, 0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::answer;
 use crate::context::{Context, Stdin};
 use crate::error::Error;
 use crate::handover;
+use crate::option_value::not_empty;
 use crate::result::ResultFile;
 use crate::waiting::{self, WaitMode};
 use crate::wake_promise::WakePromise;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     /// Make retries safe: repeating a run with the same key and input returns the same task
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = not_empty)]
     idempotency_key: Option<String>,
     /// Why you want this, in one sentence, for the human who has to confirm it
     #[arg(long, value_name = "TEXT")]
@@ -109,6 +110,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         read_field(field, &mut request)?;
     }
     let has_key = request.idempotency_key.is_some();
+    let is_scheduled = request.at.is_some();
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let reply = handover::ask(context, &mailbox, Operation::run(request))?;
     if let Some(problem) = mailbox.config_problem() {
@@ -120,15 +122,23 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     match reply {
         Reply::Accepted(id) => accepted(id, &wait_options, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
-            context.output.note(if has_key {
-                "a run with this idempotency key was made before; this is its task"
+            let file = ResultFile::read(&mailbox, id)?;
+            let start = match file.field("run_at").as_str() {
+                Some(at) => format!("; it starts at {at}"),
+                None if is_scheduled => "; it keeps its own start time".to_owned(),
+                None => String::new(),
+            };
+            context.output.note(&if has_key {
+                format!("a run with this idempotency key was made before; this is its task{start}")
             } else {
-                "the same run already waits for the user; this is its task, and they are not asked twice"
+                format!(
+                    "the same run already waits for the user; this is its task, and they are not asked twice{start}"
+                )
             });
             if wait_options.wait.is_some() {
                 return accepted(id, &wait_options, &mailbox, context);
             }
-            context.output.json(&answer::document(&ResultFile::read(&mailbox, id)?))?;
+            context.output.json(&answer::document(&file))?;
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Plan(plan)) => {
@@ -143,7 +153,9 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
 fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = options.wait else {
         let wakes = WakePromise::of(context, mailbox).is_made();
-        context.output.json(&answer::receipt(&ResultFile::read(mailbox, id)?, mailbox, wakes))?;
+        let file = ResultFile::read(mailbox, id)?;
+        let starts_later = waiting::starts_after(&file, || waiting::configured_limit(context));
+        context.output.json(&answer::receipt(&file, mailbox, wakes, starts_later))?;
         return Ok(Exit::Ok);
     };
     let files = waiting::wait_for(&[id], WaitMode::All, Some(wait.get()), mailbox, context)?;

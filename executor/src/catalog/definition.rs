@@ -4,6 +4,7 @@
 //! finding mistakes is up to `catalog/load.rs`. The doc comments of these types are the descriptions in
 //! `subtools/subtool.schema.json`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protocol::data_class::DataClass;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::schema::InputSchema;
 use crate::config::RateLimit;
+use crate::config::secret::SecretName;
 use crate::runner::{ResponseFacts, Run};
 use crate::task::confirmation::Assurance;
 use crate::task::effect::EffectClass;
@@ -167,6 +169,23 @@ impl Definition {
             EffectClass::Once if self.verify.is_some() => EffectClass::Verifiable,
             class => class,
         }
+    }
+
+    /// Returns the names of the secrets without which it cannot run.
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        collect_secrets(&serde_json::to_value(&self.run).unwrap_or_default(), &mut names);
+        names
+    }
+}
+
+/// Adds the names of the secrets to which `value` refers.
+fn collect_secrets(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => names.extend(SecretName::in_reference(text).map(|name| name.as_str().to_owned())),
+        Value::Array(items) => items.iter().for_each(|item| collect_secrets(item, names)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_secrets(field, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

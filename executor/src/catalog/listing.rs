@@ -3,7 +3,6 @@
 //! Loading a catalog compiles every schema and template, and `list` needs neither. So the result is cached with the
 //! state of all source files, and used as long as that state is the same. Losing the cache costs a few milliseconds.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -15,7 +14,6 @@ use serde_json::{Map, Value};
 
 use super::search::SearchTerms;
 use super::{Catalog, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
-use crate::config::secret::SecretName;
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
@@ -72,12 +70,10 @@ impl ListingEntry {
             groups.len() - 1
         });
         let definition = &*subtool.definition;
-        let mut secrets = BTreeSet::new();
-        collect_secrets(&serde_json::to_value(&definition.run).unwrap_or_default(), &mut secrets);
         Self {
             group,
             is_read_only: definition.runs_in_read_only_sessions(),
-            secrets: secrets.into_iter().collect(),
+            secrets: definition.secrets().into_iter().collect(),
             ..Self::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
         }
     }
@@ -105,16 +101,6 @@ impl Listing {
         let mut groups = Vec::new();
         let entries = catalog.subtools().map(|subtool| ListingEntry::of(subtool, &mut groups)).collect();
         Self { stamp, problems: catalog.problems().to_vec(), groups, entries }
-    }
-}
-
-/// Adds the names of the secrets to which `value` refers.
-fn collect_secrets(value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => names.extend(SecretName::in_reference(text).map(|name| name.as_str().to_owned())),
-        Value::Array(items) => items.iter().for_each(|item| collect_secrets(item, names)),
-        Value::Object(fields) => fields.values().for_each(|field| collect_secrets(field, names)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -129,6 +129,14 @@ impl Inbox {
                 let admission = Admission { task: *task, definition, rate_limits, earlier };
                 RequestOutcome::Event(Event::Admit(Box::new(admission)))
             }
+            IntakeOutcome::Plan { tool, caller, plan } => {
+                let limits = self.intake.rate_limits(&tool);
+                let off = match limits.iter().any(|applied| applied.limit.auto_disable) {
+                    true => self.switched_off.refuse(&tool, &caller)?,
+                    false => None,
+                };
+                RequestOutcome::Answer(off.map_or(Answer::Plan(plan), Answer::Refused))
+            }
             IntakeOutcome::Cancel { task, uid } => {
                 RequestOutcome::Event(Event::Cancel { request: request.id, task, uid })
             }

@@ -10,7 +10,7 @@ use protocol::task::{State, Step};
 
 use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
 use crate::store::Change;
-use crate::store::switched_off::SwitchedOffTool;
+use crate::store::switched_off::{self, SwitchedOffTool};
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
 
@@ -18,9 +18,15 @@ impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
         let Admission { mut task, definition, rate_limits, earlier } = admission;
         let id = task.id;
-        if let Some(answer) = self.refuse(&task, &rate_limits, earlier.as_ref(), now) {
-            let is_rate_limited = matches!(&answer, Answer::Refused(error) if error.code == Code::RateLimited);
-            if is_rate_limited && self.exceeds_auto_disable(&task, &rate_limits, now) {
+        if let Some(mut answer) = self.refuse(&task, &rate_limits, earlier.as_ref(), now) {
+            if let Answer::Refused(error) = &mut answer
+                && error.code == Code::RateLimited
+                && self.exceeds_auto_disable(&task, &rate_limits, now)
+            {
+                let hint = switched_off::hint(&task.tool, task.caller.session.as_deref());
+                error.message.push_str("; it is now switched off for this session");
+                error.hint = Some(hint);
+                error.details.clear();
                 let Task { tool, caller, .. } = task;
                 let off = SwitchedOffTool { tool, uid: caller.uid, session: caller.session, since: now };
                 effects.actions.push(Action::SwitchOff(Box::new(off)));

@@ -5,6 +5,7 @@
 //! for a Unix user, which the kernel vouches for: a caller names its session and its folder itself, so a new name must
 //! not get it another question. The first decision on a task is final.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::path::PathBuf;
@@ -31,6 +32,10 @@ mod tests;
 
 /// The window of the limit [`ConfirmationLimits::per_hour`].
 pub const CONFIRMATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// Identical calls that are scheduled this close to each other share a confirmation: a caller that repeats `--in` names a
+/// slightly later time.
+const MAX_START_DIFFERENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// How often a human may be asked.
 #[derive(Debug, Clone, Copy)]
@@ -107,8 +112,8 @@ pub(super) struct PendingConfirmations {
     per_user: HashMap<u32, usize>,
     per_session: HashMap<QueueKey, usize>,
     deadlines: BTreeSet<(Timestamp, TaskId)>,
-    /// The pending task of each call in each folder.
-    by_call: HashMap<(Digest, Option<PathBuf>), TaskId>,
+    /// The pending tasks of each call in each folder, with their scheduled starts.
+    by_call: HashMap<(Digest, Option<PathBuf>), BTreeMap<TaskId, Option<Timestamp>>>,
     /// Until when each denied call is denied without asking.
     denied: HashMap<Digest, Timestamp>,
     /// When a human was asked in the last hour, by the caller's user.
@@ -139,7 +144,7 @@ impl PendingConfirmations {
         *self.per_user.entry(task.caller.uid).or_default() += 1;
         *self.per_session.entry(queue_key(&task.caller)).or_default() += 1;
         self.deadlines.insert((waiting.until, task.id));
-        self.by_call.insert(waiting.call.clone(), task.id);
+        self.by_call.entry(waiting.call.clone()).or_default().insert(task.id, task.run_at);
         self.waiting.insert(task.id, waiting);
     }
 
@@ -160,15 +165,26 @@ impl PendingConfirmations {
         self.approved.remove(&task.id);
         let Some(waiting) = self.waiting.remove(&task.id) else { return };
         self.deadlines.remove(&(waiting.until, task.id));
-        self.by_call.remove(&waiting.call);
+        if let Entry::Occupied(mut same) = self.by_call.entry(waiting.call) {
+            same.get_mut().remove(&task.id);
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
         count_down(&mut self.per_user, &task.caller.uid);
         count_down(&mut self.per_session, &queue_key(&task.caller));
     }
 
-    /// Returns the pending task of the same call.
+    /// Returns the pending task of the same call at about the same time.
     pub(super) fn find_same(&self, task: &Task) -> Option<TaskId> {
         task.confirmation.as_ref()?;
-        self.by_call.get(&call_in_folder(task)).copied()
+        let is_same_start = |at: Option<Timestamp>| match (at, task.run_at) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.duration_since(other).abs() <= MAX_START_DIFFERENCE,
+            _ => false,
+        };
+        let same = self.by_call.get(&call_in_folder(task))?;
+        same.iter().find(|(_, at)| is_same_start(**at)).map(|(id, _)| *id)
     }
 
     /// Returns a grant that approves `task`.

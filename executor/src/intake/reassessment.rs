@@ -34,7 +34,7 @@ impl Intake {
             return Reassessment::Keep;
         }
         let why = ruling.why.clone();
-        match self.refusal(tool, !task.caller.unattended, ruling) {
+        match self.refusal_by_policy(tool, definition, !task.caller.unattended, ruling) {
             Some(error) => Reassessment::Refuse(Box::new(error)),
             None => Reassessment::Ask(Box::new(self.confirmation(task, definition, why, None, now))),
         }

@@ -10,9 +10,13 @@ use protocol::error::ErrorBody;
 use super::Intake;
 use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
+use crate::catalog::Subtool;
 use crate::catalog::definition::Definition;
+use crate::config::secret::SecretError;
+use crate::runner::{Invocation, Run};
 use crate::task::Task;
 use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
+use crate::task::failure::Failure;
 use crate::task::fingerprint::Fingerprint;
 
 impl Intake {
@@ -38,9 +42,43 @@ impl Intake {
         confirmation
     }
 
-    /// Returns the refusal of a run that policy forbids or that no human can confirm. `waits` says whether the caller
-    /// waits for a human who does not have the page open.
-    pub(super) fn refusal(&self, tool: &str, waits: bool, ruling: PolicyRuling) -> Option<ErrorBody> {
+    /// Returns the refusal of a run that policy forbids, that no human can confirm, or that a human would be asked
+    /// about although it can only fail. `waits` says whether the caller waits for a human who does not have the page
+    /// open.
+    pub(super) fn refusal(
+        &self,
+        subtool: &Subtool,
+        waits: bool,
+        ruling: PolicyRuling,
+        invocation: &Invocation,
+    ) -> Option<ErrorBody> {
+        let asks = ruling.decision == PolicyDecision::Ask;
+        self.refusal_by_policy(subtool.name.as_str(), &subtool.definition, waits, ruling).or_else(|| {
+            match &subtool.definition.run {
+                Run::AskUser(ask) => ask.question(invocation).err().map(|failure| failure.error),
+                _ if !asks => None,
+                Run::Builtin(builtin) => builtin.refusal(invocation, &self.prompts).map(|failure| failure.error),
+                _ => None,
+            }
+        })
+    }
+
+    /// Returns the error if a secret is not set without which the subtool cannot run.
+    pub(super) fn missing_secret(&self, definition: &Definition) -> Option<ErrorBody> {
+        let settings = self.settings();
+        let secrets = &settings.runner_context.secrets;
+        let name = definition.secrets().into_iter().find(|name| !secrets.is_set(name))?;
+        Some(Failure::from(SecretError::NotSet { name }).error)
+    }
+
+    /// Returns the refusal of a run that policy forbids or that no human can confirm.
+    pub(super) fn refusal_by_policy(
+        &self,
+        tool: &str,
+        definition: &Definition,
+        waits: bool,
+        ruling: PolicyRuling,
+    ) -> Option<ErrorBody> {
         let PolicyRuling { decision, why, .. } = ruling;
         match decision {
             PolicyDecision::Run => None,
@@ -53,14 +91,15 @@ impl Intake {
                     .hint("tell the user, who can do it by hand or change `min_assurance` in its definition"),
             ),
             PolicyDecision::Ask if !self.settings().config().page.enabled => Some(
-                ErrorBody::new(
-                    Code::NoApprover,
-                    format!("`{tool}` needs a human's approval, and the page is disabled"),
-                )
-                .hint("tell the user to set `enabled = true` under [page] in config.toml"),
+                ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human, and the page is disabled"))
+                    .hint("tell the user to set `enabled = true` under [page] in config.toml"),
             ),
             PolicyDecision::Ask if !waits && !self.approver.is_present() => {
-                let message = format!("`{tool}` needs a human's approval, and no human has the page open");
+                let needs = match &definition.run {
+                    Run::AskUser(_) => "a human's answer",
+                    _ => "a human's approval",
+                };
+                let message = format!("`{tool}` needs {needs}, and no human has the page open");
                 Some(ErrorBody::new(Code::NoApprover, message).hint(
                     "tell the user to open it (agent-magic-tool executor page), or run it without \
                      --if-no-approver=fail and let it wait",

@@ -72,12 +72,14 @@ pub fn render(
         }
         if let Some(at) = scheduled {
             file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
-            file.insert("run_at".into(), at.to_string().into());
         } else {
             let told = retried.map(|(failure, next)| retry_message(task, failure, next));
             file.insert("message".into(), told.unwrap_or_else(|| message(task, approver)).into());
         }
-        if !task.caller.wakes {
+        if let Some(at) = task.scheduled() {
+            file.insert("run_at".into(), at.to_string().into());
+        }
+        if !task.caller.wakes && scheduled.is_none() {
             file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         }
         if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
@@ -184,7 +186,13 @@ fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String 
 
 fn scheduled_message(task: &Task, at: &str) -> String {
     let what = format!("The tool execution is scheduled: it does not start before {at}.");
-    if task.caller.wakes { format!("{what} {WILL_BE_WOKEN}") } else { what }
+    let next = match task.caller.wakes {
+        true => WILL_BE_WOKEN.to_owned(),
+        false => {
+            format!("There is no need to wait for it; its result from then on: `agent-magic-tool wait {}`.", task.id)
+        }
+    };
+    format!("{what} {next}")
 }
 
 fn confirmation_status(asked: &Confirmation, approver: ApproverStatus) -> Value {

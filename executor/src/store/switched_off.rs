@@ -36,6 +36,12 @@ pub struct SwitchedOffTool {
     pub since: Timestamp,
 }
 
+/// How a subtool is switched on again.
+pub fn hint(tool: &SubtoolName, session: Option<&str>) -> String {
+    let session = session.map(|session| format!(" --session {session}")).unwrap_or_default();
+    format!("only a human can switch it on again: agent-magic-tool executor switch-on {tool}{session}")
+}
+
 /// The folder of the switched-off subtools.
 #[derive(Debug, Clone)]
 pub struct SwitchedOffTools {
@@ -52,11 +58,8 @@ impl SwitchedOffTools {
     pub fn refuse(&self, tool: &SubtoolName, caller: &Caller) -> io::Result<Option<ErrorBody>> {
         let path = self.path(tool, caller.uid, caller.session.as_deref());
         Ok(path.try_exists()?.then(|| {
-            let session = caller.session.as_ref().map(|session| format!(" --session {session}")).unwrap_or_default();
             let message = format!("`{tool}` is switched off for this session, which exceeded its rate limit");
-            ErrorBody::new(Code::SwitchedOff, message).hint(format!(
-                "only a human can switch it on again: agent-magic-tool executor switch-on {tool}{session}"
-            ))
+            ErrorBody::new(Code::SwitchedOff, message).hint(hint(tool, caller.session.as_deref()))
         }))
     }
 

@@ -225,6 +225,31 @@ fn a_scheduled_task_that_drifted_leaves_no_deadline_behind() {
     assert_eq!(bench.dispatcher.next_deadline(), None);
 }
 
+#[test]
+fn a_call_at_another_time_is_another_task() {
+    let mut bench = Bench::new(limits(1));
+    let at = |bench: &Bench, minutes: Option<i64>| {
+        let run_at = minutes.map(|minutes| bench.now + SignedDuration::from_mins(minutes));
+        Task { run_at, ..unconfirmed(bench.now, json!({})) }
+    };
+    let mut admitted = Vec::new();
+    for minutes in [None, Some(60), Some(90)] {
+        let task = at(&bench, minutes);
+        assert_eq!(bench.admit(&task, &plain()).published, [(task.id, State::AwaitingConfirmation)], "{minutes:?}");
+        admitted.push(task.id);
+    }
+    // A repeated `--in` gives a slightly later time.
+    for (minutes, expected) in [(None, admitted[0]), (Some(61), admitted[1]), (Some(90), admitted[2])] {
+        let again = at(&bench, minutes);
+        let turn = bench.admit(&again, &plain());
+        assert!(matches!(turn.answers.as_slice(), [Answer::SameAs(id)] if *id == expected), "{minutes:?}: {turn:?}");
+    }
+    let of = [(admitted[1], digest(&bench, admitted[1]))];
+    decide(&mut bench, &of, DecisionAction::Approve);
+    let again = at(&bench, Some(60));
+    assert_eq!(bench.admit(&again, &plain()).published, [(again.id, State::AwaitingConfirmation)]);
+}
+
 /// A task of the same user in another session and another folder.
 fn elsewhere(bench: &Bench, input: Value, name: &str) -> Task {
     let mut task = unconfirmed(bench.now, input);
