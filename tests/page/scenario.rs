@@ -39,6 +39,8 @@ impl Scenario {
         let mut scenario = Self { world, has_bubblewrap: true };
         scenario.has_bubblewrap = scenario.command("true", &[]).output().is_ok_and(|tried| tried.status.success());
         scenario.world.define("reports.json", &definitions());
+        let set = scenario.world.run_with(&["secret", "set", "google"], "ya29.Kq2-mPz71Lw-tR5v");
+        assert_eq!(set.exit, 0, "{set}");
         scenario.shell(
             "git init -q -b main . && printf '# Second quarter\\n\\nRevenue is 6 percent above plan.\\n' >summary.md && \
              git add . && git -c user.name=Ann -c user.email=ann@example.com commit -qm 'The second quarter' && \
