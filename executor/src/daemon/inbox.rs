@@ -131,10 +131,8 @@ impl Inbox {
             }
             IntakeOutcome::Plan { tool, caller, plan } => {
                 let limits = self.intake.rate_limits(&tool);
-                let off = match limits.iter().any(|applied| applied.limit.auto_disable) {
-                    true => self.switched_off.refuse(&tool, &caller)?,
-                    false => None,
-                };
+                let may_be_off = limits.iter().any(|applied| applied.limit.auto_disable);
+                let off = if may_be_off { self.switched_off.refuse(&tool, &caller)? } else { None };
                 RequestOutcome::Answer(off.map_or(Answer::Plan(plan), Answer::Refused))
             }
             IntakeOutcome::Cancel { task, uid } => {

@@ -186,11 +186,10 @@ fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String 
 
 fn scheduled_message(task: &Task, at: &str) -> String {
     let what = format!("The tool execution is scheduled: it does not start before {at}.");
-    let next = match task.caller.wakes {
-        true => WILL_BE_WOKEN.to_owned(),
-        false => {
-            format!("There is no need to wait for it; its result from then on: `agent-magic-tool wait {}`.", task.id)
-        }
+    let next = if task.caller.wakes {
+        WILL_BE_WOKEN.to_owned()
+    } else {
+        format!("There is no need to wait for it; its result from then on: `agent-magic-tool wait {}`.", task.id)
     };
     format!("{what} {next}")
 }
