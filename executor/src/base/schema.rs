@@ -10,6 +10,9 @@ use protocol::json::pointer_token;
 use protocol::nearest::nearest;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use work::Work;
+
+pub(super) mod work;
 
 /// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;
@@ -17,14 +20,15 @@ const MAX_PROBLEMS: usize = 20;
 const MAX_OUTPUT_PROBLEMS: usize = 5;
 /// The most characters of one message; a longer one, which quotes a long value, is cut.
 const MAX_VALUE_CHARS: usize = 300;
-/// The largest compiled pattern; the default of the `regex` crate.
-const MAX_PATTERN_BYTES: usize = 10 << 20;
+/// The largest compiled pattern.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A compiled schema, with its source.
 #[derive(Debug)]
 pub struct InputSchema {
     schema: Value,
     validator: Validator,
+    work: Work,
 }
 
 /// One problem with an input: what a model needs to correct its call.
@@ -47,10 +51,13 @@ pub struct SchemaError(String);
 
 /// Returns where `data` differs from `schema`, in a few lines that name the places. Empty if it does not.
 pub fn problems_of_output(schema: &Map<String, Value>, data: &Value) -> Vec<String> {
-    let validator = match validator(&Value::Object(schema.clone())) {
-        Ok(validator) => validator,
+    let (validator, work) = match validator(&Value::Object(schema.clone())) {
+        Ok(compiled) => compiled,
         Err(error) => return vec![error.to_string()],
     };
+    if let Some(objection) = work.objection(data) {
+        return vec![objection];
+    }
     let described = |error: ValidationError<'_>| {
         let place = match error.instance_path().as_str() {
             "" => "the data".to_owned(),
@@ -68,8 +75,8 @@ impl InputSchema {
             return Err(SchemaError("an input schema must have `\"type\": \"object\"`".to_owned()));
         }
         let schema = Value::Object(schema.clone());
-        let validator = validator(&schema)?;
-        Ok(Self { schema, validator })
+        let (validator, work) = validator(&schema)?;
+        Ok(Self { schema, validator, work })
     }
 
     /// Adds the schema's defaults for fields that `input` does not have.
@@ -97,6 +104,9 @@ impl InputSchema {
 
     /// Returns the problems of `input`; empty if it is valid.
     pub fn problems(&self, input: &Value) -> Vec<Problem> {
+        if let Some(problem) = self.work.objection(input) {
+            return vec![Problem { pointer: String::new(), problem, did_you_mean: None, schema: None }];
+        }
         if self.validator.is_valid(input) {
             return Vec::new();
         }
@@ -149,11 +159,13 @@ pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
     validator(&Value::Object(schema.clone())).map(|_| ())
 }
 
-fn validator(schema: &Value) -> Result<Validator, SchemaError> {
-    jsonschema::options()
+fn validator(schema: &Value) -> Result<(Validator, Work), SchemaError> {
+    let work = Work::of(schema)?;
+    let validator = jsonschema::options()
         .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)
-        .map_err(|error| SchemaError(format!("{}: {error}", location(&error))))
+        .map_err(|error| SchemaError(format!("{}: {error}", location(&error))))?;
+    Ok((validator, work))
 }
 
 fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {

@@ -4,15 +4,26 @@
 //! one JSON value. The engine is minijinja in its semi-strict mode: testing an absent optional value is
 //! fine, printing one is an error. Templates know nothing of secrets: runners resolve `secret:NAME` from the
 //! definition itself, so a value of the input can never become a secret reference.
+//!
+//! Templates are evaluated where they are needed, on the executor's own threads. So everything that one can do is
+//! bounded: its growth before it is evaluated ([`growth`]), its steps by fuel, and what it writes by a budget.
 
 use std::borrow::Cow;
+use std::io;
 
 use minijinja::value::{Serde, Value as Scoped};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::excerpt;
 use serde_json::{Map, Value};
 
+use functions::Budget;
+
+use super::schema::work::bytes;
+
 pub mod condition;
+mod functions;
+mod growth;
 mod mail;
 pub mod names;
 
@@ -21,6 +32,13 @@ const PLACED_IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').rem
 
 /// How many instructions one template may execute; a shipped template needs about twenty.
 const MAX_FUEL: u64 = 50_000;
+/// How many it may execute at least, however large the values are.
+const MIN_FUEL: u64 = 256;
+/// The most bytes that all instructions of one template may read together. One may read every value that there is.
+const MAX_READ_BYTES: u64 = 256 << 20;
+
+/// The most characters of a template that an error shows.
+const MAX_SHOWN_CHARS: usize = 500;
 
 /// The autoescape mode in which every placed value is percent-encoded.
 const URL_PART: AutoEscape = AutoEscape::Custom(Cow::Borrowed("url-part"));
@@ -34,17 +52,26 @@ pub struct TemplateError {
 
 impl TemplateError {
     fn new(template: &str, error: &minijinja::Error) -> Self {
-        let reason = match error.detail() {
-            Some(detail) => format!("{}: {detail}", error.kind()),
-            None => error.kind().to_string(),
-        };
-        Self { template: template.to_owned(), reason }
+        Self { template: excerpt::line(template, MAX_SHOWN_CHARS), reason: reason(error) }
     }
 }
 
-/// The values that templates can use.
+fn reason(error: &minijinja::Error) -> String {
+    match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "it takes too many steps for values of this size".to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    }
+}
+
+/// The values that templates can use, and how much more the templates of one request may write.
 #[derive(Debug, Clone)]
-pub struct TemplateValues(Scoped);
+pub struct TemplateValues {
+    values: Scoped,
+    /// How large the values are.
+    bytes: u64,
+    budget: Budget,
+}
 
 impl TemplateValues {
     /// The fields of the input by name, and the whole input as `input`.
@@ -56,22 +83,51 @@ impl TemplateValues {
     pub fn of_names<'a>(input: &Map<String, Value>, shared: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let mut names = input.clone();
         names.extend(shared.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        Self(Scoped::from(Serde(names)))
+        Self::new(Scoped::from(Serde(names)), input)
     }
 
     /// The values for conditions (`confirm.when`): `input` and `caller`.
     pub fn of_condition(input: &Map<String, Value>, caller: &Value) -> Self {
-        Self(minijinja::context! { input => Scoped::from(Serde(input)), caller => Scoped::from(Serde(caller)) })
+        let values = minijinja::context! { input => Scoped::from(Serde(input)), caller => Scoped::from(Serde(caller)) };
+        Self::new(values, input)
+    }
+
+    fn new(values: Scoped, input: &Map<String, Value>) -> Self {
+        Self { values, bytes: input.values().map(bytes).sum(), budget: Budget::new() }
     }
 
     /// Renders `template` without any escaping: for headers, arguments and texts.
     pub fn text(&self, template: &str) -> Result<String, TemplateError> {
-        engine(AutoEscape::None).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
+        self.render(template, AutoEscape::None)
     }
 
     /// Renders `template` with every placed value percent-encoded, including `/`.
     pub fn url_part(&self, template: &str) -> Result<String, TemplateError> {
-        engine(URL_PART).render_str(template, &self.0).map_err(|error| TemplateError::new(template, &error))
+        self.render(template, URL_PART)
+    }
+
+    fn render(&self, template: &str, escape: AutoEscape) -> Result<String, TemplateError> {
+        let copies = growth::of_template(template)?;
+        let engine = self.engine(template, copies, escape);
+        let mut written = Written { content: Vec::new(), budget: &self.budget };
+        engine
+            .template_from_str(template)
+            .and_then(|compiled| compiled.render_captured_to(&self.values, &mut written).map(|_| ()))
+            .map_err(|error| TemplateError::new(template, &error))?;
+        Ok(String::from_utf8(written.content).expect("a template writes text"))
+    }
+
+    /// An engine for `template`, of which one instruction may read that many copies of the values.
+    fn engine(&self, template: &str, copies: u32, escape: AutoEscape) -> Environment<'static> {
+        let read = (self.bytes + template.len() as u64).saturating_mul(copies.into()).max(1);
+        let mut engine = engine(&self.budget, escape);
+        engine.set_fuel(Some((MAX_READ_BYTES / read).clamp(MIN_FUEL, MAX_FUEL)));
+        engine
+    }
+
+    fn evaluate(&self, expression: &str, engine: &Environment<'static>) -> Result<Scoped, TemplateError> {
+        let value = engine.compile_expression(expression).and_then(|compiled| compiled.eval(&self.values));
+        value.map_err(|error| TemplateError::new(expression, &error))
     }
 
     /// Renders every string inside `template`.
@@ -110,35 +166,45 @@ impl TemplateValues {
 
     /// Evaluates the expression `condition`.
     pub fn holds(&self, condition: &str) -> Result<bool, TemplateError> {
-        let engine = engine(AutoEscape::None);
-        let outcome = engine.compile_expression(condition).and_then(|expression| expression.eval(&self.0));
-        match outcome {
-            Ok(value) => Ok(value.is_true()),
-            Err(error) => Err(TemplateError::new(condition, &error)),
-        }
+        let copies = growth::of_expression(condition)?;
+        let engine = self.engine(condition, copies, AutoEscape::None);
+        self.evaluate(condition, &engine).map(|value| value.is_true())
     }
 
     fn lookup(&self, template: &str, expression: &str) -> Result<Option<Value>, TemplateError> {
-        let engine = engine(AutoEscape::None);
-        let value = engine
-            .compile_expression(expression)
-            .and_then(|expression| expression.eval(&self.0))
-            .map_err(|error| TemplateError::new(template, &error))?;
+        let value = self.evaluate(expression, &self.engine(expression, 1, AutoEscape::None))?;
         if value.is_undefined() {
             return Ok(None);
         }
-        serde_json::to_value(&value)
-            .map(Some)
-            .map_err(|error| TemplateError { template: template.to_owned(), reason: error.to_string() })
+        let found: Value = serde_json::to_value(&value)
+            .map_err(|error| TemplateError { template: template.to_owned(), reason: error.to_string() })?;
+        let bytes = usize::try_from(bytes(&found)).unwrap_or(usize::MAX);
+        self.budget.take(bytes).map_err(|error| TemplateError::new(template, &error))?;
+        Ok(Some(found))
+    }
+}
+
+/// What a template has written.
+struct Written<'a> {
+    content: Vec<u8>,
+    budget: &'a Budget,
+}
+
+impl io::Write for Written<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.budget.take(bytes.len()).map_err(io::Error::other)?;
+        self.content.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 /// Checks the syntax of the expression `condition`.
 pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
-    engine(AutoEscape::None)
-        .compile_expression(condition)
-        .map(|_| ())
-        .map_err(|error| TemplateError::new(condition, &error))
+    growth::of_expression(condition).map(|_| ())
 }
 
 /// Whether `template` always renders to the same text, whatever the input is.
@@ -162,12 +228,10 @@ fn reference(template: &str) -> Option<&str> {
     is_path.then_some(inner)
 }
 
-fn engine(escape: AutoEscape) -> Environment<'static> {
-    let mut engine = Environment::new();
+fn engine(budget: &Budget, escape: AutoEscape) -> Environment<'static> {
+    let mut engine = functions::engine(budget);
     engine.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     engine.set_fuel(Some(MAX_FUEL));
-    engine.add_function("mime_message", mail::message);
-    engine.add_filter("b64url", mail::base64url);
     engine.set_auto_escape_callback(move |_| escape.clone());
     engine.set_formatter(|out, state, value| {
         if *state.auto_escape() != URL_PART || value.is_undefined() {
@@ -219,6 +283,40 @@ mod tests {
     fn a_value_of_the_input_is_never_rendered_as_a_template() {
         let values = values(json!({"q": "{{ 1 + 1 }}"}));
         assert_eq!(values.value(&json!("{{ q }}!")).expect("it renders"), Some(json!("{{ 1 + 1 }}!")));
+    }
+
+    #[test]
+    fn a_template_writes_a_bounded_text_in_a_bounded_time() {
+        let large = json!({"a": "x".repeat(1 << 20), "items": vec![1; 300_000]});
+        let values = values(large);
+        for template in [
+            "{% for i in range(200) %}{{ a }}{% endfor %}",
+            "{{ items|join(a) }}",
+            "{{ a|replace('x', 'a long text') |replace('a', 'a long text') }}",
+            "{{ items|map('replace', '1', a)|join }}",
+            "{% for i in range(10000) %}{% if 2 in items %}{% endif %}{% endfor %}",
+            "{{ items|select('in', items)|list }}",
+            "{{ range(99999)|list }}",
+        ] {
+            assert!(values.text(template).is_err(), "{template}");
+        }
+        let many = Value::Array(vec![json!("{{ a }}"); 100]);
+        assert!(values.value(&many).is_err(), "together they are too large");
+    }
+
+    #[test]
+    fn texts_are_joined_and_replaced() {
+        let values = values(json!({"to": [{"name": "Ann"}, {"name": "Bo"}], "tags": ["a", 2, null], "path": "a/b"}));
+        for (template, expected) in [
+            ("{{ tags|join(', ') }}", "a, 2, None"),
+            ("{{ tags|join }}", "a2None"),
+            ("{{ to|join('; ', attribute='name') }}", "Ann; Bo"),
+            ("{{ to|map(attribute='name')|join(d='+') }}", "Ann+Bo"),
+            ("{{ path|replace('/', '::') }}", "a::b"),
+            ("{{ range(2, 9, 3)|join(' ') }} {{ range(3)|last }} {{ range(3, 0, -1)|list }}", "2 5 8 2 [3, 2, 1]"),
+        ] {
+            assert_eq!(values.text(template).expect("it renders"), expected, "{template}");
+        }
     }
 
     #[test]

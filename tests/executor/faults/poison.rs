@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::world::{World, is_alive, until};
 
@@ -32,7 +32,7 @@ fn status(world: &World) -> Duration {
 #[test]
 fn a_runaway_expression_ends_its_own_task_and_nothing_else() {
     let world = World::new();
-    let mut tools = serde_json::Map::new();
+    let mut tools = Map::new();
     for (number, select) in RUNAWAY.iter().enumerate() {
         tools.insert(format!("runaway_{number}"), selecting(select));
     }
@@ -52,6 +52,115 @@ fn a_runaway_expression_ends_its_own_task_and_nothing_else() {
     }
     let data = good.map(|id| world.run(&["wait", &id]).json()["data"].take());
     assert_eq!(data, [json!(1), json!([1, 2])]);
+}
+
+/// Definitions whose templates or schemas would take gigabytes or hours if they were evaluated.
+fn bombs() -> Map<String, Value> {
+    let doubled = "{% set a = who ~ who %}".to_owned() + &"{% set a = a ~ a %}".repeat(40) + "{{ a }}";
+    let tripled = "{{ who".to_owned() + &"|replace('a', 'aaa')|b64url".repeat(40) + " }}";
+    let texts = [
+        doubled.as_str(),
+        &tripled,
+        "{{ who * 100000000 }}",
+        "{{ [who] * 100000000 }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{{ who }}{% endfor %}{% endfor %}",
+        "{% set x %}{{ who }}{{ who }}{% endset %}{{ x }}",
+        "{% macro m(x) %}{{ x }}{{ x }}{% endmacro %}{{ m(m(m(m(who)))) }}",
+    ];
+    let conditions = [
+        "range(99999)|map('string')|join('x')|replace('1', 'aaaaaaaaaa')|length > 3",
+        "(input.who * 100000000)|length > 3",
+    ];
+    let input = json!({"type": "object", "properties": {"who": {"type": "string", "default": "a"}}});
+    let tool = |run: &Value| json!({"description": "Grows.", "input": input, "annotations": {"readOnlyHint": true}, "run": run});
+    let mut tools = Map::new();
+    for (number, text) in texts.iter().enumerate() {
+        tools.insert(format!("word_{number}"), tool(&json!({"process": {"argv": ["echo", text]}})));
+        let http =
+            json!({"http": {"method": "GET", "base_url": "http://127.0.0.1:1", "path": "/", "query": {"q": text}}});
+        tools.insert(format!("query_{number}"), tool(&http));
+        let mut requires = tool(&json!({"process": {"argv": ["true"]}}));
+        requires["requires"] = json!([text]);
+        tools.insert(format!("requires_{number}"), requires);
+    }
+    for (number, condition) in conditions.iter().enumerate() {
+        let mut asks = tool(&json!({"process": {"argv": ["true"]}}));
+        asks["confirm"] = json!({"when": condition});
+        tools.insert(format!("condition_{number}"), asks);
+    }
+    for (number, schema) in exponential_schemas().into_iter().enumerate() {
+        let mut checked = tool(&json!({"process": {"argv": ["echo", "{}"], "output": "json"}}));
+        checked["input"] = schema.clone();
+        tools.insert(format!("input_{number}"), checked.clone());
+        (checked["input"], checked["output"]) = (input.clone(), schema);
+        tools.insert(format!("output_{number}"), checked);
+    }
+    tools
+}
+
+/// Schemas that look at a value 2^40 times.
+fn exponential_schemas() -> [Value; 2] {
+    ["allOf", "oneOf"].map(|key| {
+        let mut definitions: Map<_, _> = (0..40)
+            .map(|number| {
+                let next = json!({"$ref": format!("#/$defs/d{}", number + 1)});
+                (format!("d{number}"), json!({key: [next, next]}))
+            })
+            .collect();
+        definitions.insert("d40".to_owned(), json!({"type": "object"}));
+        json!({"type": "object", "$defs": definitions, "$ref": "#/$defs/d0"})
+    })
+}
+
+#[test]
+fn templates_and_schemas_that_grow_without_bound_hurt_nobody() {
+    let world = World::new();
+    world.define("bombs.json", &Value::Object(bombs()));
+    let down = json!({"properties": {"a": {"$ref": "#"}}});
+    world.define(
+        "good.json",
+        &json!({
+            "path": selecting(".a"),
+            "deep": {"description": "Takes a tree.", "input": {"type": "object", "anyOf": [down, down]},
+                "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
+            "large": {"description": "Repeats a text.", "input": {"properties": {"who": {"type": "string"}}},
+                "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["true", "{% for i in range(200) %}{{ who }}{% endfor %}"]}}},
+        }),
+    );
+    let linted = world.run(&["lint"]);
+    assert_ne!(linted.exit, 0, "{linted}");
+    for name in bombs().keys().filter(|name| !name.starts_with("word_4") && !name.starts_with("query_4")) {
+        assert!(format!("{}{}", linted.stdout, linted.stderr).contains(name), "{name}: {linted}");
+    }
+    let ids: Vec<_> = bombs()
+        .keys()
+        // A human is asked where a condition cannot be evaluated.
+        .filter(|name| !name.starts_with("condition"))
+        .map(|name| world.run(&["run", name, "who=a"]))
+        .filter(|ran| ran.exit == 0)
+        .map(|ran| ran.json()["id"].as_str().expect("an id").to_owned())
+        .collect();
+    for id in &ids {
+        let ended = world.run(&["wait", id]).json();
+        assert_eq!(ended["error"]["code"], "template-failed", "{ended}");
+    }
+    assert!(ids.len() < bombs().len(), "most are not even loaded");
+
+    let deep = (0..60).fold(json!({}), |value, _| json!({"a": value}));
+    let ran = world.run(&["run", "deep", "--input", &deep.to_string()]);
+    assert_eq!(ran.exit, 3, "{ran}");
+    assert!(ran.stderr.contains("too deeply nested"), "{ran}");
+    let large = world.result_of("large", &json!({"who": "a".repeat(500_000)}));
+    assert_eq!(large["error"]["code"], "template-failed", "{large}");
+
+    assert_eq!(world.result_of("path", &json!({}))["data"], 1);
+    status(&world);
+    let executor = world.executor().expect("a running executor");
+    let memory = std::fs::read_to_string(format!("/proc/{executor}/status")).expect("readable");
+    let peak = memory.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the most memory so far");
+    let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(kilobytes < 512 << 10, "the executor needed {peak}");
 }
 
 /// A world in which expressions without end keep every process that evaluates expressions busy.

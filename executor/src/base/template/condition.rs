@@ -7,18 +7,18 @@ use minijinja::value::Value as Scoped;
 use minijinja::{AutoEscape, UndefinedBehavior};
 
 use super::names::DeclaredNames;
-use super::{TemplateError, TemplateValues, engine};
+use super::{TemplateError, TemplateValues, growth};
 
 impl TemplateValues {
     /// Evaluates `condition`. An absent field is undefined: it equals nothing, contains nothing and has the length 0.
     pub fn holds_leniently(&self, condition: &str) -> Result<bool, TemplateError> {
-        let mut engine = engine(AutoEscape::None);
+        let copies = growth::of_expression(condition)?;
+        let mut engine = self.engine(condition, copies, AutoEscape::None);
         engine.set_undefined_behavior(UndefinedBehavior::Chainable);
         for name in ["length", "count"] {
             engine.add_filter(name, |value: Scoped| value.len().unwrap_or_default());
         }
-        let outcome = engine.compile_expression(condition).and_then(|expression| expression.eval(&self.0));
-        outcome.map(|value| value.is_true()).map_err(|error| TemplateError::new(condition, &error))
+        self.evaluate(condition, &engine).map(|value| value.is_true())
     }
 }
 

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use minijinja::{AutoEscape, ErrorKind};
+use minijinja::{AutoEscape, Environment, ErrorKind};
 use protocol::nearest::nearest;
 use regex::Regex;
 
-use super::{TemplateError, engine};
+use super::functions::Budget;
+use super::{TemplateError, engine, growth};
 
 /// The names beside the fields of the input that every template and jq expression can use.
 pub const SHARED_NAMES: [&str; 3] = ["input", "task", "caller"];
@@ -21,8 +22,8 @@ const CALLER_FIELDS: [&str; 8] =
 
 /// Filters whose names a message suggests. Those of Jinja that are missing here are in `docs/subtools.md`.
 const SUGGESTED_FILTERS: [&str; 26] = [
-    "abs", "b64url", "batch", "bool", "default", "first", "float", "format", "indent", "int", "items", "join", "last",
-    "length", "lines", "list", "lower", "map", "max", "min", "replace", "round", "sort", "split", "trim", "upper",
+    "abs", "b64url", "bool", "default", "first", "float", "int", "items", "join", "last", "length", "lines", "list",
+    "lower", "map", "max", "min", "reject", "replace", "round", "select", "sort", "split", "trim", "unique", "upper",
 ];
 
 static SET_NAMES: LazyLock<Regex> =
@@ -47,7 +48,8 @@ pub struct DeclaredNames {
 impl DeclaredNames {
     /// Returns what is wrong with the names, filters, tests and functions of `template`.
     pub fn mistakes_in_template(&self, template: &str) -> Result<Vec<String>, TemplateError> {
-        let engine = engine(AutoEscape::None);
+        growth::of_template(template)?;
+        let engine = plain_engine();
         let compiled = engine.template_from_str(template).map_err(|error| TemplateError::new(template, &error))?;
         let used = compiled.undeclared_variables(true);
         let assigned: BTreeSet<_> = SET_NAMES
@@ -64,7 +66,8 @@ impl DeclaredNames {
 
     /// Like [`DeclaredNames::mistakes_in_template`], for an expression like that of `if`.
     pub fn mistakes_in_expression(&self, expression: &str) -> Result<Vec<String>, TemplateError> {
-        let engine = engine(AutoEscape::None);
+        growth::of_expression(expression)?;
+        let engine = plain_engine();
         let compiled = engine.compile_expression(expression).map_err(|error| TemplateError::new(expression, &error))?;
         Ok(self.mistakes(compiled.undeclared_variables(true).into_iter(), &[expression]))
     }
@@ -73,7 +76,8 @@ impl DeclaredNames {
     /// as `input.NAME`, so that no field can be mistaken for the caller.
     pub fn mistakes_in_condition(&self, condition: &str) -> Result<Vec<String>, TemplateError> {
         let bare = Self { fields: Some(BTreeSet::new()) };
-        let engine = engine(AutoEscape::None);
+        growth::of_expression(condition)?;
+        let engine = plain_engine();
         let compiled = engine.compile_expression(condition).map_err(|error| TemplateError::new(condition, &error))?;
         let used: BTreeSet<_> = compiled.undeclared_variables(true).into_iter().collect();
         let is_field = |name: &str| self.fields.as_ref().is_none_or(|fields| fields.contains(name));
@@ -144,6 +148,10 @@ impl DeclaredNames {
     }
 }
 
+fn plain_engine() -> Environment<'static> {
+    engine(&Budget::new(), AutoEscape::None)
+}
+
 fn first(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }
@@ -180,7 +188,7 @@ fn is_function(name: &str, code: &[&str]) -> bool {
 
 fn is_unknown_global(name: &str) -> bool {
     let probe = format!("{{% if {name} is undefined %}}x{{% endif %}}");
-    engine(AutoEscape::None).render_str(&probe, ()).is_ok_and(|rendered| !rendered.is_empty())
+    plain_engine().render_str(&probe, ()).is_ok_and(|rendered| !rendered.is_empty())
 }
 
 /// Returns a message for each name that `pattern` finds in the code and that is unknown.
@@ -208,7 +216,7 @@ fn unknown(
 }
 
 fn render_fails_with(template: &str, kind: ErrorKind) -> bool {
-    engine(AutoEscape::None).render_str(template, ()).is_err_and(|error| error.kind() == kind)
+    plain_engine().render_str(template, ()).is_err_and(|error| error.kind() == kind)
 }
 
 #[cfg(test)]
@@ -229,7 +237,7 @@ mod tests {
         for template in [
             "{{ label }}{% if query %}{{ query|upper|default('x') }}{% endif %}",
             "{{ input.label }} {{ input.task }} {{ task.id }} {{ caller.session }} {{ input }}",
-            "{% for word in query.split(' ') %}{{ loop.index }}{{ word }}{% endfor %}",
+            "{% for word in query|split(' ') %}{{ loop.index }}{{ word }}{% endfor %}",
             "{% if label %}{% set found = label %}{% endif %}{{ found }}",
             "{{ range(3)|join(',') }} {{ mime_message(to=label) }} {{ 'a|nofilter is notest' }}",
             "{% if label is string and label is not undefined %}x{% endif %}",
