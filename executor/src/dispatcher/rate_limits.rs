@@ -1,4 +1,7 @@
-//! Rate limits: sliding windows of the calls of each session to each limited subtool.
+//! Rate limits: sliding windows of the calls of each session to each limited subtool, and of each Unix user.
+//!
+//! A caller chooses the name of its session. So all sessions of a user together have a limit too, which a new name does
+//! not change.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,6 +16,9 @@ use crate::task::name::SubtoolName;
 
 /// The number of windows below which empty ones are never pruned.
 const MIN_PRUNED_WINDOWS: usize = 1_000;
+
+/// How many times the limit of a session one Unix user has in all sessions together.
+const MAX_SHARES_PER_USER: u32 = 10;
 
 /// What a rate limit counts the calls of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,10 +51,40 @@ impl AppliedRateLimit {
     }
 }
 
-/// The recent calls of each session to each subtool, and to the subtools of each tag, with a rate limit.
+/// Whose calls a window counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum WindowOwner {
+    Session(QueueKey),
+    User(u32),
+}
+
+impl WindowOwner {
+    /// The owners of the windows in which a call of `caller` counts.
+    fn of(caller: &Caller) -> [Self; 2] {
+        [Self::Session(queue_key(caller)), Self::User(caller.uid)]
+    }
+
+    fn max_calls(&self, limit: RateLimit) -> u32 {
+        match self {
+            Self::Session(_) => limit.calls,
+            Self::User(_) => limit.calls.saturating_mul(MAX_SHARES_PER_USER),
+        }
+    }
+
+    /// What the owner is allowed, for messages.
+    fn share(&self, limit: RateLimit) -> String {
+        let calls = self.max_calls(limit);
+        match self {
+            Self::Session(_) => format!("a session {calls} calls per {}", limit.per),
+            Self::User(_) => format!("a user {calls} calls per {} in all sessions", limit.per),
+        }
+    }
+}
+
+/// The recent calls of each session and user to each subtool, and to the subtools of each tag, with a rate limit.
 #[derive(Debug, Default)]
 pub(super) struct RateLimits {
-    windows: HashMap<(QueueKey, RateLimitKey), RateWindow>,
+    windows: HashMap<(WindowOwner, RateLimitKey), RateWindow>,
     /// Prune when there are this many windows: twice as many as were left after the last time.
     prune_at: usize,
 }
@@ -62,23 +98,28 @@ struct RateWindow {
 impl RateLimits {
     /// Returns the refusal if a call at `now` exceeds the limit. Does not count the call.
     pub(super) fn refuse(&mut self, caller: &Caller, applied: &AppliedRateLimit, now: Timestamp) -> Option<ErrorBody> {
-        let limit = applied.limit;
-        if limit.calls == 0 {
+        if applied.limit.calls == 0 {
             return None;
         }
-        let window = self.windows.get_mut(&(queue_key(caller), applied.key.clone()))?;
+        WindowOwner::of(caller).into_iter().find_map(|owner| self.refuse_owner(owner, applied, now))
+    }
+
+    fn refuse_owner(&mut self, owner: WindowOwner, applied: &AppliedRateLimit, now: Timestamp) -> Option<ErrorBody> {
+        let limit = applied.limit;
+        let max_calls = owner.max_calls(limit) as usize;
+        let message = format!("{} {}", applied.subject(), owner.share(limit));
+        let window = self.windows.get_mut(&(owner, applied.key.clone()))?;
         window.per = length(limit);
         window.forget(now);
         let per = window.per;
         let first = applied.switched_on.map_or(0, |since| window.calls.partition_point(|at| *at <= since));
         let counted = window.calls.len() - first;
-        if counted < limit.calls as usize {
+        if counted < max_calls {
             return None;
         }
         // After the limit was lowered, more than one call must leave the window.
-        let last_to_leave = window.calls.get(window.calls.len() - limit.calls as usize).map_or(now, |at| *at);
+        let last_to_leave = window.calls.get(window.calls.len() - max_calls).map_or(now, |at| *at);
         let wait = per - now.duration_since(last_to_leave);
-        let message = format!("{} a session {} calls per {}", applied.subject(), limit.calls, limit.per);
         Some(
             ErrorBody::new(Code::RateLimited, message)
                 .hint(format!("try again in {}s", wait.as_secs() + 1))
@@ -97,11 +138,13 @@ impl RateLimits {
             self.windows.retain(|_, window| !window.calls.is_empty());
             self.prune_at = 2 * self.windows.len();
         }
-        let empty = || RateWindow { per: length(limit), calls: VecDeque::new() };
-        let calls = &mut self.windows.entry((queue_key(caller), applied.key.clone())).or_insert_with(empty).calls;
-        // This is the end, unless the clock was set back or calls are restored out of order.
-        let index = calls.partition_point(|at| *at <= now);
-        calls.insert(index, now);
+        for owner in WindowOwner::of(caller) {
+            let empty = || RateWindow { per: length(limit), calls: VecDeque::new() };
+            let calls = &mut self.windows.entry((owner, applied.key.clone())).or_insert_with(empty).calls;
+            // This is the end, unless the clock was set back or calls are restored out of order.
+            let index = calls.partition_point(|at| *at <= now);
+            calls.insert(index, now);
+        }
     }
 }
 
@@ -123,6 +166,32 @@ mod tests {
     use protocol::duration::PositiveDuration;
 
     use super::*;
+
+    #[test]
+    fn a_new_session_name_is_not_a_new_limit() {
+        let mut limits = RateLimits::default();
+        let limit = RateLimit { calls: 2, per: PositiveDuration::from_secs(60), auto_disable: false };
+        let applied = AppliedRateLimit::new(RateLimitKey::Tag("mail".to_owned()), limit);
+        let mut call = |uid, session: u32, second| {
+            let now = Timestamp::from_second(second).expect("a time");
+            let caller = Caller { uid, session: Some(session.to_string()), ..Caller::default() };
+            let refusal = limits.refuse(&caller, &applied, now);
+            if refusal.is_none() {
+                limits.count(&caller, &applied, now);
+            }
+            refusal.map(|error| error.message)
+        };
+        assert_eq!((call(1, 0, 0), call(1, 0, 0)), (None, None));
+        assert!(call(1, 0, 0).is_some_and(|message| message.ends_with("allow a session 2 calls per 1m")));
+        for session in 1..19 {
+            assert_eq!(call(1, session, 1), None);
+        }
+        assert!(
+            call(1, 19, 1).is_some_and(|message| message.ends_with("allow a user 20 calls per 1m in all sessions"))
+        );
+        assert_eq!(call(2, 19, 1), None, "each user has a share");
+        assert_eq!(call(1, 20, 60), None, "the window slides");
+    }
 
     #[test]
     fn the_windows_of_inactive_sessions_are_pruned() {
