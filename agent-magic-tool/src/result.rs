@@ -36,6 +36,9 @@ impl ResultFile {
         let fields: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         let word = |key: &str| fields.get(key).and_then(Value::as_str);
+        if word("id") != Some(id.to_string().as_str()) {
+            return Err(malformed("it is not that of this task".to_owned()));
+        }
         let state = word("state").or_else(|| word("status")).unwrap_or_default();
         let state = state.parse().map_err(malformed)?;
         Ok(Self { id, state, fields })

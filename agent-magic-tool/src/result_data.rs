@@ -75,6 +75,11 @@ impl ResultData {
             }
             _ => read_error(file.id, &error),
         })?;
+        let bytes = opened.metadata().map_err(|error| read_error(file.id, &error))?.len();
+        if file.field("_meta")["bytes"].as_u64().is_some_and(|written| written != bytes) {
+            let message = format!("the data of task `{}` was changed after the task ended", file.id);
+            return Err(Error::new(Code::Io, message).hint("run it again"));
+        }
         Ok(Self::File { id: file.id, file: opened, is_json: extension == "json" })
     }
 

@@ -1,5 +1,6 @@
 //! `wait`, `read`, `tasks` and `cancel`: from the placeholder to the final result.
 
+use std::path::Path;
 use std::time::Instant;
 
 use insta::assert_snapshot;
@@ -102,14 +103,61 @@ fn an_unknown_task_is_reported_at_once() {
 
 #[test]
 fn a_forged_result_is_refused() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
     let world = world();
-    let id = world.start("sleep", &json!({"s": 0}));
-    world.run(&["wait", &id]);
-    let path = world.mailbox().join(format!("results/result-{id}.json"));
+    let ids = [world.start("sleep", &json!({"s": 0})), world.start("numbers", &json!({"to": 40_000}))];
+    for id in &ids {
+        world.run(&["wait", id]);
+    }
+    let [id, large] = &ids;
+    let file = |name: &str| world.mailbox().join(format!("results/result-{name}"));
+    let (result, data) = (file(&format!("{id}.json")), file(&format!("{large}.data.json")));
     let elsewhere = world.folder().join("forged");
-    std::fs::rename(&path, &elsewhere).expect("moved");
-    std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
-    assert_ne!(world.run(&["read", &id]).exit, 0);
+    let original = [&result, &data].map(|path| std::fs::read(path).expect("readable"));
+    let put = |path: &Path, text: &[u8]| {
+        std::fs::remove_file(path).expect("removed");
+        std::fs::write(path, text).expect("written");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("private");
+    };
+    let forgeries: [(&str, &dyn Fn(&Path)); 5] = [
+        ("a link", &|path| {
+            std::fs::rename(path, &elsewhere).expect("moved");
+            symlink(&elsewhere, path).expect("linked");
+        }),
+        ("another name", &|path| {
+            std::fs::remove_file(&elsewhere).ok();
+            std::fs::hard_link(path, &elsewhere).expect("linked");
+        }),
+        ("a file that others can write", &|path| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).expect("open to all");
+        }),
+        ("a pipe", &|path| {
+            std::fs::remove_file(path).expect("removed");
+            assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+        }),
+        ("the file of another task", &|path| {
+            let other = if path == result { file(&format!("{large}.json")) } else { result.clone() };
+            put(path, &std::fs::read(other).expect("readable"));
+        }),
+    ];
+    for (what, forge) in forgeries {
+        forge(&result);
+        let tasks = world.run(&["tasks"]);
+        assert!(tasks.exit == 0 && !tasks.stdout.contains(id.as_str()), "{what}: {tasks}");
+        for command in ["read", "wait"] {
+            let refused = world.run(&[command, id]);
+            assert!(refused.exit != 0 && refused.stdout.is_empty(), "{what}: {refused}");
+        }
+        put(&result, &original[0]);
+        assert_eq!(world.run(&["read", id]).exit, 0);
+        forge(&data);
+        for part in [["--lines", "1-2"], ["--bytes", "0-9"], ["--page", "1"], ["--jq", ".[0]"]] {
+            let refused = world.run(&[&["read", large.as_str()], &part[..]].concat());
+            assert!(refused.exit != 0 && refused.stdout.is_empty(), "{what}: {refused}");
+        }
+        put(&data, &original[1]);
+        assert_eq!(world.run(&["read", large, "--lines", "1-2"]).exit, 0);
+    }
 }
 
 #[test]

@@ -8,11 +8,12 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use super::{Mailbox, UNTRUSTED_FILE, is_trusted};
+use super::{MAX_FILE_BYTES, Mailbox, UNTRUSTED_FILE, is_trusted};
 use crate::task::TaskId;
 
 impl Mailbox {
-    /// Reads a task's result file. Fails if it is a symbolic link or if another user could have written it.
+    /// Reads a task's result file. Fails if it is a symbolic link, has another name, is far too large, or if another user
+    /// could have written it.
     pub fn read_result(&self, id: TaskId) -> io::Result<Vec<u8>> {
         read_trusted(&self.result_file(id))
     }
@@ -37,7 +38,10 @@ impl Mailbox {
 
 fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_trusted(path)?.read_to_end(&mut bytes)?;
+    open_trusted(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_FILE_BYTES} bytes")));
+    }
     Ok(bytes)
 }
 
