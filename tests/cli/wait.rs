@@ -101,6 +101,9 @@ fn an_unknown_task_is_reported_at_once() {
     "#);
 }
 
+/// What stands in the place of a file, and how it gets there.
+type Forgery<'a> = (&'a str, &'a dyn Fn(&Path));
+
 #[test]
 fn a_forged_result_is_refused() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -119,7 +122,7 @@ fn a_forged_result_is_refused() {
         std::fs::write(path, text).expect("written");
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("private");
     };
-    let forgeries: [(&str, &dyn Fn(&Path)); 5] = [
+    let forgeries: [Forgery<'_>; 5] = [
         ("a link", &|path| {
             std::fs::rename(path, &elsewhere).expect("moved");
             symlink(&elsewhere, path).expect("linked");

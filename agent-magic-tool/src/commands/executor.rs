@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use executor::base::jq_pool::JqPool;
 use executor::config::{Config, log};
 use executor::daemon::{self, ExitReason, detach};
-use executor::store::sqlite;
 use executor::store::switched_off::SwitchedOffTools;
+use executor::store::{StoreError, sqlite};
 use executor::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -95,20 +95,28 @@ fn status(context: &Context) -> Result<Exit, Error> {
     if executor_of(&mailbox)?.is_none() {
         let mut status = json!({"running": false, "mailbox": mailbox.root()});
         // The record may have been repaired since an executor failed over it, or damaged since one ended well.
-        let damage = sqlite::inspect(&context.paths.store(), false).err().map(|error| {
-            let body = ErrorBody::new(Code::NoExecutor, chain(&error));
-            ErrorBody { hint: error.hint(), ..body }
-        });
+        let damage = sqlite::inspect(&context.paths.store(), false).err().map(|error| damage_of(&error));
         if let Some(failure) = damage.or_else(|| mailbox.failure()) {
             status["failure"] = json!(failure);
         }
         context.output.json(&status)?;
         return Ok(Exit::NoExecutor);
     }
-    let status = ask_status(&mailbox, context)?;
+    let mut status = ask_status(&mailbox, context)?;
     note_config(&status["config"], context);
+    // The executor reads most of its record from memory, and does not notice what happens to a part of the file.
+    let damage = sqlite::inspect_small(&context.paths.store()).err().map(|error| damage_of(&error));
+    let exit = if damage.is_some() { Exit::Failed } else { Exit::Ok };
+    if let Some(damage) = damage {
+        status["failure"] = json!(damage);
+    }
     context.output.json(&status)?;
-    Ok(Exit::Ok)
+    Ok(exit)
+}
+
+fn damage_of(error: &StoreError) -> ErrorBody {
+    let body = ErrorBody::new(Code::NoExecutor, chain(error));
+    ErrorBody { hint: error.hint(), ..body }
 }
 
 /// Tells a human what of the configuration is not in force.

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use protocol::fault;
 use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,7 +25,7 @@ use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{Grant, GrantId};
 use crate::task::notes::TaskNotes;
-use damage::DamageGuard;
+use damage::{DamageGuard, OpenedFile};
 
 mod damage;
 mod log;
@@ -54,6 +55,8 @@ const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
+    // After `connection`, so that it is closed later.
+    opened: OpenedFile,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -82,6 +85,7 @@ impl SqliteStore {
     fn open_database(path: &Path, check_integrity: bool) -> Result<Self, StoreError> {
         // Before it is opened: SQLite opens a file that it may not write to for reading.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(StoreError::Folder)?;
+        let opened = OpenedFile::open(path)?;
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -96,7 +100,17 @@ impl SqliteStore {
         // Syncs the content of the log as part of the file: the log may have been written without a sync, or its sync
         // may have failed, which a later sync of the log would not report.
         connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
-        Ok(Self { connection, path: path.to_owned() })
+        Ok(Self { connection, path: path.to_owned(), opened })
+    }
+
+    /// Fails if something happened to the file that SQLite does not notice. Then the file stays as it is.
+    fn check_file(&self) -> Result<(), StoreError> {
+        let checked = self.opened.check(&self.path);
+        // Another file at the path gets no log that does not belong to it.
+        if checked.is_err() && !self.opened.is_replaced(&self.path) {
+            self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        }
+        DamageGuard::new(&self.path).check(checked)
     }
 
     /// Returns whether the checkpoint succeeded.
@@ -150,6 +164,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.check_file()?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -506,6 +521,11 @@ fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = usize::try_from(found).ok().filter(|found| *found <= MIGRATIONS.len());
     known.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })
+}
+
+/// Like [`inspect`] of a store in use, but only if that takes no longer than a human waits without noticing.
+pub fn inspect_small(path: &Path) -> Result<(), StoreError> {
+    if DamageGuard::new(path).is_quickly_checked() { inspect(path, true) } else { Ok(()) }
 }
 
 /// Checks the whole store at `path`, which need not exist, and changes nothing; for `doctor` and `executor status`.

@@ -139,7 +139,7 @@ fn assert_named(oracle: &Oracle, open: &str, expected: &str, case: &str) {
     for arguments in [
         &["run", "read", "name=after"][..],
         &["run", "read", "name=after", "--dry-run"],
-        &["wait", open, "--timeout=50s"],
+        &["wait", open, "--timeout=2h"],
         &["cancel", open],
         &["executor", "start"],
     ] {
@@ -209,6 +209,52 @@ fn damage_of_any_kind_is_named_by_every_command_and_the_file_is_kept() {
     assert_eq!(started.exit, 0, "with the backup everything works again: {started}");
     assert_eq!(oracle.world.run(&["doctor"]).exit, 0);
     assert_eq!(oracle.world.run(&["cancel", &open]).exit, 0);
+}
+
+/// Damage of a record in use: its name, how it is named, and what it does to the file.
+type LiveDamage<'a> = (&'a str, &'a str, &'a dyn Fn(&Path));
+
+#[test]
+fn damage_while_an_executor_runs_is_named_by_run_and_status() {
+    let overwrite = |path: &Path, at: u64, length: usize| {
+        use std::os::unix::fs::FileExt as _;
+        let file = fs::File::options().write(true).open(path).expect("opened");
+        file.write_all_at(&vec![0; length], at).expect("written");
+    };
+    let kinds: [LiveDamage<'_>; 4] = [
+        ("the header", "damaged", &|path| overwrite(path, 0, 64)),
+        ("a cut file", "damaged", &|path| {
+            fs::File::options().write(true).open(path).expect("opened").set_len(50).expect("cut");
+        }),
+        ("a removed file", "the store is missing", &|path| fs::remove_file(path).expect("removed")),
+        // A page that was written lately is still in the log.
+        ("all pages but the first", "damaged", &|path| {
+            overwrite(path, 4096, usize::try_from(fs::metadata(path).expect("a file").len()).expect("small") - 4096);
+        }),
+    ];
+    for (case, expected, damage) in kinds {
+        let oracle = Oracle::new();
+        // Moves the first tasks into the file, and leaves something in the log.
+        for _ in 0..2 {
+            oracle.accept(Class::Once, &json!({}));
+            oracle.until_final();
+            if case.contains("pages") {
+                oracle.world.run(&["executor", "stop"]);
+            }
+        }
+        assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
+        oracle.accept(Class::Once, &json!({}));
+        oracle.until_final();
+        damage(&oracle.record());
+        let world = &oracle.world;
+        let status = world.run(&["executor", "status"]);
+        assert!(status.exit != 0 && status.to_string().contains(expected), "{case}: {status}");
+        if !case.contains("pages") {
+            let ran = world.run(&["run", "read", "name=after"]);
+            assert_eq!((ran.exit, ran.error()["code"].as_str()), (7, Some("no-executor")), "{case}: {ran}");
+            assert!(ran.stderr.contains(expected), "{case}: {ran}");
+        }
+    }
 }
 
 #[test]

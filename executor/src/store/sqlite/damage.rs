@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -21,6 +22,8 @@ const MAX_CHECKED_BYTES: u64 = 1 << 20;
 const MAX_CHECKED_BYTES_AFTER_CRASH: u64 = 16 << 20;
 /// The smallest page of SQLite, and so the smallest database.
 const MIN_BYTES: u64 = 512;
+/// What the header begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Where the header names the versions of the format for writing and reading.
 const VERSIONS: std::ops::RangeInclusive<usize> = 18..=19;
 
@@ -47,15 +50,15 @@ impl<'a> DamageGuard<'a> {
         let mut header = Vec::new();
         let file = File::open(self.path).map_err(StoreError::Folder)?;
         file.take(MIN_BYTES).read_to_end(&mut header).map_err(StoreError::Folder)?;
-        if (header.len() as u64) < MIN_BYTES {
-            return Err(StoreError::Malformed(format!("it was cut to {} bytes", header.len())));
-        }
-        // SQLite opens a database of an unknown version for reading, and refuses to write to it later.
-        if header[VERSIONS].iter().any(|version| !(1..=2).contains(version)) {
-            return Err(StoreError::Malformed("its header names an unknown version of the format".to_owned()));
-        }
+        check_header(&header)?;
         let damaged = log::damage(&log).map_err(StoreError::Folder)?;
         damaged.map_or(Ok(()), |reason| Err(StoreError::Malformed(format!("its log `{}`: {reason}", log.display()))))
+    }
+
+    /// Whether the file is small enough to check its integrity while somebody waits.
+    pub(super) fn is_quickly_checked(&self) -> bool {
+        let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        size(self.path) + size(&self.beside("-wal")) <= MAX_CHECKED_BYTES_AFTER_CRASH
     }
 
     /// Whether the file is small enough to check its integrity before using it.
@@ -67,7 +70,7 @@ impl<'a> DamageGuard<'a> {
 
     /// Turns an error that indicates damage into [`StoreError::Damaged`], after copying the file.
     pub(super) fn check<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-        self.rename(outcome, || Ok(Some(self.copy()?)))
+        self.rename(outcome, || self.path.exists().then(|| self.copy()).transpose())
     }
 
     /// Like [`Self::check`], but makes no copy.
@@ -121,6 +124,63 @@ impl<'a> DamageGuard<'a> {
         name.push(suffix);
         name.into()
     }
+}
+
+/// The file of an open database, which SQLite reads from its cache: it would not notice what happens to the file.
+#[derive(Debug)]
+pub(super) struct OpenedFile {
+    /// Opened before SQLite opens it, and closed after: closing any descriptor of the file releases SQLite's locks.
+    file: File,
+}
+
+impl OpenedFile {
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { file: File::open(path).map_err(StoreError::Folder)? })
+    }
+
+    /// Whether another file is at `path` now.
+    pub(super) fn is_replaced(&self, path: &Path) -> bool {
+        match (self.file.metadata(), fs::metadata(path)) {
+            (Ok(held), Ok(found)) => (held.dev(), held.ino()) != (found.dev(), found.ino()),
+            _ => false,
+        }
+    }
+
+    /// Fails if the file is not at `path` any more, or has lost its header. Takes a few microseconds.
+    pub(super) fn check(&self, path: &Path) -> Result<(), StoreError> {
+        if self.is_replaced(path) {
+            return Err(StoreError::Malformed("it was replaced while it was in use".to_owned()));
+        }
+        if !path.exists() {
+            return Err(StoreError::Malformed("it was removed while it was in use".to_owned()));
+        }
+        let mut header = [0; 100];
+        match self.file.read_exact_at(&mut header, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(StoreError::Malformed("it was cut while it was in use".to_owned()))
+            }
+            Err(error) => Err(StoreError::Folder(error)),
+            Ok(()) if !header.starts_with(MAGIC) => {
+                Err(StoreError::Malformed("its header was overwritten while it was in use".to_owned()))
+            }
+            Ok(()) => check_versions(&header),
+        }
+    }
+}
+
+fn check_header(header: &[u8]) -> Result<(), StoreError> {
+    if (header.len() as u64) < MIN_BYTES {
+        return Err(StoreError::Malformed(format!("it was cut to {} bytes", header.len())));
+    }
+    check_versions(header)
+}
+
+/// SQLite opens a database of an unknown version for reading, and refuses to write to it later.
+fn check_versions(header: &[u8]) -> Result<(), StoreError> {
+    if header[VERSIONS].iter().any(|version| !(1..=2).contains(version)) {
+        return Err(StoreError::Malformed("its header names an unknown version of the format".to_owned()));
+    }
+    Ok(())
 }
 
 /// Reads the whole database and compares the indexes with the tables.
