@@ -31,6 +31,7 @@ mod fields;
 pub mod http;
 pub mod llm;
 pub mod process;
+mod spool;
 
 pub use http::ResponseFacts;
 

@@ -12,6 +12,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use encoding_rs::Encoding;
+use tempfile::TempDir;
+
+use super::spool::Spool;
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
@@ -19,7 +23,7 @@ use super::{
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::secret::Secrets;
-use argument::{Argument, ArgumentOptions};
+use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
 use program_call::ProgramCall;
 
@@ -59,6 +63,14 @@ pub struct Process {
     /// How to read standard output. Absent: `text`.
     #[serde(default)]
     pub output: ProcessOutput,
+    /// The content type of a file that it prints or writes. Absent: the type of its name's extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "image/png")]
+    pub content_type: Option<String>,
+    /// The encoding of the text it prints. Absent: UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "windows-1252")]
+    pub encoding: Option<String>,
     /// The most bytes it may print to each of stdout and stderr before it is killed. Absent: 1 MiB.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1))]
@@ -80,6 +92,8 @@ pub enum ProcessOutput {
     Json,
     /// As an array of lines.
     Lines,
+    /// Byte by byte as a file, as for an image or an archive.
+    File,
 }
 
 fn max_bytes() -> u64 {
@@ -96,6 +110,10 @@ impl Runner for Process {
         found.note(self.check_argv());
         found.note(shell_text::check(&self.argv));
         self.env.keys().for_each(|name| found.note(check_variable(name)));
+        found.note(self.check_output_file());
+        if self.encoding.as_ref().is_some_and(|label| Encoding::for_label(label.as_bytes()).is_none()) {
+            found.note(Err(DefinitionMistake::new("encoding", &"no encoding of that name; one is `windows-1252`")));
+        }
         if self.max_bytes == 0 {
             found.note(Err(DefinitionMistake::new("max_bytes", &"it must be at least 1")));
         }
@@ -107,7 +125,8 @@ impl Runner for Process {
 
     fn text_kind(&self, place: &str) -> TextKind {
         match place.split(['.', '[']).next().unwrap_or_default() {
-            "allow" | "output" => TextKind::Constant,
+            "allow" | "output" | "content_type" | "encoding" => TextKind::Constant,
+            "argv" if place.ends_with("].output_file") || place.ends_with("].prefix") => TextKind::Constant,
             "env" => TextKind::TemplateOrSecret,
             "argv" if place.ends_with("].if") => TextKind::Condition,
             // That the program is a constant is checked with its own message.
@@ -133,7 +152,12 @@ impl Runner for Process {
         if self.folder.is_some() {
             check_open(program_call.folder(), &context.own_folders)?;
         }
-        let prepared = program_call.prepare(&context.secrets).await?;
+        let output_folder = match program_call.output_file() {
+            Some(_) => Some(output_folder(&context.spool)?),
+            None => None,
+        };
+        let output_path = output_folder.as_ref().map_or(Path::new(""), TempDir::path);
+        let prepared = program_call.prepare(&context.secrets, output_path).await?;
         let program = prepared.program.clone();
         let exit = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
             .await
@@ -143,9 +167,18 @@ impl Runner for Process {
             program: &program,
             all_secrets: &context.secrets,
             passed_secrets: &prepared.secrets,
+            written: program_call.output_file().map(|name| output_path.join(name)),
+            spool: Spool::of(context, invocation, context.config.executor.output_bytes),
         };
-        reader.outcome(&exit)
+        reader.outcome(exit).await
     }
+}
+
+/// Returns a new folder for the file that a program writes.
+fn output_folder(spool: &Path) -> Result<TempDir, Failure> {
+    let created =
+        fs::create_dir_all(spool).and_then(|()| tempfile::Builder::new().prefix("program-").tempdir_in(spool));
+    created.map_err(|error| Failure::new(Code::Io, format!("failed to create a folder for the output: {error}")))
 }
 
 /// Fails if the folder that a definition names for its program is one of our own.
@@ -169,7 +202,7 @@ pub(crate) async fn run_configured(
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     let program_call = ProgramCall::configured(argv, stdin);
-    let mut prepared = program_call.prepare(secrets).await.map_err(|failure| failure.error.message)?;
+    let mut prepared = program_call.prepare(secrets, Path::new("")).await.map_err(|failure| failure.error.message)?;
     prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
     let exit = group::run(prepared.command, prepared.stdin, MAX_BYTES, cancel).await;
     let name = program_call.name();
@@ -195,7 +228,7 @@ impl Process {
         let Ok(program_call) = ProgramCall::of(self, invocation) else { return Vec::new() };
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
-            Argument::Template(_) | Argument::When(_) => None,
+            Argument::Template(_) | Argument::When(_) | Argument::OutputFile(_) => None,
         });
         let scripts = constants.map(|text| program_call.folder().join(text)).filter(|path| is_script(path));
         program_call.program().into_iter().chain(scripts).collect()
@@ -205,12 +238,39 @@ impl Process {
     pub fn program(&self) -> &str {
         match self.argv.first() {
             Some(Argument::Template(program)) => program,
-            Some(Argument::When(_)) | None => "",
+            Some(Argument::When(_) | Argument::OutputFile(_)) | None => "",
         }
     }
 
     fn options(&self) -> ArgumentOptions {
         if self.allow_options { ArgumentOptions::Allowed } else { ArgumentOptions::Refused }
+    }
+
+    fn check_output_file(&self) -> Result<(), DefinitionMistake> {
+        let mut files = self.argv.iter().enumerate().filter_map(|(index, argument)| match argument {
+            Argument::OutputFile(file) => Some((index, file)),
+            Argument::Template(_) | Argument::When(_) => None,
+        });
+        let Some((index, OutputFile { output_file: name, .. })) = files.next() else {
+            let printed = self.output == ProcessOutput::File;
+            return match &self.content_type {
+                Some(_) if !printed => {
+                    Err(DefinitionMistake::new("content_type", &"only a file has one: set `\"output\": \"file\"`"))
+                }
+                _ => Ok(()),
+            };
+        };
+        let place = format!("argv[{index}].output_file");
+        if name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".." {
+            return Err(DefinitionMistake::new(place, &"it is the name of a file, without a folder"));
+        }
+        if let Some((index, _)) = files.next() {
+            return Err(DefinitionMistake::new(format!("argv[{index}]"), &"a program can have one output file"));
+        }
+        if self.output != ProcessOutput::Text {
+            return Err(DefinitionMistake::new("output", &"leave it out: the data is the output file"));
+        }
+        Ok(())
     }
 
     fn check_argv(&self) -> Result<(), DefinitionMistake> {

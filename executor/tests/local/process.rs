@@ -1,7 +1,7 @@
 //! Programs: their arguments, environment and input, and the interpretation of their output and exit status.
 
-use executor::runner::Runner as _;
 use executor::runner::process::Process;
+use executor::runner::{OutputData, Runner as _, RunnerOutput};
 use executor::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
@@ -126,6 +126,59 @@ async fn output_is_text_lines_or_json() {
     assert_eq!(failure.error.details["stdout"], "oops");
 }
 
+/// Returns the content of an output that is a file, its content type and its name.
+fn file_of(output: &RunnerOutput) -> (Vec<u8>, &str, Option<&str>) {
+    let OutputData::File { path, content_type, bytes } = &output.data else { panic!("not a file: {output:?}") };
+    let content = std::fs::read(path).expect("the file");
+    assert_eq!(content.len() as u64, *bytes);
+    (content, content_type, output.meta.get("file_name").and_then(Value::as_str))
+}
+
+#[tokio::test]
+async fn a_file_that_a_program_writes_is_its_data() {
+    let world = World::new();
+    world.context.secrets.set(&"token".parse().expect("a name"), "hunter2-hunter2").expect("stored");
+    let script = r#"printf 'a\0%s' "$TOKEN" > "${1#--to=}"; echo written"#;
+    let file = json!({"output_file": "chart.png", "prefix": "--to="});
+    let run = json!({"process": {"argv": ["sh", "-c", script, "sh", file], "env": {"TOKEN": "secret:token"}}});
+    let written = world.perform(&run, json!({})).await.expect("it succeeds");
+    assert_eq!(file_of(&written), (b"a\0[secret:token]".to_vec(), "image/png", Some("chart.png")));
+    let left: Vec<_> = std::fs::read_dir(&world.context.spool).expect("a folder").flatten().collect();
+    assert_eq!(left.len(), 1, "only the data is left: {left:?}");
+    let plan = runner(&run).plan(&world.invocation(json!({})), &world.context.config).expect("a plan");
+    assert_eq!(plan["argv"][4], "--to=OUTPUT_FOLDER/chart.png");
+
+    // Nothing else than a file that the program wrote itself.
+    world.write("other", "private");
+    for script in ["true", r#"ln -s "$PWD/other" "$1""#, r#"mkfifo "$1""#, r#"mkdir "$1""#] {
+        let run = json!({"process": {"argv": ["sh", "-c", script, "sh", {"output_file": "out"}]}});
+        let failure = world.failure(&run, json!({})).await;
+        assert_eq!((failure.error.code, failure.side_effect), (Code::BadResponse, SideEffect::Possible), "{script}");
+        assert!(failure.error.message.contains("did not write `out`"), "{failure:?}");
+    }
+    let failing = json!({"process": {"argv": ["sh", "-c", "echo x > $1; exit 3", "sh", {"output_file": "out"}]}});
+    assert_eq!(world.failure(&failing, json!({})).await.error.code, Code::ProcessFailed);
+}
+
+#[tokio::test]
+async fn binary_output_is_a_file_and_text_has_the_declared_encoding() {
+    let world = World::new();
+    let print = |bytes: &str, more: Value| {
+        let mut process = json!({"argv": ["printf", bytes]});
+        process.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        json!({"process": process})
+    };
+    let file =
+        world.perform(&print(r"\377\001", json!({"output": "file", "content_type": "image/x-raw"})), json!({})).await;
+    assert_eq!(file_of(&file.expect("it succeeds")), (vec![0xff, 1], "image/x-raw", None));
+    let recognized = world.perform(&print(r"a\000b", json!({})), json!({})).await.expect("it succeeds");
+    assert_eq!(file_of(&recognized), (b"a\0b".to_vec(), "application/octet-stream", None));
+    let latin = print(r"caf\351\n", json!({"encoding": "iso-8859-1"}));
+    assert_eq!(world.data(&latin, json!({})).await, "café");
+    let wide = print(r"\351\000\n\000", json!({"encoding": "utf-16le", "output": "lines"}));
+    assert_eq!(world.data(&wide, json!({})).await, json!(["é"]));
+}
+
 #[tokio::test]
 async fn stdin_that_is_not_text_is_written_as_json() {
     let world = World::new();
@@ -202,6 +255,11 @@ fn a_mistake_in_a_definition_names_its_field() {
         (json!({"argv": ["sh", "-c", "grep {{ word }} notes"]}), "argv[2]"),
         (json!({"argv": ["env", "/bin/bash", "-ec", "--", {"if": "word", "args": ["echo {{ word }}"]}]}), "argv[4]"),
         (json!({"argv": ["python3", "-c", "print('{{ word }}')"]}), "argv[2]"),
+        (json!({"argv": ["a", {"output_file": "a/b"}]}), "argv[1].output_file"),
+        (json!({"argv": ["a", {"output_file": "b"}, {"output_file": "c"}]}), "argv[2]"),
+        (json!({"argv": ["a", {"output_file": "b"}], "output": "json"}), "output"),
+        (json!({"argv": ["a"], "content_type": "image/png"}), "content_type"),
+        (json!({"argv": ["a"], "encoding": "klingon"}), "encoding"),
         (json!({"argv": ["a"], "max_bytes": 0}), "max_bytes"),
         (json!({"argv": ["a"], "ok_statuses": []}), "ok_statuses"),
     ];

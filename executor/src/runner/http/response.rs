@@ -4,7 +4,6 @@ use futures_util::StreamExt as _;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::call::{HttpCall, HttpResponse};
@@ -12,6 +11,7 @@ use super::structured::{ndjson, xml};
 use super::{Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, file_name};
 use crate::net::clients::{body_failure, bytes, header, too_large};
 use crate::net::text;
+use crate::runner::spool::{self, Spool};
 use crate::runner::{OutputData, ResponseFacts};
 use crate::task::failure::SideEffect;
 
@@ -118,7 +118,7 @@ async fn data(call: &HttpCall<'_>, response: Response, url: &Url) -> Result<Outp
         BodyKind::Xml => OutputData::Json(parsed(call, &xml_text(&body, content_type.as_deref()), "XML", xml)?),
         BodyKind::Unknown if std::str::from_utf8(&body).is_err() => {
             let chunk = futures_util::stream::iter([Ok::<_, Failure>(body)]);
-            spool(call, chunk, limit, "application/octet-stream".to_owned()).await?
+            Spool::of(call.context, call.invocation, limit).store(chunk, spool::BYTES.to_owned()).await?
         }
         _ => OutputData::Json(Value::String(text::decode(&body, content_type.as_deref()))),
     })
@@ -199,45 +199,10 @@ async fn spool_response(
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
-    let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    let content_type = content_type.unwrap_or_else(|| spool::BYTES.to_owned());
     let chunks = response.bytes_stream().map(|chunk| chunk.map_err(|error| body_failure(&error, url)));
-    spool(call, chunks, limit, content_type).await
-}
-
-/// Writes `chunks` without secrets to a file in the spool folder; deletes the file if any chunk fails.
-async fn spool<B: AsRef<[u8]>>(
-    call: &HttpCall<'_>,
-    chunks: impl futures_util::Stream<Item = Result<B, Failure>>,
-    limit: u64,
-    content_type: String,
-) -> Result<OutputData, Failure> {
-    let folder = &call.context.spool;
-    let unwritable = |error: &dyn std::fmt::Display| {
-        Failure::new(Code::Io, format!("failed to write `{}`: {error}", folder.display()))
-    };
-    tokio::fs::create_dir_all(folder).await.map_err(|error| unwritable(&error))?;
-    let (file, path) =
-        tempfile::Builder::new().prefix("http-").tempfile_in(folder).map_err(|error| unwritable(&error))?.into_parts();
-    let mut file = tokio::fs::File::from_std(file);
-    let mut redaction = call.context.secrets.stream_redaction(&call.invocation.hidden);
-    let (mut received, mut written) = (0, 0);
-    let mut chunks = std::pin::pin!(chunks);
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk?;
-        received += chunk.as_ref().len() as u64;
-        let redacted = redaction.push(chunk.as_ref());
-        written += redacted.len() as u64;
-        if received.max(written) > limit {
-            return Err(too_large(limit));
-        }
-        file.write_all(&redacted).await.map_err(|error| unwritable(&error))?;
-    }
-    let rest = redaction.finish();
-    written += rest.len() as u64;
-    file.write_all(&rest).await.map_err(|error| unwritable(&error))?;
-    file.flush().await.map_err(|error| unwritable(&error))?;
-    let path = path.keep().map_err(|error| unwritable(&error))?;
-    Ok(OutputData::File { path, content_type, bytes: written })
+    let spool = Spool::of(call.context, call.invocation, limit);
+    spool.store(chunks, content_type).await
 }
 
 /// Reads the start of an error response; a lost connection just ends it.

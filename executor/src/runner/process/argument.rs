@@ -6,13 +6,15 @@
 //! `--author={{ author }}`. (`--end-of-options` is not enough: some git commands accept it but ignore it.)
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 
 use protocol::code::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::base::template::TemplateValues;
 use crate::task::failure::Failure;
@@ -25,6 +27,19 @@ pub enum Argument {
     Template(String),
     /// Arguments under a condition, like a flag or an option with its value.
     When(ConditionalArguments),
+    /// The path of a file that the program writes.
+    OutputFile(OutputFile),
+}
+
+/// An argument that is the path of a new file in an empty folder. The program writes it, and it becomes the data.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputFile {
+    /// The file's name, as in `report.pdf`: some programs choose the format by its extension.
+    pub output_file: String,
+    /// What precedes the path in the argument, as in `--output=`. Absent: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
 }
 
 /// Arguments that are passed only if the condition holds.
@@ -38,12 +53,41 @@ pub struct ConditionalArguments {
     pub args: Vec<String>,
 }
 
+/// An argument that is filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum FilledArgument {
+    Text(String),
+    OutputFile(OutputFile),
+}
+
+impl FilledArgument {
+    /// The argument in a plan, where the folder of the output is not known yet.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::OutputFile(OutputFile { output_file, prefix }) => format!("{prefix}OUTPUT_FOLDER/{output_file}"),
+        }
+    }
+
+    /// The argument of a program whose output is in `folder`.
+    pub(super) fn with_output_in(&self, folder: &Path) -> OsString {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::OutputFile(OutputFile { output_file, prefix }) => {
+                let mut argument = OsString::from(prefix);
+                argument.push(folder.join(output_file));
+                argument
+            }
+        }
+    }
+}
+
 /// Renders the arguments of `argv`.
 pub(super) fn render(
     argv: &[Argument],
     scope: &TemplateValues,
     options: ArgumentOptions,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<FilledArgument>, Failure> {
     let mut arguments = Arguments { rendered: Vec::with_capacity(argv.len()), options };
     for argument in argv {
         match argument {
@@ -53,6 +97,7 @@ pub(super) fn render(
                     args.iter().try_for_each(|text| arguments.add(text, scope))?;
                 }
             }
+            Argument::OutputFile(file) => arguments.rendered.push(FilledArgument::OutputFile(file.clone())),
         }
     }
     Ok(arguments.rendered)
@@ -66,7 +111,7 @@ pub(super) enum ArgumentOptions {
 }
 
 struct Arguments {
-    rendered: Vec<String>,
+    rendered: Vec<FilledArgument>,
     options: ArgumentOptions,
 }
 
@@ -96,7 +141,7 @@ impl Arguments {
             return Err(Failure::new(Code::Rejected, format!("`{argument}` would be an option of the program"))
                 .hint("give a value that does not begin with `-`"));
         }
-        self.rendered.push(argument);
+        self.rendered.push(FilledArgument::Text(argument));
         Ok(())
     }
 }
@@ -118,7 +163,7 @@ impl<'de> Deserialize<'de> for Argument {
             type Value = Argument;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a template, or an object with `if` and `args`")
+                f.write_str("a template, an object with `if` and `args`, or an object with `output_file`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Argument, E> {
@@ -126,7 +171,15 @@ impl<'de> Deserialize<'de> for Argument {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
-                ConditionalArguments::deserialize(MapAccessDeserializer::new(map)).map(Argument::When)
+                let fields = Map::deserialize(MapAccessDeserializer::new(map))?;
+                let is_file = fields.contains_key("output_file");
+                let fields = Value::Object(fields);
+                let argument = if is_file {
+                    OutputFile::deserialize(fields).map(Argument::OutputFile)
+                } else {
+                    ConditionalArguments::deserialize(fields).map(Argument::When)
+                };
+                argument.map_err(de::Error::custom)
             }
         }
 
@@ -139,6 +192,7 @@ impl Serialize for Argument {
         match self {
             Self::Template(text) => text.serialize(serializer),
             Self::When(when) => when.serialize(serializer),
+            Self::OutputFile(file) => file.serialize(serializer),
         }
     }
 }
@@ -150,8 +204,8 @@ impl JsonSchema for Argument {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "One argument: a template; or arguments that are passed only under a condition.",
-            "anyOf": [{ "type": "string" }, generator.subschema_for::<ConditionalArguments>()]
+            "description": "One argument: a template; arguments that are passed only under a condition; or the path of a file that the program writes.",
+            "anyOf": [{ "type": "string" }, generator.subschema_for::<ConditionalArguments>(), generator.subschema_for::<OutputFile>()]
         })
     }
 }
@@ -165,7 +219,8 @@ mod tests {
     fn rendered(argv: Value, input: Value) -> Vec<String> {
         let argv: Vec<Argument> = serde_json::from_value(argv).expect("arguments");
         let Value::Object(input) = input else { panic!("the input is not an object") };
-        render(&argv, &TemplateValues::of_input(&input), ArgumentOptions::Refused).expect("valid templates")
+        let filled = render(&argv, &TemplateValues::of_input(&input), ArgumentOptions::Refused);
+        filled.expect("valid templates").iter().map(FilledArgument::shown).collect()
     }
 
     #[test]
@@ -212,6 +267,7 @@ mod tests {
     #[test]
     fn an_unknown_key_beside_if_is_an_error() {
         assert!(serde_json::from_value::<Argument>(json!({"if": "a", "args": [], "else": []})).is_err());
+        assert!(serde_json::from_value::<Argument>(json!({"output_file": "a", "if": "b"})).is_err());
         assert!(serde_json::from_value::<Argument>(json!(5)).is_err());
     }
 }

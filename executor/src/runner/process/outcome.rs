@@ -1,20 +1,25 @@
 //! Turns a program's exit status and output into the outcome of the invocation.
 
 use std::borrow::Cow;
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use encoding_rs::Encoding;
+use futures_util::{StreamExt as _, stream};
 use nix::sys::signal::Signal;
 use protocol::code::Code;
-use protocol::excerpt;
+use protocol::{excerpt, regular_file};
 use serde_json::{Map, Value};
+use tokio_util::io::ReaderStream;
 
 use super::group::{ProgramExit, StopCause};
 use super::{Process, ProcessOutput};
 use crate::base::credential;
 use crate::config::secret::{Secret, Secrets};
-use crate::runner::RunnerOutput;
+use crate::runner::spool::{self, Spool};
+use crate::runner::{OutputData, RunnerOutput};
 use crate::task::failure::{Failure, Retry};
 
 /// The most of each stream in a failure: enough for the first and the last errors of a compiler.
@@ -33,14 +38,17 @@ pub(super) struct OutputReader<'a> {
     pub(super) all_secrets: &'a Secrets,
     /// The secrets in the program's environment.
     pub(super) passed_secrets: &'a [Secret],
+    /// The file that the program was to write.
+    pub(super) written: Option<PathBuf>,
+    pub(super) spool: Spool<'a>,
 }
 
 impl OutputReader<'_> {
-    pub(super) fn outcome(&self, exit: &ProgramExit) -> Result<RunnerOutput, Failure> {
+    pub(super) async fn outcome(&self, exit: ProgramExit) -> Result<RunnerOutput, Failure> {
         let truncated = exit.stopped.is_some();
         let (stdout, stderr) = (self.clean(&exit.stdout, truncated), self.clean(&exit.stderr, truncated));
         let status_fields = exit.status.map_or_else(Map::new, status_fields);
-        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let name = self.name();
         let failure = match (exit.stopped, exit.status) {
             (Some(StopCause::Cancelled), _) => {
                 Failure::new(Code::Cancelled, format!("cancelled while `{name}` was running"))
@@ -50,9 +58,9 @@ impl OutputReader<'_> {
                 Failure::new(Code::ResponseTooLarge, format!("`{name}` printed more than {limit} bytes to {stream}"))
                     .hint("the program was stopped; ask for less output")
             }
-            (None, Some(status)) if self.is_ok(status) => match self.data(&stdout) {
+            (None, Some(status)) if self.is_ok(status) => match self.data(exit.stdout, &stdout).await {
                 Ok(data) => return Ok(self.success(data, status_fields, &masked(&stderr))),
-                Err(reason) => Failure::new(Code::BadResponse, format!("the output of `{name}` is not JSON: {reason}")),
+                Err(failure) => failure,
             },
             (None, Some(status)) => {
                 let lines = significant_lines(&masked(if stderr.trim().is_empty() { &stdout } else { &stderr }));
@@ -78,26 +86,68 @@ impl OutputReader<'_> {
             .is_some_and(|code| self.process.ok_statuses.contains(&code))
     }
 
-    fn data(&self, stdout: &str) -> serde_json::Result<Value> {
-        Ok(match self.process.output {
-            ProcessOutput::Text => Value::String(stdout.trim_end_matches(['\r', '\n']).to_owned()),
-            ProcessOutput::Json => serde_json::from_str(stdout)?,
-            ProcessOutput::Lines => stdout.lines().map(|line| Value::String(line.to_owned())).collect(),
-        })
+    /// Returns the data, which is what the program printed or the file that it wrote.
+    async fn data(&self, printed: Vec<u8>, text: &str) -> Result<OutputData, Failure> {
+        if let Some(path) = &self.written {
+            return self.written_file(path).await;
+        }
+        Ok(OutputData::Json(match self.process.output {
+            // A NUL byte is in no text.
+            ProcessOutput::Text if self.process.encoding.is_none() && printed.contains(&0) => {
+                return self.printed_file(printed).await;
+            }
+            ProcessOutput::File => return self.printed_file(printed).await,
+            ProcessOutput::Text => Value::String(text.trim_end_matches(['\r', '\n']).to_owned()),
+            ProcessOutput::Json => serde_json::from_str(text).map_err(|reason| {
+                let message = format!("the output of `{}` is not JSON: {reason}", self.name());
+                Failure::new(Code::BadResponse, message)
+            })?,
+            ProcessOutput::Lines => text.lines().map(|line| Value::String(line.to_owned())).collect(),
+        }))
     }
 
-    fn success(&self, data: Value, status_fields: Map<String, Value>, stderr: &str) -> RunnerOutput {
-        let mut output = RunnerOutput::json(data).with_meta("program", self.program.to_string_lossy());
+    async fn printed_file(&self, printed: Vec<u8>) -> Result<OutputData, Failure> {
+        let content_type = self.process.content_type.clone().unwrap_or_else(|| spool::BYTES.to_owned());
+        self.spool.store(stream::iter([Ok(printed)]), content_type).await
+    }
+
+    async fn written_file(&self, path: &Path) -> Result<OutputData, Failure> {
+        let opened = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || regular_file::open_itself(&opened)).await;
+        let file = opened.map_err(io::Error::other).flatten().map_err(|error| {
+            let file = path.file_name().unwrap_or_default().display();
+            Failure::new(Code::BadResponse, format!("`{}` did not write `{file}`: {error}", self.name()))
+                .hint("the path of the file is its argument; perhaps the program writes elsewhere")
+        })?;
+        let of_extension = || mime_guess::from_path(path).first_or_octet_stream().to_string();
+        let content_type = self.process.content_type.clone().unwrap_or_else(of_extension);
+        let chunks = ReaderStream::new(tokio::fs::File::from_std(file));
+        let unreadable = |error| Failure::new(Code::Io, format!("failed to read the output file: {error}"));
+        self.spool.store(chunks.map(|chunk| chunk.map_err(unreadable)), content_type).await
+    }
+
+    fn success(&self, data: OutputData, status_fields: Map<String, Value>, stderr: &str) -> RunnerOutput {
+        let output = RunnerOutput { data, meta: Map::new(), facts: None };
+        let mut output = output.with_meta("program", self.program.to_string_lossy());
         output.meta.extend(status_fields);
+        if let Some(name) = self.written.as_ref().and_then(|path| path.file_name()) {
+            output = output.with_meta("file_name", name.to_string_lossy());
+        }
         if stderr.trim().is_empty() {
             return output;
         }
         output.with_meta("stderr", shortened(stderr, MAX_META_BYTES))
     }
 
+    fn name(&self) -> Cow<'_, str> {
+        self.program.file_name().unwrap_or_default().to_string_lossy()
+    }
+
     /// Removes escape sequences and secrets, and the beginning of a secret where the output was truncated.
     fn clean(&self, bytes: &[u8], truncated: bool) -> String {
-        let plain = plain(bytes);
+        let encoding = self.process.encoding.as_ref().and_then(|label| Encoding::for_label(label.as_bytes()));
+        let decoded = encoding.map(|encoding| encoding.decode(bytes).0);
+        let plain = plain(decoded.as_deref().map_or(bytes, str::as_bytes));
         let mut text = self.all_secrets.redact(&plain).into_owned();
         if truncated {
             for secret in self.passed_secrets {

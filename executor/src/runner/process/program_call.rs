@@ -7,14 +7,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::{env, io};
+use std::{env, io, iter};
 
 use protocol::code::Code;
 use protocol::paths::{DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::{Process, argument};
+use super::Process;
+use super::argument::{self, FilledArgument};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
@@ -25,8 +26,8 @@ use crate::task::failure::{Failure, Retry};
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
 pub(super) struct ProgramCall {
-    /// The program's name first; never empty.
-    argv: Vec<String>,
+    program: String,
+    arguments: Vec<FilledArgument>,
     folder: PathBuf,
     env: Vec<(String, VariableValue)>,
     stdin: Option<String>,
@@ -49,12 +50,13 @@ pub(super) struct PreparedProgram {
 impl ProgramCall {
     pub(super) fn of(process: &Process, invocation: &Invocation) -> Result<Self, Failure> {
         let values = FieldValues::of(invocation);
-        let argv = argument::render(&process.argv, &invocation.values(), process.options())?;
-        if argv.is_empty() {
+        let mut arguments = argument::render(&process.argv, &invocation.values(), process.options())?;
+        if arguments.is_empty() {
             return Err(Failure::new(Code::TemplateFailed, "`argv` is empty after filling its templates"));
         }
+        let program = arguments.remove(0).shown();
         if let Some(allow) = &process.allow {
-            check_allowed(argv.get(1), allow)?;
+            check_allowed(arguments.first().map(FilledArgument::shown).as_ref(), allow)?;
         }
         let base = invocation.caller.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
         let folder = match &process.folder {
@@ -85,16 +87,27 @@ impl ProgramCall {
         if has_nul {
             return Err(Failure::new(Code::Rejected, "the folder or an environment variable contains a NUL byte"));
         }
-        Ok(Self { argv, folder, env, stdin })
+        Ok(Self { program, arguments, folder, env, stdin })
     }
 
     /// A program of the configuration: it has no templates and no caller's folder.
     pub(super) fn configured(argv: &[String], stdin: &str) -> Self {
-        Self { argv: argv.to_owned(), folder: PathBuf::from("/"), env: Vec::new(), stdin: Some(stdin.to_owned()) }
+        let (program, arguments) =
+            argv.split_first().map(|(program, rest)| (program.clone(), rest.to_vec())).unwrap_or_default();
+        let arguments = arguments.into_iter().map(FilledArgument::Text).collect();
+        Self { program, arguments, folder: PathBuf::from("/"), env: Vec::new(), stdin: Some(stdin.to_owned()) }
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.argv[0]
+        &self.program
+    }
+
+    /// The name of the file that the program writes, if it writes one.
+    pub(super) fn output_file(&self) -> Option<&str> {
+        self.arguments.iter().find_map(|argument| match argument {
+            FilledArgument::OutputFile(file) => Some(file.output_file.as_str()),
+            FilledArgument::Text(_) => None,
+        })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -122,17 +135,19 @@ impl ProgramCall {
                 (name.clone(), Value::String(shown))
             })
             .collect();
+        let argv: Vec<_> =
+            iter::once(self.program.clone()).chain(self.arguments.iter().map(FilledArgument::shown)).collect();
         json!({
             "program": self.name(),
-            "argv": self.argv,
+            "argv": argv,
             "folder": self.folder.to_string_lossy(),
             "env": env,
             "stdin": self.stdin,
         })
     }
 
-    /// Finds the program and resolves the secrets.
-    pub(super) async fn prepare(&self, secrets: &Secrets) -> Result<PreparedProgram, Failure> {
+    /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`.
+    pub(super) async fn prepare(&self, secrets: &Secrets, output_folder: &Path) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
             INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
         let mut passed = Vec::new();
@@ -157,7 +172,7 @@ impl ProgramCall {
         }
         let mut command = Command::new(&program);
         command
-            .args(&self.argv[1..])
+            .args(self.arguments.iter().map(|argument| argument.with_output_in(output_folder)))
             .env_clear()
             .envs(env)
             .current_dir(&self.folder)

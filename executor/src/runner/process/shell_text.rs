@@ -33,6 +33,7 @@ pub(super) fn check(argv: &[Argument]) -> Result<(), DefinitionMistake> {
             let texts: &[String] = match argument {
                 Argument::Template(text) => std::slice::from_ref(text),
                 Argument::When(ConditionalArguments { args, .. }) => args,
+                Argument::OutputFile(file) => std::slice::from_ref(&file.output_file),
             };
             texts.iter().map(move |text| (index, text.as_str()))
         })
