@@ -20,7 +20,12 @@ const MAX_JQ_BYTES: u64 = 128 << 20;
 /// Evaluates `expression` over the data. Also returns a note if the expression probably addressed the wrong level.
 pub(crate) fn evaluate_jq(expression: &str, data: ResultData) -> Result<(Value, Option<&'static str>), Error> {
     let failed = |error: select::SelectError| {
-        Error::new(Code::SelectFailed, error.to_string()).hint("EXPR is jq and sees only the data, like `.[0].id`")
+        let hint = if jq_worker::is_stopped(&error) {
+            "write one that ends and looks at less of the data, like `.[0:10]`; or read a part with --page or --lines"
+        } else {
+            "EXPR is jq and sees only the data, like `.[0].id`"
+        };
+        Error::new(Code::SelectFailed, error.to_string()).hint(hint)
     };
     select::check(expression).map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
     // An expression can run forever, or exhaust the memory.

@@ -10,8 +10,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use executor::catalog::Sources;
 use executor::catalog::listing::Listing;
 use executor::config::Config;
-use protocol::command_names::{AGENT_COMMANDS, instead_of, run_line, search};
+use protocol::command_names::{AGENT_COMMANDS, instead_of, line, run_line, search};
+use protocol::duration::PositiveDuration;
 use protocol::paths::{NoHomeFolder, Paths};
+use serde_json::Value;
 
 use crate::commands::run;
 use crate::error::Error;
@@ -61,7 +63,7 @@ pub(crate) fn usage_error(
                 format!("its values are {allowed}")
             })
         }
-        ErrorKind::UnknownArgument => unknown_argument(error, &argument, &words),
+        ErrorKind::UnknownArgument => unknown_argument(error, &argument, &words, paths),
         ErrorKind::MissingRequiredArgument => {
             let missing: Vec<_> =
                 contexts(error, ContextKind::InvalidArg).iter().map(|name| name.replace(['<', '>'], "")).collect();
@@ -100,10 +102,16 @@ fn unknown_command(word: &str, rest: &[String], paths: impl FnOnce() -> Result<P
 }
 
 fn is_subtool(word: &str, paths: &Paths) -> bool {
-    Config::read(paths).is_ok_and(|config| {
-        let listing = Listing::of(&Sources::of(paths, &config), &paths.listing());
-        listing.entries.iter().any(|entry| entry.name == word)
-    })
+    fields_of(word, paths).is_some()
+}
+
+/// The names of a subtool's input fields; `None` if there is no such subtool.
+fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
+    let config = Config::read(paths).ok()?;
+    let listing = Listing::of(&Sources::of(paths, &config), &paths.listing());
+    let entry = listing.entries.iter().find(|entry| entry.name == subtool)?;
+    let input: Value = serde_json::from_str(entry.input.get()).unwrap_or_default();
+    Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
 }
 
 /// The error for `executor WORD` or `secret WORD`.
@@ -114,8 +122,16 @@ fn unknown_subcommand(error: &clap::Error, command: &str, wrong: &str) -> Error 
     Error::usage(format!("`{command}` has no command `{wrong}`")).hint(hint)
 }
 
-fn unknown_argument(error: &clap::Error, argument: &str, words: &[String]) -> Error {
+fn unknown_argument(
+    error: &clap::Error,
+    argument: &str,
+    words: &[String],
+    paths: impl FnOnce() -> Result<Paths, NoHomeFolder>,
+) -> Error {
     let command = words.first().map(String::as_str).unwrap_or_default();
+    if command.starts_with('-') {
+        return leading_option(command, &words[1..]);
+    }
     if !argument.starts_with('-') {
         let hint = match command {
             "list" => search(&words[1..]),
@@ -126,16 +142,15 @@ fn unknown_argument(error: &clap::Error, argument: &str, words: &[String]) -> Er
     if has_json_without_quotes(words) {
         return Error::usage(format!("`{command}` has no option `{argument}`")).hint(run::USE_STDIN);
     }
-    let suggested =
-        context(error, ContextKind::SuggestedArg).map(|text| format!("did you mean `{}`?", option_name(&text)));
+    let no_option = Error::usage(format!("`{command}` has no option `{argument}`"));
+    if command == "run" {
+        return no_option.hint(option_of_run(error, argument, words, paths));
+    }
+    if ["--json", "--output"].contains(&argument) {
+        return no_option.hint("leave it out: the output is JSON");
+    }
+    let suggested = suggestion(error);
     let other = match command {
-        // A field of the input, written like an option.
-        "run" => {
-            let name = argument.trim_start_matches('-');
-            let value = words.iter().find_map(|word| word.strip_prefix(argument)?.strip_prefix('=')).unwrap_or("VALUE");
-            let tool = words.get(1).filter(|word| !word.starts_with('-')).map_or("NAME", String::as_str);
-            Some(format!("a field of the input is written without dashes: agent-magic-tool run {tool} {name}={value}"))
-        }
         "list" if suggested.is_none() => {
             let value =
                 words.iter().filter_map(|word| word.strip_prefix(argument)?.strip_prefix('=')).map(str::to_owned);
@@ -148,7 +163,77 @@ fn unknown_argument(error: &clap::Error, argument: &str, words: &[String]) -> Er
         (Some(hint), None) | (None, Some(hint)) => hint,
         (None, None) => format!("the options: agent-magic-tool help {command}"),
     };
-    Error::usage(format!("`{command}` has no option `{argument}`")).hint(hint)
+    no_option.hint(hint)
+}
+
+fn suggestion(error: &clap::Error) -> Option<String> {
+    context(error, ContextKind::SuggestedArg).map(|text| format!("did you mean `{}`?", option_name(&text)))
+}
+
+/// The error for an option in place of a command.
+fn leading_option(option: &str, rest: &[String]) -> Error {
+    let error = Error::usage(format!("`{option}` is given before a command"));
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    if ["--query", "-q", "--search"].contains(&name) {
+        let words: Vec<_> = [value.to_owned()].into_iter().filter(|value| !value.is_empty()).collect();
+        return error.hint(search(&[words.as_slice(), rest].concat()));
+    }
+    error.hint(match rest.iter().position(|word| AGENT_COMMANDS.contains(&word.as_str())) {
+        Some(0) => format!("begin with the command, and leave `{name}` out: {}", line(rest)),
+        _ => format!("{COMMANDS} {}; all of them: agent-magic-tool --help", AGENT_COMMANDS[..6].join(", ")),
+    })
+}
+
+/// The hint for an option that `run` does not have: a field of the input written like one, or an option of another
+/// command.
+fn option_of_run(
+    error: &clap::Error,
+    argument: &str,
+    words: &[String],
+    paths: impl FnOnce() -> Result<Paths, NoHomeFolder>,
+) -> String {
+    let name = argument.trim_start_matches('-');
+    let at = words.iter().position(|word| word.split('=').next() == Some(argument)).unwrap_or(words.len());
+    let attached = words.get(at).and_then(|word| Some(word.split_once('=')?.1));
+    let next = words.get(at + 1).filter(|word| !word.starts_with('-') && !word.contains('='));
+    let value = attached.or(next.map(String::as_str));
+    let tool = words.get(1).filter(|word| !word.starts_with('-'));
+    let known = tool.and_then(|tool| fields_of(tool, &paths().ok()?));
+    let tool = tool.map_or("NAME", String::as_str);
+    let as_field = |field: &str| {
+        let value = value.unwrap_or("VALUE");
+        format!("a field of the input is written without dashes: agent-magic-tool run {tool} {field}={value}")
+    };
+    let field = known.iter().flatten().find(|field| field.replace('_', "-") == name.replace('_', "-"));
+    match (field, name) {
+        (Some(field), _) => as_field(field),
+        (None, "timeout" | "limit-time" | "max-time") => {
+            let duration = value.filter(|value| value.parse::<PositiveDuration>().is_ok()).unwrap_or("30s");
+            let is_other = |(index, word): &(usize, &String)| *index != at && Some(word.as_str()) != value;
+            let mut kept: Vec<_> = words.iter().enumerate().filter(is_other).map(|(_, word)| word.clone()).collect();
+            kept.push(format!("--wait={duration}"));
+            format!("to wait for the result, at most so long: {}", line(&kept))
+        }
+        (None, "page" | "page-size" | "lines" | "bytes") => {
+            "it is for a result that is there: run it with --wait, then agent-magic-tool read ID --page 1".to_owned()
+        }
+        (None, "json" | "output" | "format") => "leave it out: the output is JSON".to_owned(),
+        // clap also suggests what only has some letters in common.
+        (None, _) => match (
+            suggestion(error)
+                .filter(|suggested| suggested.contains(&format!("`--{}", name.chars().next().unwrap_or_default()))),
+            known,
+        ) {
+            (Some(suggested), _) => suggested,
+            (None, Some(known)) if !known.is_empty() => format!(
+                "leave it out; the fields of `{tool}` are {}, written like {}=VALUE; the options: agent-magic-tool help run",
+                known.join(", "),
+                known[0],
+            ),
+            (None, Some(_)) => "leave it out; the options: agent-magic-tool help run".to_owned(),
+            (None, None) => as_field(name),
+        },
+    }
 }
 
 /// The option in clap's description of an argument, such as `--wait[=<DURATION>]`; a positional is left as it is.

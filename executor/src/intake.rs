@@ -352,6 +352,9 @@ fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
     if AGENT_COMMANDS.contains(&name) {
         return error.hint(format!("`{name}` is a command; leave out `run`: agent-magic-tool {name}"));
     }
+    if ["tools", "tool", "subtools"].contains(&name) {
+        return error.hint("to list them: agent-magic-tool list tools");
+    }
     let nearest = catalog.nearest(name, tool_scope);
     let hint = match did_you_mean(nearest.first()) {
         Some(hint) => format!("{hint} or search: agent-magic-tool list tools --query=\"...\""),

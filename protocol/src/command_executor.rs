@@ -153,9 +153,13 @@ impl CommandExecutor {
         }
     }
 
-    /// Whether the line waits for results, which may take long.
-    pub fn waits(&self, command: &str) -> bool {
-        line::parse(command).is_ok_and(|line| line.commands().any(|command| allowed::waits(&command.words)))
+    /// Whether the line may take long: it waits for results, or only reads and evaluates a jq expression.
+    pub fn may_take_long(&self, command: &str) -> bool {
+        line::parse(command).is_ok_and(|line| {
+            let waits = line.commands().any(|command| allowed::waits(&command.words));
+            let only_reads = || line.commands().all(|command| allowed::only_reads(&command.words));
+            waits || line.commands().any(|command| allowed::evaluates_jq(&command.words)) && only_reads()
+        })
     }
 
     /// Makes the unchanged line a task of [`SHELL_SUBTOOL`], which a human must approve.

@@ -38,7 +38,11 @@ const READ: [&str; 8] = ["get", "show", "result", "results", "status", "output",
 /// Words that mean `wait`.
 const WAIT: [&str; 5] = ["await", "join", "watch", "poll", "follow"];
 /// Words that mean `cancel`.
-const CANCEL: [&str; 4] = ["stop", "kill", "abort", "terminate"];
+const CANCEL: [&str; 7] = ["stop", "kill", "abort", "terminate", "delete", "remove", "rm"];
+/// Words for what only the user can do, on the page.
+const DECIDE: [&str; 8] = ["approve", "confirm", "accept", "allow", "deny", "reject", "decline", "answer"];
+/// Words that mean `run --at` or `run --in`.
+const SCHEDULE: [&str; 5] = ["schedule", "later", "at", "remind", "cron"];
 /// Words that mean `tasks`.
 const TASKS: [&str; 5] = ["jobs", "task", "queue", "ps", "history"];
 
@@ -47,7 +51,14 @@ pub fn instead_of(word: &str, rest: &[String]) -> Option<String> {
     let lower = word.trim_start_matches('-').to_lowercase();
     let is_in = |words: &[&str]| words.contains(&lower.as_str());
     let given = |placeholder: &str| if rest.is_empty() { placeholder.to_owned() } else { shell_words(rest) };
-    let line = if is_in(&RUN) {
+    if is_in(&DECIDE) {
+        return Some(
+            "only the user can decide, on the page; tell them to run: agent-magic-tool executor page".to_owned(),
+        );
+    }
+    let line = if is_in(&SCHEDULE) {
+        "run NAME key=value --at=09:00".to_owned()
+    } else if is_in(&RUN) {
         format!("run {}", given("NAME key=value"))
     } else if is_in(&LIST) {
         return Some(search(rest));
@@ -67,6 +78,11 @@ pub fn instead_of(word: &str, rest: &[String]) -> Option<String> {
         if near == "list" { "list tools".to_owned() } else { format!("{near} {}", given("")) }
     };
     Some(format!("agent-magic-tool {}", line.trim_end()))
+}
+
+/// The command line with these words.
+pub fn line(words: &[String]) -> String {
+    format!("agent-magic-tool {}", shell_words(words))
 }
 
 /// The command line that runs the subtool `name` with these fields.
@@ -125,6 +141,9 @@ mod tests {
             ("status", "read ID"),
             ("stop 01a1", "cancel 01a1"),
             ("jobs", "tasks"),
+            ("delete 01a1", "cancel 01a1"),
+            ("schedule x", "run NAME key=value --at=09:00"),
+            ("approve 01a1", "only the user can decide, on the page; tell them to run: executor page"),
             ("rum x", "run x"),
             ("lst", "list tools"),
             ("Lists", "list tools"),

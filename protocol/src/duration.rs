@@ -18,7 +18,7 @@ pub struct PositiveDuration(Duration);
 pub enum DurationError {
     #[error("`{0}` is not a valid duration; write it like `500ms`, `30s`, `5m`, `1h` or `7d`")]
     Malformed(String),
-    #[error("a duration must be longer than 0s")]
+    #[error("a duration must be longer than 0s; write it like `30s`, `5m` or `1h`")]
     NotPositive,
 }
 

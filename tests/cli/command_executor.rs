@@ -92,6 +92,35 @@ fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
 }
 
 #[test]
+fn a_runaway_jq_expression_ends_soon_and_holds_up_no_other_line() {
+    let world = World::new();
+    say(&world);
+    let mut tool = Tool::of(&world);
+    // The name of the program may be left out, as in the tool's definition.
+    let said: Value = serde_json::from_str(&tool.output("run say text=x --wait")).expect("JSON");
+    let id = said["id"].as_str().expect("an id").to_owned();
+    assert_eq!(tool.output(&format!("read {id} --jq length && wait {id} | jq -r .data")), "1\nx\n");
+    let started = std::time::Instant::now();
+    let endless = json!({"id": "endless", "command": "jq -n 'def f: f; f'"}).to_string();
+    let slow = json!({"id": "slow", "command": format!("read {id} --jq 'def f: f; f'")}).to_string();
+    let stdin = tool.stdin.as_mut().expect("standard input is open");
+    stdin.write_all(format!("{endless}\n{slow}\n").as_bytes()).expect("written");
+    let quick = tool.ask(&json!({"id": "quick", "command": "tasks"}).to_string());
+    assert_eq!((&quick["id"], &quick["exit"]), (&json!("quick"), &json!(0)), "{quick}");
+    for _ in 0..2 {
+        let mut answer = String::new();
+        tool.stdout.read_line(&mut answer).expect("an answer");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let output = answer["output"].as_str().expect("a text");
+        match answer["id"].as_str() {
+            Some("endless") => assert!(output.contains("took too much time or memory"), "{output}"),
+            _ => assert!(output.contains("write one that ends") && output.contains("processor time"), "{output}"),
+        }
+    }
+    assert!(started.elapsed() < crate::world::TEST_TIMEOUT, "{:?}", started.elapsed());
+}
+
+#[test]
 fn no_shell_syntax_runs_another_program() {
     let world = World::new();
     say(&world);

@@ -53,6 +53,15 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
         &["secrets"],
         &["say", "text=x"],
         &["gibberish"],
+        &["approve", "01a1fce914ce72a8be531d1bffc6ef06"],
+        &["delete", "01a1fce914ce72a8be531d1bffc6ef06"],
+        &["schedule", "say"],
+        &["--query=mail"],
+        &["--query", "send mail"],
+        &["--json", "list", "tools"],
+        &["--verbose"],
+        &["list", "--json"],
+        &["run", "tools"],
         &["executor", "begin"],
         &["run", "list"],
         &["list", "subtols"],
@@ -95,6 +104,33 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
     gibberish
       no command `gibberish`
       > the commands are list, run, wait, read, tasks, cancel; to find a subtool: agent-magic-tool list tools --query="two or three words"
+    approve 01a1fce914ce72a8be531d1bffc6ef06
+      no command `approve`
+      > only the user can decide, on the page; tell them to run: agent-magic-tool executor page
+    delete 01a1fce914ce72a8be531d1bffc6ef06
+      no command `delete`
+      > agent-magic-tool cancel 01a1fce914ce72a8be531d1bffc6ef06
+    schedule say
+      no command `schedule`
+      > agent-magic-tool run NAME key=value --at=09:00
+    --query=mail
+      `--query=mail` is given before a command
+      > agent-magic-tool list tools --query="mail"
+    --query send mail
+      `--query` is given before a command
+      > agent-magic-tool list tools --query="send mail"
+    --json list tools
+      `--json` is given before a command
+      > begin with the command, and leave `--json` out: agent-magic-tool list tools
+    --verbose
+      `--verbose` is given before a command
+      > the commands are list, run, wait, read, tasks, cancel; all of them: agent-magic-tool --help
+    list --json
+      `list` has no option `--json`
+      > leave it out: the output is JSON
+    run tools
+      no subtool named `tools`
+      > to list them: agent-magic-tool list tools
     executor begin
       `executor` has no command `begin`
       > agent-magic-tool executor --help
@@ -129,6 +165,13 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
             &["tasks", "--state=done"],
             &["tasks", "--limit=0"],
             &["run", "say", "--pattern=x"],
+            &["run", "say", "--text=x"],
+            &["run", "say", "--text", "x"],
+            &["run", "say", "text=x", "--timeout", "5s"],
+            &["run", "say", "text=x", "--verbose"],
+            &["run", "say", "text=x", "--page=2"],
+            &["run", "nothing", "--path=x"],
+            &["run", "say", "text=x", "--in", "-5s"],
             &["run", "say", "text=x", "--wait=soon"],
             &["run", "say", "text=x", "--wait", "60s"],
             &["run", "say", "text=x", "--in=400d"],
@@ -157,13 +200,34 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
       > agent-magic-tool list tools --query="mail"
     tasks --state=done
       `--state`: `done` is not a state
-      > the states are pending (all that have not ended), accepted, awaiting_confirmation, queued, running, succeeded, failed, denied, expired, cancelled, timed_out, unknown
+      > the states are pending (all that have not ended), scheduled, accepted, awaiting_confirmation, queued, running, succeeded, failed, denied, expired, cancelled, timed_out, unknown
     tasks --limit=0
       `--limit`: `0` is too small
       > the least is 1
     run say --pattern=x
       `run` has no option `--pattern`
-      > did you mean `--at`? Or a field of the input is written without dashes: agent-magic-tool run say pattern=x
+      > leave it out; the fields of `say` are text, written like text=VALUE; the options: agent-magic-tool help run
+    run say --text=x
+      `run` has no option `--text`
+      > a field of the input is written without dashes: agent-magic-tool run say text=x
+    run say --text x
+      `run` has no option `--text`
+      > a field of the input is written without dashes: agent-magic-tool run say text=x
+    run say text=x --timeout 5s
+      `run` has no option `--timeout`
+      > to wait for the result, at most so long: agent-magic-tool run say text=x --wait=5s
+    run say text=x --verbose
+      `run` has no option `--verbose`
+      > leave it out; the fields of `say` are text, written like text=VALUE; the options: agent-magic-tool help run
+    run say text=x --page=2
+      `run` has no option `--page`
+      > it is for a result that is there: run it with --wait, then agent-magic-tool read ID --page 1
+    run nothing --path=x
+      `run` has no option `--path`
+      > a field of the input is written without dashes: agent-magic-tool run nothing path=x
+    run say text=x --in -5s
+      `--in`: a duration must be longer than 0s
+      > write it like `30s`, `5m` or `1h`
     run say text=x --wait=soon
       `--wait`: `soon` is not a valid duration
       > write it like `500ms`, `30s`, `5m`, `1h` or `7d`

@@ -48,11 +48,15 @@ fn a_scheduled_task_shows_its_start_time_and_starts_then() {
     );
     assert_eq!((message, pending.get("next")), (expected.as_str(), None));
     assert_eq!(time(&world.run(&["tasks"]).json()[0]["run_at"]), at);
+    assert_eq!(world.run(&["tasks", "--state=scheduled"]).json()[0]["id"], json!(later));
     let (id, at) = schedule(&world, "700ms");
     world.run(&["wait", &id]);
     let ended = world.result_file(&id);
     assert!(ran_at(&ended) >= at, "{ended}");
     assert_eq!((time(&ended["_meta"]["run_at"]), ended.get("run_at")), (at, None));
+    assert_eq!(world.run(&["tasks", "--state=scheduled"]).json().as_array().map(Vec::len), Some(1));
+    let found = world.run(&["list", "tools", "--query=schedule later"]);
+    assert!(found.stderr.contains("any subtool can be started later: agent-magic-tool run NAME"), "{found}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `command-executor`: serves the one tool of the caller's own agent as JSON lines.
 //!
 //! Each input line gets one output line, until standard input ends. Lines are processed one after another and answered in
-//! order, except for those that wait for results or say `"parallel": true`: they get a thread, if they have an `id` by
-//! which their answer is recognized, and hold up no other line.
+//! order, except for those that wait for results, evaluate jq or say `"parallel": true`: they get a thread, if they have an
+//! `id` by which their answer is recognized, and hold up no other line.
 
 use std::io::{self, BufRead, Read as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,8 +119,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 
 /// Whether the line gets a thread. Without an `id` its answer could not be told from those of the other lines.
 fn is_parallel(line: &InputLine, executor: &CommandExecutor) -> bool {
-    let waits = || line.command.as_deref().is_some_and(|command| executor.waits(command));
-    !line.id.is_null() && (line.parallel || waits())
+    let may_take_long = || line.command.as_deref().is_some_and(|command| executor.may_take_long(command));
+    !line.id.is_null() && (line.parallel || may_take_long())
 }
 
 /// Reads the next line. A line that is too long is cut after the first byte over the limit.

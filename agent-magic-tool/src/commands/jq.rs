@@ -3,6 +3,7 @@
 //! An expression can run forever or exhaust the memory; here that ends only this process.
 
 use executor::base::jq::filter;
+use executor::base::jq_worker;
 use nix::sys::resource::{Resource, setrlimit};
 use protocol::code::{Code, Exit};
 use protocol::shell::PrintedOutput;
@@ -10,8 +11,6 @@ use protocol::shell::PrintedOutput;
 use crate::context::Context;
 use crate::error::Error;
 
-/// The limit on processor time. An ordinary expression over the largest input takes two or three seconds.
-const MAX_CPU_SECONDS: u64 = 10;
 /// The limit on memory: about ten times the largest input, plus the program itself.
 const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// The largest input, in bytes; the rest is ignored.
@@ -24,14 +23,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    for (resource, limit) in [(Resource::RLIMIT_CPU, MAX_CPU_SECONDS), (Resource::RLIMIT_AS, MAX_MEMORY_BYTES)] {
-        setrlimit(resource, limit, limit)
-            .map_err(|error| Error::io("failed to set the resource limits", &error.into()))?;
-    }
+    let limit = |resource, limit| {
+        setrlimit(resource, limit, limit).map_err(|error| Error::io("failed to set the resource limits", &error.into()))
+    };
+    limit(Resource::RLIMIT_AS, MAX_MEMORY_BYTES)?;
     let input = context
         .stdin
         .read_at_most(MAX_INPUT_BYTES)
         .map_err(|error| Error::io("failed to read standard input", &error))?;
+    // The kernel counts whole seconds, and this process has used only milliseconds.
+    limit(Resource::RLIMIT_CPU, jq_worker::cpu_seconds(input.len() as u64))?;
     let PrintedOutput { status, stdout, stderr } = filter(&args.arguments, &input);
     context.output.text(&stdout)?;
     if status == 0 {

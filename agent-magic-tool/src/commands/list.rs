@@ -112,6 +112,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let (Some(query), Some(best)) = (query, found.first()) {
         note_weak_match(&QueryMatch::of(query, best), context);
     }
+    if query.is_some_and(asks_for_later) {
+        context
+            .output
+            .note("any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h");
+    }
     if matching > found.len() {
         context.output.note(&format!(
             "left out {} that change something: this session is read-only (AGENT_MAGIC_TOOL_READ_ONLY)",
@@ -154,6 +159,13 @@ fn named<'a>(names: &[&str], listing: &'a Listing, caller: &Caller) -> Result<Ve
         })
     };
     names.iter().map(entry).collect()
+}
+
+/// Whether the query is about starting something at a later time, which is an option of `run` and not a subtool.
+fn asks_for_later(query: &str) -> bool {
+    const WORDS: [&str; 10] =
+        ["schedule", "scheduled", "scheduling", "later", "delay", "delayed", "timer", "cron", "remind", "reminder"];
+    query.split_whitespace().any(|word| WORDS.contains(&word.to_lowercase().as_str()))
 }
 
 fn missing_secret(entry: &ListingEntry, secrets: &Secrets) -> Option<String> {

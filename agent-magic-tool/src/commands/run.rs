@@ -45,10 +45,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EXPR", requires = "wait")]
     jq: Option<String>,
     /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
-    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    #[arg(long, value_name = "TIME", conflicts_with = "after", allow_hyphen_values = true)]
     at: Option<String>,
     /// Start it after this long, like 90m or 2d
-    #[arg(long = "in", value_name = "DURATION")]
+    #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
     after: Option<PositiveDuration>,
     /// Check everything and show what would be sent, with secrets masked, but do nothing
     #[arg(long, conflicts_with = "wait")]

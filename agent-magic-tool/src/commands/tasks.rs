@@ -19,7 +19,7 @@ const LIMIT: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only tasks in this state, like `running` or `failed`; `pending` means all that have not ended
+    /// Only tasks in this state, like `running` or `failed`; `pending` means all that have not ended, `scheduled` those with a start time
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
     /// List at most this many
@@ -40,6 +40,8 @@ impl Args {
 #[derive(Debug, Clone, Copy)]
 enum StateFilter {
     Pending,
+    /// Those that have a start time and have not started.
+    Scheduled,
     State(State),
 }
 
@@ -51,9 +53,12 @@ impl std::str::FromStr for StateFilter {
         if ["pending", "open"].contains(&text) {
             return Ok(Self::Pending);
         }
+        if text == "scheduled" {
+            return Ok(Self::Scheduled);
+        }
         text.parse().map(Self::State).map_err(|_: String| {
             let states = State::ALL.map(State::as_str).join(", ");
-            format!("`{text}` is not a state; the states are pending (all that have not ended), {states}")
+            format!("`{text}` is not a state; the states are pending (all that have not ended), scheduled, {states}")
         })
     }
 }
@@ -80,6 +85,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let matches = match args.state {
             None => true,
             Some(StateFilter::Pending) => !file.is_final(),
+            Some(StateFilter::Scheduled) => !file.is_final() && !file.field("run_at").is_null(),
             Some(StateFilter::State(state)) => file.state == state,
         };
         match matches {

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(long)]
     any: bool,
     /// Stop waiting after this long [100s if not set otherwise]; the tasks go on
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     timeout: Option<PositiveDuration>,
     /// Print only what this jq expression returns, which sees only the data: `.[0].id`
     #[arg(long, value_name = "EXPR")]

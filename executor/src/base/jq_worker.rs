@@ -31,6 +31,14 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 /// How many compiled expressions a worker keeps.
 const MAX_COMPILED: usize = 32;
 
+/// How the reason begins if an expression exceeded a limit.
+const STOPPED: &str = "it was stopped";
+
+/// Whether the expression was stopped because it exceeded a limit.
+pub fn is_stopped(error: &SelectError) -> bool {
+    matches!(error, SelectError::Failed { reason, .. } if reason.starts_with(STOPPED))
+}
+
 /// What a worker is asked for: every value that an expression produces on JSON text.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
@@ -113,7 +121,8 @@ fn limit(input_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn cpu_seconds(input_bytes: u64) -> u64 {
+/// How much processor time an expression over this much input gets, in seconds.
+pub fn cpu_seconds(input_bytes: u64) -> u64 {
     MIN_CPU_SECONDS + input_bytes / BYTES_PER_CPU_SECOND
 }
 
@@ -164,11 +173,11 @@ impl Job<'_> {
         let signal = status.and_then(|status| status.signal());
         let seconds = cpu_seconds(self.data.len() as u64);
         self.failed(if status.is_none() {
-            "it was stopped: it took too long".to_owned()
+            format!("{STOPPED}: it took too long")
         } else if signal == Some(Signal::SIGXCPU as i32) {
-            format!("it was stopped after {seconds}s of processor time; perhaps it never ends")
+            format!("{STOPPED} after {seconds}s of processor time; perhaps it never ends")
         } else {
-            "it was stopped: it needs too much memory, or recurses too deeply".to_owned()
+            format!("{STOPPED}: it needs too much memory, or recurses too deeply")
         })
     }
 }

@@ -13,9 +13,13 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The arguments of a call of `agent-magic-tool`, by name or by path; `None` for other programs.
+/// The arguments of a call of `agent-magic-tool`, by name or by path; `None` for other programs. The name may be left
+/// out before a command for agents, as models do.
 pub(super) fn arguments(words: &[String]) -> Option<&[String]> {
     let (program, arguments) = words.split_first()?;
+    if AGENT_COMMANDS.contains(&program.as_str()) {
+        return Some(words);
+    }
     (base(program) == "agent-magic-tool").then_some(arguments)
 }
 
@@ -35,6 +39,14 @@ pub(super) fn waits(words: &[String]) -> bool {
         "run" => rest.iter().any(|word| word == "--wait" || word.starts_with("--wait=")),
         _ => false,
     })
+}
+
+/// Whether the command evaluates a jq expression.
+pub(super) fn evaluates_jq(words: &[String]) -> bool {
+    match arguments(words) {
+        Some(arguments) => arguments.iter().any(|word| word.starts_with("--jq")),
+        None => words.first().is_some_and(|program| base(program) == "jq"),
+    }
 }
 
 /// Whether the command only waits for results or reads them.
