@@ -53,15 +53,6 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
         &["secrets"],
         &["say", "text=x"],
         &["gibberish"],
-        &["approve", "01a1fce914ce72a8be531d1bffc6ef06"],
-        &["delete", "01a1fce914ce72a8be531d1bffc6ef06"],
-        &["schedule", "say"],
-        &["--query=mail"],
-        &["--query", "send mail"],
-        &["--json", "list", "tools"],
-        &["--verbose"],
-        &["list", "--json"],
-        &["run", "tools"],
         &["executor", "begin"],
         &["run", "list"],
         &["list", "subtols"],
@@ -104,6 +95,40 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
     gibberish
       no command `gibberish`
       > the commands are list, run, wait, read, tasks, cancel; to find a subtool: agent-magic-tool list tools --query="two or three words"
+    executor begin
+      `executor` has no command `begin`
+      > agent-magic-tool executor --help
+    run list
+      no subtool named `list`
+      > `list` is a command; leave out `run`: agent-magic-tool list
+    list subtols
+      `list` lists only `tools`, not `subtols`
+      > agent-magic-tool list tools --query="subtols"
+    list gmail
+      `list` lists only `tools`, not `gmail`
+      > agent-magic-tool list tools --query="gmail"
+    list tools sya
+      no subtool named `sya`
+      > agent-magic-tool list tools --query="sya"
+    "#);
+    assert_eq!(world.run(&["list", "subtools", "--format=names", "--limit=1"]).exit, 0);
+    assert!(world.run(&["list", "tools", "say"]).json()["say"]["input"].is_object());
+}
+
+#[test]
+fn a_word_from_elsewhere_and_an_option_before_the_command_are_answered() {
+    let world = world();
+    assert_snapshot!(table(&world, &[
+        &["approve", "01a1fce914ce72a8be531d1bffc6ef06"],
+        &["delete", "01a1fce914ce72a8be531d1bffc6ef06"],
+        &["schedule", "say"],
+        &["--query=mail"],
+        &["--query", "send mail"],
+        &["--json", "list", "tools"],
+        &["--verbose"],
+        &["list", "--json"],
+        &["run", "tools"],
+    ]), @r#"
     approve 01a1fce914ce72a8be531d1bffc6ef06
       no command `approve`
       > only the user can decide, on the page; tell them to run: agent-magic-tool executor page
@@ -131,24 +156,7 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
     run tools
       no subtool named `tools`
       > to list them: agent-magic-tool list tools
-    executor begin
-      `executor` has no command `begin`
-      > agent-magic-tool executor --help
-    run list
-      no subtool named `list`
-      > `list` is a command; leave out `run`: agent-magic-tool list
-    list subtols
-      `list` lists only `tools`, not `subtols`
-      > agent-magic-tool list tools --query="subtols"
-    list gmail
-      `list` lists only `tools`, not `gmail`
-      > agent-magic-tool list tools --query="gmail"
-    list tools sya
-      no subtool named `sya`
-      > agent-magic-tool list tools --query="sya"
     "#);
-    assert_eq!(world.run(&["list", "subtools", "--format=names", "--limit=1"]).exit, 0);
-    assert!(world.run(&["list", "tools", "say"]).json()["say"]["input"].is_object());
 }
 
 #[test]
