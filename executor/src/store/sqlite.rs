@@ -523,7 +523,7 @@ fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     known.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })
 }
 
-/// Like [`inspect`] of a store in use, but only if that takes no longer than a human waits without noticing.
+/// Like [`inspect`] of a store in use, but only of a file that is small enough to check while a command waits.
 pub fn inspect_small(path: &Path) -> Result<(), StoreError> {
     if DamageGuard::new(path).is_quickly_checked() { inspect(path, true) } else { Ok(()) }
 }

@@ -55,7 +55,7 @@ impl<'a> DamageGuard<'a> {
         damaged.map_or(Ok(()), |reason| Err(StoreError::Malformed(format!("its log `{}`: {reason}", log.display()))))
     }
 
-    /// Whether the file is small enough to check its integrity while somebody waits.
+    /// Whether the file is small enough to check its integrity while a command waits.
     pub(super) fn is_quickly_checked(&self) -> bool {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         size(self.path) + size(&self.beside("-wal")) <= MAX_CHECKED_BYTES_AFTER_CRASH

@@ -56,7 +56,7 @@ impl Unwrapped {
     }
 }
 
-/// The length of the line break at the beginning of `text`; 0 if there is none.
+/// The length of the line break at the beginning of `text`; 0 without one.
 fn break_length(text: &[u8]) -> usize {
     let Some(line_break) = BREAKS.iter().find(|line_break| text.starts_with(line_break)) else { return 0 };
     let indent = text[line_break.len()..].iter().take(MAX_INDENT).take_while(|byte| b" \t".contains(byte)).count();
