@@ -37,11 +37,13 @@ use crate::store::Store;
 use crate::task::Task;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
+use crate::task::notes::TaskNotes;
 use crate::task::resolution::ResolutionClaim;
 
 pub mod approver;
 mod hidden;
 pub mod policy;
+mod reason;
 mod reassessment;
 mod ruling;
 pub mod settings;
@@ -276,7 +278,8 @@ impl Intake {
         if !problems.is_empty() {
             return refused(invalid(subtool, &problems));
         }
-        if let Err(error) = privileges::check(&subtool.definition, &input, &settings.config().access.privileges) {
+        let checked = privileges::check(&subtool.definition, &input, &settings.config().access.privileges);
+        if let Err(error) = checked.and_then(|()| reason::check(subtool, run.reason.as_deref())) {
             return refused(error);
         }
         let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
@@ -332,6 +335,7 @@ impl Intake {
         let mut task = Task {
             idempotency_key: run.idempotency_key,
             run_at,
+            notes: TaskNotes::of_reason(run.reason.as_deref()),
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {

@@ -85,6 +85,25 @@ fn every_run_is_logged_with_caller_digest_and_outcome() {
 }
 
 #[test]
+fn a_reason_can_be_demanded_and_is_logged() {
+    let world = World::new();
+    world.define("echo.json", &json!({"echo": {"description": "Returns its text.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "needs_reason": true, "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["printf", "%s", "{{ text }}"]}}}}));
+    for silent in [&["run", "echo", "text=a"][..], &["run", "echo", "text=a", "--reason", " "]] {
+        let refused = world.run(silent);
+        assert_eq!((refused.exit, refused.error()["code"].as_str()), (2, Some("invalid-input")), "{refused}");
+        assert!(refused.stderr.contains("--reason"), "{refused}");
+    }
+    assert!(world.run(&["list", "tools", "echo"]).stdout.contains("reason"), "a model learns it before it calls");
+    let ran = world.run(&["run", "echo", "text=a", "--wait", "--reason", "The user asked for it."]);
+    assert_eq!(ran.exit, 0, "{ran}");
+    let log = std::fs::read_to_string(world.log()).expect("a log");
+    let line = log.lines().find(|line| line.contains("task ended")).expect("the run is logged");
+    let entry: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+    assert_eq!(entry["reason"], "The user asked for it.", "{entry}");
+}
+
+#[test]
 fn no_agent_gets_a_link_to_the_page() {
     let world = World::new();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);

@@ -42,6 +42,9 @@ pub struct Definition {
     /// The minimum assurance of an approval, if one is needed. Absent: `page`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_assurance: Option<Assurance>,
+    /// Whether a call must say why it is made, with `--reason`. The reason is shown to the human and logged.
+    #[serde(default)]
+    pub needs_reason: bool,
     /// Whether a human may approve later calls in advance, with a grant.
     #[serde(default = "enabled")]
     pub grantable: bool,

@@ -70,11 +70,15 @@ impl ListingEntry {
             groups.len() - 1
         });
         let definition = &*subtool.definition;
+        let mut description = definition.description.clone();
+        if definition.needs_reason {
+            description.push_str(" Say why with --reason.");
+        }
         Self {
             group,
             is_read_only: definition.runs_in_read_only_sessions(),
             secrets: definition.secrets().into_iter().collect(),
-            ..Self::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
+            ..Self::new(subtool.name.as_str(), &description, &definition.input, &definition.tags)
         }
     }
 }

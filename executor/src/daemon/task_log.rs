@@ -30,7 +30,8 @@ pub(super) fn log(task: &Task, log_inputs: bool, secrets: &Secrets) {
         let input_sha256 = digest(&task.input);
         // The caller chooses its session's name, so it may contain anything.
         let session = task.caller.session.as_deref().map(|session| secrets.redact(session));
-        tracing::info!(id = %task.id, tool = %task.tool, input, input_sha256, uid = task.caller.uid, session = session.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
+        let reason = task.notes.reason.as_deref().map(|reason| secrets.redact(reason));
+        tracing::info!(id = %task.id, tool = %task.tool, input, input_sha256, uid = task.caller.uid, session = session.as_deref(), reason = reason.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
     }
 }
 

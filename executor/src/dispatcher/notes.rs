@@ -24,7 +24,8 @@ impl Dispatcher {
         if !open.is_executing() || open.task.attempt != attempt || open.task.notes.job.as_ref() == Some(&job) {
             return;
         }
-        open.task.notes = TaskNotes { last_failure: None, job: Some(job) };
+        let reason = open.task.notes.reason.take();
+        open.task.notes = TaskNotes { last_failure: None, job: Some(job), reason };
         effects.changes.push(note(&open.task));
     }
 }
@@ -33,7 +34,8 @@ impl Dispatcher {
 pub(super) fn note_failure(task: &mut Task, failed: FailedAttempt, at: Timestamp, effects: &mut Effects) {
     let Outcome::Error(error) = failed.end.outcome else { return };
     let server_asked = matches!(failed.retry, Retry::After(_));
-    task.notes = TaskNotes { last_failure: Some(LastFailure { at, error, server_asked }), job: None };
+    let reason = task.notes.reason.take();
+    task.notes = TaskNotes { last_failure: Some(LastFailure { at, error, server_asked }), job: None, reason };
     effects.changes.push(note(task));
 }
 

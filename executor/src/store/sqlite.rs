@@ -272,8 +272,8 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
     let inserted = transaction
         .prepare_cached(
             "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
-                                state, confirmation, run_at, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0) ON CONFLICT DO NOTHING",
+                                state, confirmation, run_at, notes, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             task.id.to_string(),
@@ -288,6 +288,7 @@ fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> 
             task.state.as_str(),
             task.confirmation.as_ref().map(to_json).transpose()?,
             task.run_at.map(Timestamp::as_microsecond),
+            (task.notes != TaskNotes::default()).then(|| to_json(&task.notes)).transpose()?,
         ])?;
     if inserted == 1 { Ok(()) } else { Err(StoreError::Duplicate(task.id)) }
 }

@@ -1,10 +1,12 @@
-//! What is known of the attempts of an open task, beside its state.
+//! What is known of a task beside its state: why it was asked for, and how its attempts went.
 
 use jiff::Timestamp;
 use protocol::error::ErrorBody;
 use serde::{Deserialize, Serialize};
 
-/// What is known of the attempts so far. The default is nothing.
+use super::confirmation::MAX_REASON_CHARS;
+
+/// What is known of a task. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskNotes {
@@ -15,6 +17,16 @@ pub struct TaskNotes {
     /// a job changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// The agent's own reason for the call; unverified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl TaskNotes {
+    /// The notes of a task that is accepted with this reason.
+    pub fn of_reason(reason: Option<&str>) -> Self {
+        Self { reason: reason.map(|reason| reason.chars().take(MAX_REASON_CHARS).collect()), ..Self::default() }
+    }
 }
 
 /// Why an attempt failed that is followed by another.
