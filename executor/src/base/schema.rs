@@ -10,7 +10,7 @@ use protocol::json::pointer_token;
 use protocol::nearest::nearest;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use work::Work;
+use work::SchemaWork;
 
 pub(super) mod work;
 
@@ -28,7 +28,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 pub struct InputSchema {
     schema: Value,
     validator: Validator,
-    work: Work,
+    work: SchemaWork,
 }
 
 /// One problem with an input: what a model needs to correct its call.
@@ -159,8 +159,8 @@ pub fn check(schema: &Map<String, Value>) -> Result<(), SchemaError> {
     validator(&Value::Object(schema.clone())).map(|_| ())
 }
 
-fn validator(schema: &Value) -> Result<(Validator, Work), SchemaError> {
-    let work = Work::of(schema)?;
+fn validator(schema: &Value) -> Result<(Validator, SchemaWork), SchemaError> {
+    let work = SchemaWork::of(schema)?;
     let validator = jsonschema::options()
         .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)

@@ -17,7 +17,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::excerpt;
 use serde_json::{Map, Value};
 
-use functions::Budget;
+use functions::WriteBudget;
 
 use super::schema::work::bytes;
 
@@ -70,7 +70,7 @@ pub struct TemplateValues {
     values: Scoped,
     /// How large the values are.
     bytes: u64,
-    budget: Budget,
+    budget: WriteBudget,
 }
 
 impl TemplateValues {
@@ -93,7 +93,7 @@ impl TemplateValues {
     }
 
     fn new(values: Scoped, input: &Map<String, Value>) -> Self {
-        Self { values, bytes: input.values().map(bytes).sum(), budget: Budget::new() }
+        Self { values, bytes: input.values().map(bytes).sum(), budget: WriteBudget::new() }
     }
 
     /// Renders `template` without any escaping: for headers, arguments and texts.
@@ -187,7 +187,7 @@ impl TemplateValues {
 /// What a template has written.
 struct Written<'a> {
     content: Vec<u8>,
-    budget: &'a Budget,
+    budget: &'a WriteBudget,
 }
 
 impl io::Write for Written<'_> {
@@ -228,7 +228,7 @@ fn reference(template: &str) -> Option<&str> {
     is_path.then_some(inner)
 }
 
-fn engine(budget: &Budget, escape: AutoEscape) -> Environment<'static> {
+fn engine(budget: &WriteBudget, escape: AutoEscape) -> Environment<'static> {
     let mut engine = functions::engine(budget);
     engine.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     engine.set_fuel(Some(MAX_FUEL));

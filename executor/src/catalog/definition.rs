@@ -24,6 +24,7 @@ use crate::task::name::SubtoolName;
 /// One subtool.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the format")]
 pub struct Definition {
     /// What it does, in the words of a user who needs it. Shown to the model.
     #[schemars(regex(pattern = r"\S"))]

@@ -38,11 +38,11 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// How often a schema looks at each byte of a value, by the depth of the value.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct SchemaWork {
     looks: Vec<u64>,
 }
 
-impl Work {
+impl SchemaWork {
     /// Counts the work of `schema`. Fails if it is too much for any value, or never ends.
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaError> {
         let mut schemas = Schemas { root: schema, named: HashMap::new(), patterns: 0 };
@@ -283,11 +283,11 @@ mod tests {
     #[test]
     fn references_that_multiply_on_one_value_are_refused() {
         for key in ["allOf", "anyOf", "oneOf"] {
-            assert!(Work::of(&chain(40, |next| json!({key: [next, next]}))).is_err(), "{key}");
+            assert!(SchemaWork::of(&chain(40, |next| json!({key: [next, next]}))).is_err(), "{key}");
         }
         let both = chain(40, |next| json!({"if": next, "then": next, "else": next}));
-        assert!(Work::of(&both).is_err());
-        assert!(Work::of(&chain(40, |next| json!({"allOf": [next]}))).is_ok(), "one path is no multiplication");
+        assert!(SchemaWork::of(&both).is_err());
+        assert!(SchemaWork::of(&chain(40, |next| json!({"allOf": [next]}))).is_ok(), "one path is no multiplication");
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         let multiplying = chain(40, |next| json!({"anyOf": [down(next.clone()), down(next)]}));
         let recursive = json!({"anyOf": [down(json!({"$ref": "#"})), down(json!({"$ref": "#"}))]});
         for schema in [multiplying, recursive] {
-            let work = Work::of(&schema).expect("a small value is no problem");
+            let work = SchemaWork::of(&schema).expect("a small value is no problem");
             assert_eq!(work.objection(&nested("a", 5)), None);
             assert!(work.objection(&nested("a", 40)).is_some());
         }
@@ -306,7 +306,7 @@ mod tests {
     fn a_recursive_schema_whose_alternatives_have_fields_of_their_own_takes_any_depth() {
         let list = json!({"items": {"$ref": "#"}});
         let filter = json!({"oneOf": [{"properties": {"and": list}}, {"properties": {"or": list}}, {"properties": {"not": {"$ref": "#"}}}]});
-        let work = Work::of(&filter).expect("an ordinary schema");
+        let work = SchemaWork::of(&filter).expect("an ordinary schema");
         assert_eq!(work.objection(&nested("not", 100)), None);
         let wide: Vec<_> = (0..20_000).map(|number| json!({"not": {"field": number}})).collect();
         assert_eq!(work.objection(&json!({"and": wide})), None);
@@ -319,17 +319,17 @@ mod tests {
             json!({"$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}, "properties": {"a": {"$ref": "#/$defs/x"}}}),
             json!({"properties": {"a": {"$ref": "#/$defs/none"}}}),
         ] {
-            assert!(Work::of(&schema).is_err(), "{schema}");
+            assert!(SchemaWork::of(&schema).is_err(), "{schema}");
         }
         let named = json!({"$defs": {"x": {"$anchor": "here"}, "y": {"$id": "there.json"}},
             "properties": {"a": {"$ref": "#here"}, "b": {"$ref": "there.json"}, "c": {"$ref": "#/$defs/x"}}});
-        assert!(Work::of(&named).is_ok());
+        assert!(SchemaWork::of(&named).is_ok());
     }
 
     #[test]
     fn patterns_are_counted() {
         let many: Map<_, _> =
             (0..=MAX_PATTERNS).map(|number| (format!("p{number}"), json!({"pattern": "a"}))).collect();
-        assert!(Work::of(&json!({"properties": many})).is_err());
+        assert!(SchemaWork::of(&json!({"properties": many})).is_err());
     }
 }

@@ -27,9 +27,9 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
 
 /// How many more bytes templates may write.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<AtomicU64>);
+pub(super) struct WriteBudget(Arc<AtomicU64>);
 
-impl Budget {
+impl WriteBudget {
     pub(super) fn new() -> Self {
         Self(Arc::new(MAX_WRITTEN_BYTES.into()))
     }
@@ -45,7 +45,7 @@ impl Budget {
 }
 
 /// Returns an engine in which filters that write much take it from `budget`.
-pub(super) fn engine(budget: &Budget) -> Environment<'static> {
+pub(super) fn engine(budget: &WriteBudget) -> Environment<'static> {
     let mut engine = ENGINE.clone();
     let left = budget.clone();
     engine.add_filter("join", move |value: &Value, separator: Option<&str>, rest: Kwargs| {
@@ -162,7 +162,7 @@ fn range(start: i64, end: Option<i64>, step: Option<i64>) -> Result<Value, Error
 }
 
 /// Joins the items of `value`, or an attribute of each, with a text between them.
-fn join(budget: &Budget, value: &Value, separator: Option<&str>, rest: &Kwargs) -> Result<String, Error> {
+fn join(budget: &WriteBudget, value: &Value, separator: Option<&str>, rest: &Kwargs) -> Result<String, Error> {
     let separator = match separator {
         Some(separator) => separator,
         None => rest.get::<Option<&str>>("d")?.unwrap_or_default(),
@@ -182,7 +182,7 @@ fn join(budget: &Budget, value: &Value, separator: Option<&str>, rest: &Kwargs) 
     Ok(joined)
 }
 
-fn replace(budget: &Budget, text: &str, from: &str, to: &str) -> Result<String, Error> {
+fn replace(budget: &WriteBudget, text: &str, from: &str, to: &str) -> Result<String, Error> {
     let added = text.matches(from).count().saturating_mul(to.len());
     budget.take(text.len().saturating_add(added))?;
     Ok(text.replace(from, to))

@@ -82,7 +82,7 @@ impl Growth {
     }
 }
 
-type Outcome<T> = Result<T, String>;
+type Measured<T> = Result<T, String>;
 
 /// Returns how many copies of its values `template` can be as large as in any of its steps.
 pub(super) fn of_template(template: &str) -> Result<u32, TemplateError> {
@@ -97,7 +97,7 @@ pub(super) fn of_expression(expression: &str) -> Result<u32, TemplateError> {
     measure(expression, parsed, |names, parsed| names.expression(&parsed).map(|_| ()))
 }
 
-fn short(template: &str) -> Outcome<()> {
+fn short(template: &str) -> Measured<()> {
     if template.len() <= MAX_TEMPLATE_BYTES {
         return Ok(());
     }
@@ -106,8 +106,8 @@ fn short(template: &str) -> Outcome<()> {
 
 fn measure<T>(
     template: &str,
-    parsed: Outcome<T>,
-    check: impl FnOnce(&mut Names, T) -> Outcome<()>,
+    parsed: Measured<T>,
+    check: impl FnOnce(&mut Names, T) -> Measured<()>,
 ) -> Result<u32, TemplateError> {
     let mut names = Names::default();
     let measured = parsed.and_then(|parsed| check(&mut names, parsed));
@@ -123,11 +123,11 @@ struct Names {
 }
 
 impl Names {
-    fn statements(&mut self, statements: &[Stmt<'_>]) -> Outcome<()> {
+    fn statements(&mut self, statements: &[Stmt<'_>]) -> Measured<()> {
         statements.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    fn statement(&mut self, statement: &Stmt<'_>) -> Outcome<()> {
+    fn statement(&mut self, statement: &Stmt<'_>) -> Measured<()> {
         match statement {
             Stmt::Template(template) => self.statements(&template.children),
             Stmt::EmitRaw(_) => Ok(()),
@@ -154,7 +154,7 @@ impl Names {
         }
     }
 
-    fn repeated(&mut self, repeated: &ForLoop<'_>) -> Outcome<()> {
+    fn repeated(&mut self, repeated: &ForLoop<'_>) -> Measured<()> {
         if repeated.recursive {
             return Err("a loop cannot be recursive".to_owned());
         }
@@ -179,7 +179,7 @@ impl Names {
         self.statements(&repeated.else_body)
     }
 
-    fn assign(&mut self, target: &Expr<'_>, growth: Growth) -> Outcome<()> {
+    fn assign(&mut self, target: &Expr<'_>, growth: Growth) -> Measured<()> {
         match target {
             Expr::Var(name) => {
                 self.assigned.insert(name.id.to_owned(), growth);
@@ -199,7 +199,7 @@ impl Names {
         self.most = self.most.max(other.most);
     }
 
-    fn bounded(&mut self, copies: u32) -> Outcome<u32> {
+    fn bounded(&mut self, copies: u32) -> Measured<u32> {
         self.most = self.most.max(copies);
         if copies <= MAX_COPIES {
             return Ok(copies);
@@ -207,13 +207,13 @@ impl Names {
         Err(format!("it could become more than {MAX_COPIES} times as large as the input"))
     }
 
-    fn expression(&mut self, expression: &Expr<'_>) -> Outcome<Growth> {
+    fn expression(&mut self, expression: &Expr<'_>) -> Measured<Growth> {
         let growth = self.growth(expression)?;
         self.bounded(growth.copies)?;
         Ok(growth)
     }
 
-    fn growth(&mut self, expression: &Expr<'_>) -> Outcome<Growth> {
+    fn growth(&mut self, expression: &Expr<'_>) -> Measured<Growth> {
         Ok(match expression {
             Expr::Const(constant) => match constant.value.kind() {
                 minijinja::value::ValueKind::Number => Growth::NUMBER,
@@ -275,7 +275,7 @@ impl Names {
     }
 
     /// The bound of a collection of these items.
-    fn all<'a, 'source: 'a>(&mut self, items: impl Iterator<Item = &'a Expr<'source>>) -> Outcome<Growth> {
+    fn all<'a, 'source: 'a>(&mut self, items: impl Iterator<Item = &'a Expr<'source>>) -> Measured<Growth> {
         let mut copies: u32 = 0;
         for item in items {
             // Constants together are at most as large as the template.
@@ -285,7 +285,7 @@ impl Names {
         Ok(Growth::any(copies.max(1)))
     }
 
-    fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Outcome<Growth> {
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Measured<Growth> {
         let expressions = arguments.iter().map(|argument| match argument {
             CallArg::Pos(expression)
             | CallArg::Kwarg(_, expression)
@@ -295,7 +295,7 @@ impl Names {
         self.all(expressions)
     }
 
-    fn filter(&mut self, filter: &Filter<'_>) -> Outcome<Growth> {
+    fn filter(&mut self, filter: &Filter<'_>) -> Measured<Growth> {
         let Some(operand) = &filter.expr else { return Err("a filter needs a value before it".to_owned()) };
         let operand = self.expression(operand)?;
         let arguments = self.arguments(&filter.args)?;
@@ -316,7 +316,7 @@ impl Names {
         })
     }
 
-    fn call(&mut self, call: &Call<'_>) -> Outcome<Growth> {
+    fn call(&mut self, call: &Call<'_>) -> Measured<Growth> {
         let arguments = self.arguments(&call.args)?;
         match &call.expr {
             Expr::Var(function) => Ok(match function.id {
@@ -332,7 +332,7 @@ impl Names {
     }
 }
 
-fn binary(operation: BinOpKind, left: Growth, right: Growth) -> Outcome<Growth> {
+fn binary(operation: BinOpKind, left: Growth, right: Growth) -> Measured<Growth> {
     let numbers = left.kind == Kind::Number && right.kind == Kind::Number;
     Ok(match operation {
         BinOpKind::Add if numbers => Growth::NUMBER,

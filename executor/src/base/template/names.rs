@@ -10,7 +10,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind};
 use protocol::nearest::nearest;
 use regex::Regex;
 
-use super::functions::Budget;
+use super::functions::WriteBudget;
 use super::{TemplateError, engine, growth};
 
 /// The names beside the fields of the input that every template and jq expression can use.
@@ -149,7 +149,7 @@ impl DeclaredNames {
 }
 
 fn plain_engine() -> Environment<'static> {
-    engine(&Budget::new(), AutoEscape::None)
+    engine(&WriteBudget::new(), AutoEscape::None)
 }
 
 fn first(name: &str) -> &str {

@@ -1,0 +1,205 @@
+use std::path::Path;
+use std::{fs, io};
+
+use protocol::mailbox::request::VERSION;
+
+use super::*;
+use crate::task::confirmation;
+
+const DEFINITIONS: &str = r#"{
+    "greet": {
+        "description": "d",
+        "input": {"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "times": {"type": "integer", "default": 1, "maximum": 3}}},
+        "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["echo", "{{ name }}", "{{ times }}"]}}
+    },
+    "send": {"description": "d", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
+}"#;
+
+fn intake(folder: &Path) -> Intake {
+    fs::create_dir_all(folder.join("subtools")).expect("a folder");
+    fs::write(folder.join("subtools/test.json"), DEFINITIONS).expect("written");
+    intake_with(folder, "")
+}
+
+/// An intake with the definitions in `folder` and this configuration.
+fn intake_with(folder: &Path, config: &str) -> Intake {
+    let path = folder.join("config.toml");
+    fs::write(&path, config).expect("written");
+    Intake::alone(Config::load(&path).expect("it loads"), folder, "test").expect("the rules are valid")
+}
+
+fn taken(bytes: impl Into<Vec<u8>>) -> TakenRequest {
+    TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.into()), written_at: None }
+}
+
+fn asked(ask: &Value) -> TakenRequest {
+    taken(
+        json!({"v": VERSION, "operation": ask, "caller": {"uid": 7, "session": "s", "folder": "/home/a"}})
+            .to_string(),
+    )
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_700_000_000).expect("a time")
+}
+
+fn refusal(outcome: IntakeOutcome) -> ErrorBody {
+    match outcome {
+        IntakeOutcome::Answer(Answer::Refused(error)) => error,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
+    let IntakeOutcome::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
+    let expected = Task {
+        id: taken.id,
+        input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
+        definition_hash: task.definition_hash.clone(),
+        caller: Caller {
+            uid: 1000,
+            session: Some("s".to_owned()),
+            folder: Some("/home/a".into()),
+            ..Caller::default()
+        },
+        idempotency_key: Some("k".to_owned()),
+        ..Task::sample("greet", EffectClass::Read, now())
+    };
+    assert_eq!(*task, expected);
+    assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));
+    let IntakeOutcome::Run { task, .. } = intake
+        .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
+    else {
+        panic!("a task")
+    };
+    assert_eq!(task.input["times"], 2, "a word is parsed as the type in the schema");
+}
+
+#[test]
+fn an_invalid_request_is_refused_with_what_to_fix() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let refused = |ask: Value| refusal(intake.read(&asked(&ask), now()));
+    let unknown = refused(json!({"run": {"tool": "gret"}}));
+    assert_eq!((unknown.code, &unknown.details["nearest"][0]), (Code::UnknownSubtool, &json!("greet")));
+    assert!(unknown.hint.expect("a hint").contains("`greet`"));
+    let invalid = refused(json!({"run": {"tool": "greet", "input": {"name": "", "times": 4}}}));
+    assert_eq!(invalid.code, Code::InvalidInput);
+    assert_eq!(invalid.details["problems"].as_array().map(Vec::len), Some(2), "all problems at once: {invalid:?}");
+    let missing = refused(json!({"run": {"tool": "greet"}}));
+    assert!(missing.message.contains("name"), "{missing:?}");
+    let unapprovable = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
+    assert_eq!(unapprovable.code, Code::NoApprover);
+}
+
+#[test]
+fn without_a_page_a_task_that_needs_confirmation_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(intake(folder.path()));
+    let intake = intake_with(folder.path(), "[page]\nenabled = false\n");
+    let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
+    assert_eq!(refused.code, Code::NoApprover);
+    let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
+    assert!(matches!(read, IntakeOutcome::Run { .. }), "a task without confirmation is accepted");
+}
+
+#[test]
+fn a_task_that_needs_confirmation_carries_the_confirmation() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
+    let IntakeOutcome::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
+    let confirmation = task.confirmation.as_ref().expect("a confirmation");
+    assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::MAX_REASON_CHARS));
+    assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
+    assert!(confirmation.decision.is_none() && confirmation.expires_at > now());
+}
+
+#[test]
+fn a_malformed_request_is_refused_with_a_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let run = json!({"run": {"tool": "greet", "input": {"name": "x"}}});
+    for bytes in [
+        b"".to_vec(),
+        b"{".to_vec(),
+        b"[]".to_vec(),
+        b"\xff".to_vec(),
+        json!({"v": 1}).to_string().into_bytes(),
+        json!({"v": 1, "ask": run, "more": 1}).to_string().into_bytes(),
+        json!({"v": 1, "ask": {"run": {"tool": "greet", "inputs": {}}}}).to_string().into_bytes(),
+        json!({"v": 1, "ask": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
+    ] {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        assert_eq!(refusal(intake.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
+    }
+    let newer = refusal(intake.read(&taken(json!({"v": 3, "operation": run}).to_string()), now()));
+    assert!(newer.message.contains("version 3") && newer.hint.is_some(), "{newer:?}");
+    for (kind, code) in
+        [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
+    {
+        let unreadable = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
+        assert_eq!(refusal(intake.read(&unreadable, now())).code, code);
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_sent_and_whether_a_human_is_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    for (tool, asks) in [("greet", false), ("send", true)] {
+        let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
+        let IntakeOutcome::Plan { plan, .. } = intake.read(&taken, now()) else { panic!("a plan") };
+        assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
+        assert!(plan["would_send"]["process"].is_object(), "{plan}");
+    }
+}
+
+#[test]
+fn a_read_only_session_may_only_run_read_only_subtools() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let run = |tool: &str| {
+        let operation = json!({"run": {"tool": tool, "input": {"name": "x"}}});
+        let request = json!({"v": VERSION, "operation": operation, "caller": {"read_only": true}});
+        intake.read(&taken(request.to_string()), now())
+    };
+    assert!(matches!(run("greet"), IntakeOutcome::Run { .. }));
+    let error = refusal(run("send"));
+    assert_eq!(error.code, Code::RefusedByPolicy);
+    assert!(error.message.contains("this session is read-only"), "{}", error.message);
+}
+
+#[test]
+fn cancel_and_status_need_no_subtool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let id = TaskId::new();
+    let cancel = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
+    assert!(matches!(cancel, IntakeOutcome::Cancel { task, uid: 1000 } if task == id));
+    assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
+}
+
+#[test]
+fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut intake = intake(folder.path());
+    let IntakeOutcome::Run { task, .. } =
+        intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
+    else {
+        panic!("a task")
+    };
+    fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
+    intake.refresh();
+    assert!(intake.definition_of(&task).is_some(), "a bad file does not hide another one");
+    fs::write(folder.path().join("subtools/test.json"), DEFINITIONS.replace("echo", "printf")).expect("written");
+    intake.refresh();
+    assert!(intake.definition_of(&task).is_none());
+}
