@@ -57,7 +57,7 @@ pub(crate) fn print(
 }
 
 /// The exit status for several tasks: open before failed, failed before refused, refused before done.
-fn overall_exit(files: &[ResultFile]) -> Exit {
+pub(crate) fn overall_exit(files: &[ResultFile]) -> Exit {
     let exits = || files.iter().map(ResultFile::exit);
     let order = [Exit::Pending, Exit::AwaitingConfirmation, Exit::Failed, Exit::Refused];
     order.into_iter().find(|exit| exits().any(|found| found == *exit)).unwrap_or(Exit::Ok)

@@ -158,6 +158,11 @@ impl Catalog {
         Some(format!("`{pattern}` matches no subtool{hint}"))
     }
 
+    /// Whether a subtool has this tag.
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.subtools.values().any(|subtool| subtool.definition.tags.iter().any(|known| known == tag))
+    }
+
     /// Returns all subtools, ordered by name.
     pub fn subtools(&self) -> impl Iterator<Item = &Subtool> {
         self.subtools.values()

@@ -48,6 +48,7 @@ mod reassessment;
 mod ruling;
 pub mod settings;
 mod trust;
+mod words;
 
 /// Checks requests against the catalog and the policy.
 #[derive(Debug)]
@@ -266,9 +267,8 @@ impl Intake {
             return refused(error);
         }
         let mut input = std::mem::take(&mut run.input);
-        for (field, word) in &run.words {
-            let value = word.as_str().map_or_else(|| word.clone(), |text| subtool.schema.parse_word(field, text));
-            input.insert(field.clone(), value);
+        if let Err(error) = words::read(&run.words, &subtool.schema, &mut input) {
+            return refused(error);
         }
         subtool.schema.fill_defaults(&mut input);
         if let Err(error) = hidden::check_no_token(&input) {

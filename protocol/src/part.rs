@@ -25,7 +25,7 @@ pub struct DataPart {
     pub total: u64,
     /// The offset of the part in the source, in bytes.
     pub offset: u64,
-    /// Whether the part is the beginning of a single line that exceeds [`MAX_BYTES`].
+    /// Whether the part is the beginning of a single line that is longer than a part may be.
     pub is_cut: bool,
     pub bytes: Vec<u8>,
 }
@@ -50,8 +50,8 @@ pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::R
     Ok(part)
 }
 
-/// Reads the lines in `range`, counted from 1, without the line break of the last one.
-pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
+/// Reads the lines in `range`, counted from 1, without the line break of the last one: at most `max_bytes` of them.
+pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>, max_bytes: usize) -> io::Result<DataPart> {
     let (mut line, mut offset) = (0, 0);
     while line + 1 < *range.start() {
         match source.skip_until(b'\n')? {
@@ -61,8 +61,8 @@ pub fn lines(mut source: impl BufRead, range: &RangeInclusive<u64>) -> io::Resul
         line += 1;
     }
     let mut part = DataPart { first: line + 1, end: line + 1, total: 0, offset, is_cut: false, bytes: Vec::new() };
-    while line < *range.end() && !part.is_cut && part.bytes.len() < MAX_BYTES {
-        let (before, room) = (part.bytes.len(), MAX_BYTES - part.bytes.len());
+    while line < *range.end() && !part.is_cut && part.bytes.len() < max_bytes {
+        let (before, room) = (part.bytes.len(), max_bytes - part.bytes.len());
         let read = source.by_ref().take(room as u64).read_until(b'\n', &mut part.bytes)?;
         if read == 0 {
             break;
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn lines_are_counted_from_one() {
         for data in ["one\ntwo\nthree", "one\ntwo\nthree\n"] {
-            let part = |first, last| lines(data.as_bytes(), &(first..=last)).expect("failed to read");
+            let part = |first, last| lines(data.as_bytes(), &(first..=last), MAX_BYTES).expect("failed to read");
             for (first, last, expected, start, end) in [
                 (1, 1, "one", 1, 2),
                 (2, 3, "two\nthree", 2, 4),
@@ -282,25 +282,25 @@ mod tests {
             }
             assert_eq!(part(3, 3).offset, 8);
         }
-        assert_eq!(lines(&b""[..], &(1..=1)).expect("failed to read").total, 0);
+        assert_eq!(lines(&b""[..], &(1..=1), MAX_BYTES).expect("failed to read").total, 0);
     }
 
     #[test]
     fn a_part_is_limited_in_size_and_reports_its_end() {
         let data = format!("{}\n{}\nend\n", "x".repeat(MAX_BYTES / 2), "y".repeat(MAX_BYTES / 2));
-        let part = lines(data.as_bytes(), &(1..=9)).expect("failed to read");
+        let part = lines(data.as_bytes(), &(1..=9), MAX_BYTES).expect("failed to read");
         assert_eq!(
             (part.end, part.total, part.bytes.len(), part.is_cut),
             (2, 3, MAX_BYTES / 2, false),
             "whole lines only"
         );
         let data = format!("short\n{}年\nend", "x".repeat(2 * MAX_BYTES));
-        let part = lines(data.as_bytes(), &(2..=2)).expect("failed to read");
+        let part = lines(data.as_bytes(), &(2..=2), MAX_BYTES).expect("failed to read");
         assert_eq!((part.end, part.total, part.offset, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
         let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("failed to read");
         assert_eq!((part.end, part.bytes.len()), (MAX_BYTES as u64, MAX_BYTES));
         let exact = "z".repeat(MAX_BYTES);
-        let part = lines(exact.as_bytes(), &(1..=1)).expect("failed to read");
+        let part = lines(exact.as_bytes(), &(1..=1), MAX_BYTES).expect("failed to read");
         assert_eq!((part.total, part.is_cut), (1, false));
     }
 

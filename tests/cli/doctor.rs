@@ -154,12 +154,14 @@ fn a_rule_for_a_name_that_no_subtool_has_is_shown() {
     let world = World::new();
     world.configure(
         "[access]\ndeny = [\"gmail_*\", \"gmail_send_mesage\"]\n\
-         [[confirm.rules]]\ntools = [\"files_*\", \"gti_*\"]\nthen = \"ask\"\n",
+         [[confirm.rules]]\ntools = [\"files_*\", \"gti_*\"]\nthen = \"ask\"\n\
+         [rate_limits.tags]\ngit = { calls = 9, per = \"1h\" }\nmony = { calls = 2, per = \"1h\" }\n",
     );
     assert_eq!(
         check(&world.run(&["doctor"]), "rules"),
         json!({"name": "rules", "ok": true, "message": "1 rules in `confirm.rules`, all samples pass", "found": [
             "`confirm.rules`: `gti_*` matches no subtool",
-            "`access.deny`: `gmail_send_mesage` matches no subtool; did you mean `gmail_send_message`?"]})
+            "`access.deny`: `gmail_send_mesage` matches no subtool; did you mean `gmail_send_message`?",
+            "`rate_limits.tags`: no subtool has the tag `mony`"]})
     );
 }

@@ -7,6 +7,15 @@ use serde_json::json;
 use crate::world::World;
 
 #[test]
+fn an_excluded_subtool_names_the_setting_that_excludes_it() {
+    let world = World::new();
+    world.configure("[access]\ndeny = [\"git_l*\"]\n");
+    let ran = world.run(&["inspect", "git_log"]);
+    assert_eq!(ran.exit, 3, "{ran}");
+    assert_eq!(ran.error()["message"], "the configuration excludes `git_log`: `access.deny` excludes it by `git_l*`");
+}
+
+#[test]
 fn one_subtool_is_shown_in_full_with_secrets_only_by_name() {
     let world = World::new();
     let shown = world.run(&["inspect", "gmail_search_messages"]).json();

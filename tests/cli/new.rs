@@ -31,7 +31,8 @@ fn a_pasted_curl_line_becomes_a_subtool_without_its_credential() {
                 --data-raw '{\"name\": \"Ann\", \"age\": 41, \"tags\": [\"a\"]}'";
     let made = world.run(&["new", "lead_create", "--curl", pasted]);
     assert_eq!(made.exit, 0, "{made}");
-    assert!(made.stderr.contains("agent-magic-tool secret set crm"), "{made}");
+    assert!(made.stderr.contains("agent-magic-tool secret set crm_token"), "{made}");
+    assert!(made.stderr.contains("add \"verify\""), "{made}");
     let text = std::fs::read_to_string(world.subtools().join("lead_create.json")).expect("written");
     assert!(!text.contains("sk-live"), "{text}");
     let lint = world.run(&["lint"]);
@@ -42,10 +43,13 @@ fn a_pasted_curl_line_becomes_a_subtool_without_its_credential() {
         json!({
             "method": "POST", "url": "https://api.crm.example/v2/leads?team=blue&limit=5",
             "headers": {"user-agent": "agent-magic-tool", "accept": "*/*", "content-type": "application/json",
-                "x-trace": "on", "authorization": "Bearer secret:crm"},
+                "x-trace": "on", "authorization": "Bearer secret:crm_token"},
             "body": {"name": "Ann", "age": 41, "tags": ["a"]}
         })
     );
+    let local = "curl -H 'Authorization: Bearer x' http://127.0.0.1:8080/x";
+    let made = world.run(&["new", "own_api", "--print", "--curl", local]);
+    assert!(made.stdout.contains("secret:own_api_token") && !made.stderr.contains("verify"), "{made}");
     for (line, word) in [("wget https://a.example", "`curl`"), ("curl", "no URL"), ("curl 'https://a", "quote")] {
         let refused = world.run(&["new", "other", "--curl", line]);
         assert_eq!(refused.exit, 2, "{refused}");
@@ -78,6 +82,13 @@ fn test_runs_the_examples_and_logs_shows_what_happened() {
     );
     let failed = world.run(&["test", "fail"]);
     assert_eq!((failed.exit, &failed.json()[0]["error"]["code"]), (1, &json!("process-failed")), "{failed}");
+    world.define(
+        "ask.json",
+        &json!({"ask": {"description": "Asks.", "input": {}, "confirm": "always",
+        "run": {"process": {"argv": ["true"]}}, "examples": [{"input": {}}]}}),
+    );
+    let asked = world.run(&["test", "ask"]);
+    assert_eq!((asked.exit, &asked.json()[0]["status"]), (4, &json!("pending")), "{asked}");
     let logs = world.run(&["logs", "-n", "100"]);
     assert_eq!(logs.exit, 0, "{logs}");
     assert!(logs.stdout.lines().any(|line| line.contains("INFO")) && !logs.stdout.contains('{'), "{logs}");

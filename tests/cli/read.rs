@@ -110,6 +110,7 @@ fn data_that_fits_in_the_file_but_not_in_a_glance_is_previewed() {
     let large = Large::of_inline(&json!({"rows": records(400)}));
     let file = large.world.result_file(&large.id);
     assert!(file["data"]["rows"].is_array(), "the file has all of it");
+    assert_eq!(large.read(&["--bytes", "0-9"]).json()["of"], file["_meta"]["bytes"], "counted in one way");
     for arguments in [["read", &large.id], ["wait", &large.id]] {
         let printed = large.world.run(&arguments);
         let answer = printed.json();
@@ -194,6 +195,26 @@ fn text_data_is_read_by_its_own_lines() {
     assert_eq!(read(&["--lines", "7-8"]).json()["text"], "7\n8");
     assert_eq!(read(&["--jq", "split(\"\\n\") | length"]).json(), 40_000);
     assert_eq!(read(&["--page", "1"]).exit, 2);
+}
+
+#[test]
+fn a_single_long_line_is_read_in_bounded_parts() {
+    let world = World::new();
+    world.define(
+        "line.json",
+        &json!({"line": {"description": "A long line.", "input": {}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["sh", "-c", "seq 1 20000 | tr '\\n' ' '"]}}}}),
+    );
+    let result = world.result_of("line", &json!({}));
+    let id = result["id"].as_str().expect("an id");
+    let suggested = result["_meta"]["read"].to_string();
+    assert!(suggested.contains("--bytes") && !suggested.contains("--lines"), "{suggested}");
+    let first = world.run(&["read", id, "--lines", "1-100"]);
+    assert!(first.stdout.len() < 40_000, "{} bytes", first.stdout.len());
+    let next = first.json()["next"].as_str().expect("a command").to_owned();
+    assert!(next.ends_with("--bytes 32768-42767"), "{next}");
+    let bytes = world.run(&["read", id, "--bytes", "0-9"]);
+    assert_eq!(bytes.json()["of"], result["_meta"]["bytes"], "{bytes}");
 }
 
 #[test]

@@ -278,6 +278,29 @@ fn runs_with_the_same_idempotency_key_are_the_same_task() {
 }
 
 #[test]
+fn a_text_with_a_comma_for_a_list_is_refused_with_both_forms() {
+    let world = World::new();
+    let list = json!({"type": "object", "properties": {"options": {"type": "array", "items": {"type": "string"}}}});
+    let pick = json!({"description": "Picks.", "input": list, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["printf", "%s\n", "{{ options }}"], "output": "lines"}}});
+    world.define("pick.json", &json!({"pick": pick}));
+    let refused = world.run(&["run", "pick", "options=a, b"]);
+    assert_snapshot!(refused, @r#"
+    exit: 2
+    --- stderr
+    {"error":{"code":"invalid-input","message":"`options` is a list, and `a, b` could be one item or several","hint":"several items: options:='[\"a\",\"b\"]'; one item: options:='[\"a, b\"]'"}}
+    "#);
+    for (words, expected) in [
+        (&["options:=[\"a\",\"b\"]"][..], json!(["a", "b"])),
+        (&["options=a", "options=b,c"], json!(["a", "b,c"])),
+        (&["options=a"], json!(["a"])),
+    ] {
+        let ran = world.run(&[&["run", "pick", "--dry-run"], words].concat());
+        assert_eq!(ran.json()["input"]["options"], expected, "{ran}");
+    }
+}
+
+#[test]
 fn a_dry_run_ends_as_the_call_would() {
     let world = World::new();
     let write = json!({"description": "Writes.", "input": {}, "run": {"process": {"argv": ["true"]}}});

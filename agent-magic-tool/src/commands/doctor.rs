@@ -199,6 +199,13 @@ fn rules(config: &Config, catalog: &Catalog) -> Check {
         .iter()
         .flat_map(|(place, patterns)| patterns.iter().map(move |pattern| (place, pattern)))
         .filter_map(|(place, pattern)| Some(format!("`{place}`: {}", catalog.unmatched(pattern)?)))
+        .chain(
+            limits
+                .tags
+                .keys()
+                .filter(|tag| !catalog.has_tag(tag))
+                .map(|tag| format!("`rate_limits.tags`: no subtool has the tag `{tag}`")),
+        )
         .collect();
     match Policy::new(&config.confirm) {
         // Not a mistake as such: the rule may be for a pack that is not loaded.

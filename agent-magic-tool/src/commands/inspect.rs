@@ -6,6 +6,7 @@ use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use protocol::code::{Code, Exit};
 use protocol::nearest::did_you_mean;
+use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 
 use super::run;
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             .filter(|problem| problem.subtool.as_ref() == Some(name))
             .map(ToString::to_string)
             .collect();
+        if catalog.is_hidden(name) && tool_scope.covers(name) {
+            return Err(hidden(name, &config));
+        }
         let error = Error::new(Code::UnknownSubtool, format!("no subtool named `{name}`"))
             .hint(hint)
             .detail("nearest", nearest);
@@ -55,6 +59,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         "definition": definition,
     }))?;
     Ok(Exit::Ok)
+}
+
+/// The error for a subtool that the configuration excludes.
+fn hidden(name: &str, config: &Config) -> Error {
+    let access = &config.access;
+    let matching = |patterns: &[String]| {
+        let matches = |pattern: &&String| {
+            ToolScope::default().narrowed(vec![(*pattern).clone()]).is_ok_and(|scope| scope.covers(name))
+        };
+        patterns.iter().find(matches).cloned()
+    };
+    let why = match (matching(&access.deny), matching(&access.allow)) {
+        (Some(pattern), _) => format!("`access.deny` excludes it by `{pattern}`"),
+        (None, None) => "`access.allow` does not list it".to_owned(),
+        (None, Some(_)) => "`access.privileges` or `access.admin` excludes it".to_owned(),
+    };
+    Error::new(Code::UnknownSubtool, format!("the configuration excludes `{name}`: {why}"))
+        .hint("a human can change [access] in config.toml")
 }
 
 /// The decision that the executor's policy would make about a run with this input, or with an empty one.

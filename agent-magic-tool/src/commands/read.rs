@@ -22,6 +22,10 @@ use crate::result::{self, ResultFile};
 use crate::result_data::{ResultData, Source, evaluate_jq, read_error};
 
 const DEFAULT_PAGE_SIZE: u64 = 100;
+/// The most bytes of lines that are printed at once: a line can be of any length, and a model pays for each character.
+const MAX_LINES_BYTES: usize = 32 << 10;
+/// How many bytes the next part of a line has that is longer than this.
+const NEXT_BYTES: u64 = 10_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -40,7 +44,7 @@ pub(crate) struct Args {
     /// These bytes of the data, from 0, both ends included, at most a million; `A-` reads to the end
     #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page", "lines"])]
     bytes: Option<Range>,
-    /// These lines of the data, from 1, both ends included; JSON has one item per line where that fits
+    /// These lines of the data, from 1, both ends included, at most 32 KB; JSON has one item per line where that fits
     #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page"], value_parser = line_range)]
     lines: Option<Range>,
 }
@@ -106,7 +110,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         }
         Args { lines: Some(Range(range)), .. } => {
             let source = BufReader::with_capacity(1 << 16, data()?.source().from);
-            let part = part::lines(source, range).map_err(|error| read_error(file.id, &error))?;
+            let part = part::lines(source, range, MAX_LINES_BYTES).map_err(|error| read_error(file.id, &error))?;
             part_answer(&part, "lines", range, file.id)?
         }
         Args { .. } => answer::document(&file),
@@ -193,14 +197,14 @@ fn part_answer(part: &DataPart, unit: &str, requested: &RangeInclusive<u64>, id:
     let is_all = part.end > *requested.end() || part.end >= part.total + origin;
     let next = if part.is_cut {
         // Its only line is too long; the rest of the line can be read by bytes.
-        Some(format!("--bytes {}-", part.offset + part.bytes.len() as u64))
+        let first = part.offset + part.bytes.len() as u64;
+        Some(format!("--bytes {first}-{}", first + NEXT_BYTES - 1))
     } else {
-        (!is_all).then(|| format!("--{unit} {}-", part.end))
+        let last = if *requested.end() == u64::MAX { String::new() } else { requested.end().to_string() };
+        (!is_all).then(|| format!("--{unit} {}-{last}", part.end))
     };
     if let Some(next) = next {
-        let last =
-            if part.is_cut || *requested.end() == u64::MAX { String::new() } else { requested.end().to_string() };
-        answer.insert("next".to_owned(), format!("agent-magic-tool read {id} {next}{last}").into());
+        answer.insert("next".to_owned(), format!("agent-magic-tool read {id} {next}").into());
     }
     Ok(Value::Object(answer))
 }

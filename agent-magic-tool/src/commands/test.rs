@@ -11,9 +11,11 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::context::Context;
 use crate::error::Error;
 use crate::handover;
+use crate::result::ResultFile;
 use crate::waiting::{self, WaitMode};
 
 #[derive(Debug, clap::Args)]
@@ -46,9 +48,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             .hint("add one to its definition: \"examples\": [{\"input\": {…}}]"));
     }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    let mut reports = Vec::new();
+    let (mut reports, mut files) = (Vec::new(), Vec::new());
     for example in &subtool.definition.examples {
-        let mut report = outcome(args, &example.input, &mailbox, context)?;
+        let mut report = outcome(args, &example.input, &mailbox, context, &mut files)?;
         if let Some(note) = &example.note {
             report["note"] = note.as_str().into();
         }
@@ -57,11 +59,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let failed = reports.iter().filter(|report| report["ok"] != true).count();
     context.output.json(&reports)?;
     context.output.note(&format!("{} of {} examples work", reports.len() - failed, reports.len()));
-    Ok(if failed == 0 { Exit::Ok } else { Exit::Failed })
+    // Refusals have no file; the failure of another example weighs more than a task that waits.
+    let has_failed = failed > files.iter().filter(|file| !file.is_final()).count();
+    Ok(match answer::overall_exit(&files) {
+        _ if failed == 0 => Exit::Ok,
+        waiting @ (Exit::AwaitingConfirmation | Exit::Pending) if !has_failed => waiting,
+        _ => Exit::Failed,
+    })
 }
 
-/// Runs one example and reports on it.
-fn outcome(args: &Args, input: &Map<String, Value>, mailbox: &Mailbox, context: &Context) -> Result<Value, Error> {
+/// Runs one example and reports on it. Adds its result file to `ended`, if it became a task.
+fn outcome(
+    args: &Args,
+    input: &Map<String, Value>,
+    mailbox: &Mailbox,
+    context: &Context,
+    ended: &mut Vec<ResultFile>,
+) -> Result<Value, Error> {
     let request = RunRequest {
         tool: args.name.clone(),
         input: input.clone(),
@@ -85,5 +99,6 @@ fn outcome(args: &Args, input: &Map<String, Value>, mailbox: &Mailbox, context: 
             report[key] = file.field(key).clone();
         }
     }
+    ended.extend(files);
     Ok(report)
 }

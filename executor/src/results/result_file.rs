@@ -99,7 +99,9 @@ pub fn render(
         Outcome::Data(data) => {
             let compact = compact_bytes(data);
             if compact >= LARGE_BYTES as u64 {
-                meta.insert("bytes".into(), compact.into());
+                // As `read` counts them.
+                let bytes = data.as_str().map_or_else(|| to_lines(data).len(), str::len);
+                meta.insert("bytes".into(), bytes.into());
                 meta.insert("shape".into(), shape(data));
                 let extension = if data.is_string() { "txt" } else { "json" };
                 meta.insert("read".into(), read_commands(task.id, extension, Some(data)).into());
@@ -266,7 +268,9 @@ fn read_commands(id: TaskId, extension: &str, data: Option<&Value>) -> Vec<Strin
         }
         _ => Vec::new(),
     };
-    if extension != "bin" {
+    // A text of a single line has no smaller parts.
+    let is_one_line = data.and_then(Value::as_str).is_some_and(|text| !text.trim_end().contains('\n'));
+    if extension != "bin" && !is_one_line {
         parts.push("--lines 1-100".to_owned());
     }
     parts.push("--bytes 0-9999".to_owned());

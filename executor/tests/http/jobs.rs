@@ -54,8 +54,8 @@ async fn the_body_says_where_the_job_is_when_it_is_done_and_where_its_result_is(
         other => panic!("{other:?}"),
     })
     .await;
-    let poll = json!({"url": "\"/v1/jobs/\\(.id)\"", "until": ".state == \"done\"", "result": ".file"});
-    assert_eq!(json_of(fixture().run(definition(&server, &poll), json!({})).await), json!("a,b\n"));
+    let poll = json!({"url": "\"/v1/jobs/\\(.id)\"", "until": ".state == \"done\" and $input.year == 2024", "result": ".file"});
+    assert_eq!(json_of(fixture().run(definition(&server, &poll), json!({"year": 2024})).await), json!("a,b\n"));
 }
 
 #[tokio::test]

@@ -46,6 +46,23 @@ async fn remaining_pages_are_reported() {
 }
 
 #[tokio::test]
+async fn the_joined_pages_do_not_name_a_page_that_was_fetched() {
+    let server = Server::new(|request, _| match request.target.as_str() {
+        "/x?page=1" => Reply::json(
+            200,
+            &json!({"total": 3, "next": "/x?page=2", "nextPage": 2, "links": {"next": 2}, "items": [1, 2]}),
+        ),
+        "/x?page=2" => Reply::json(200, &json!({"next": null, "links": {}, "items": [3]})),
+        _ => Reply::json(200, &json!({"next": null, "links": {}, "items": []})),
+    });
+    let server = server.await;
+    let definition = json!({"base_url": server.url(), "path": "/x", "query": {"page": 1},
+        "pagination": {"page": {"query": "page"}, "items": "items"}});
+    let joined = json_of(Fixture::new().run(definition, json!({})).await);
+    assert_eq!(joined, json!({"total": 3, "next": null, "links": {}, "items": [1, 2, 3]}));
+}
+
+#[tokio::test]
 async fn only_as_many_pages_are_fetched_as_needed_for_max_items() {
     let server = by_token().await;
     let definition = definition(&server, &[("max_items", json!("{{ limit }}"))]);

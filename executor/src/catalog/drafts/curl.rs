@@ -91,7 +91,7 @@ pub fn of_curl(line: &str, name: &str) -> Result<NewDefinition, CurlError> {
     let authority = base.find("://").map_or(0, |at| at + 3);
     let path_at = base[authority..].find('/').map_or(base.len(), |at| authority + at);
     let (host, path) = base.split_at(path_at);
-    let secret = secret_name(&host[authority..]);
+    let secret = secret_name(&host[authority..], name);
     let mut draft =
         CurlTranslation { http: Map::new(), properties: Map::new(), example: Map::new(), steps: Vec::new(), secret };
     let host = match host[authority..].rsplit_once('@') {
@@ -139,6 +139,13 @@ pub fn of_curl(line: &str, name: &str) -> Result<NewDefinition, CurlError> {
     definition["input"]["required"] = required.into();
     if !is_read {
         definition["confirm"] = "always".into();
+    }
+    if matches!(method.as_str(), "POST" | "PATCH") {
+        draft.steps.push(
+            "if its answer can get lost, let the executor look up what happened: add \"verify\", a read-only subtool and a \
+             condition, as docs/subtools.md shows"
+                .to_owned(),
+        );
     }
     draft.steps.push(format!("describe `{name}` and its parameters in the words of a user who needs it"));
     Ok(NewDefinition { definition, steps: draft.steps })
@@ -354,18 +361,19 @@ impl CurlTranslation {
     }
 }
 
-/// The name of the secret for a host: `api.github.com` gives `github`.
-fn secret_name(host: &str) -> String {
+/// The name of the secret for a host: `api.github.com` gives `github_token`. An address gives none, so it is named after
+/// the subtool.
+fn secret_name(host: &str, subtool: &str) -> String {
     let host = host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or_default();
     let labels: Vec<_> = host.split('.').filter(|label| !label.is_empty()).collect();
     let is_number = labels.iter().all(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
     let name = match labels.as_slice() {
-        [] => "key",
         [.., name, _] if !is_number => name,
-        [only] => only,
-        _ => "key",
+        [only] if !is_number => only,
+        _ => subtool,
     };
-    name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).take(64).collect()
+    let name = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' });
+    name.take(50).chain("_token".chars()).collect()
 }
 
 fn is_credential(name: &str) -> bool {

@@ -181,7 +181,10 @@ async fn evaluate(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput) 
     };
     let (status, headers) = ResponseFacts::values(latest.facts.as_ref());
     let max_bytes = call.context.config.executor.output_bytes;
-    let query = Query { expression, data, variables: &[("$status", &status), ("$headers", &headers)], max_bytes };
+    let shared = call.invocation.variables(expression);
+    let mut variables = vec![("$status", &status), ("$headers", &headers)];
+    variables.extend(shared.iter().map(|(name, value)| (*name, value)));
+    let query = Query { expression, data, variables: &variables, max_bytes };
     call.until_cancelled(async {
         // A cancellation drops this future, which stops the evaluation.
         let selected = call.context.jq.select(query, &CancellationToken::new()).await;

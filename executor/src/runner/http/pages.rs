@@ -24,15 +24,15 @@ struct PageWalk<'a> {
 
 /// Fetches page after page and joins their items.
 ///
-/// The result is the first page with the items of all pages, or just the array of items if the definition has no
-/// `items`. If pages are left, `_meta.more_pages` is true, and the fields of the result that name the next page or say
+/// The result is the first page with the items of all pages and the other fields of the last one, or just the array of
+/// items if the definition has no `items`. If pages are left, `_meta.more_pages` is true, and the fields of the result that name the next page or say
 /// that there is one do so.
 pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
     let mut remaining_bytes = response::limit(call.http, call.context);
     let mut target = RequestTarget::Declared;
     let mut walk = PageWalk::start(call, pagination);
-    let (mut first, mut items, mut pages) = (None, Vec::new(), 0);
+    let (mut envelope, mut items, mut pages) = (Value::Null, Vec::new(), 0);
     let (next, facts) = loop {
         let answer = call.send(&target).await?;
         let (headers, url, facts) = (answer.response.headers().clone(), answer.url.clone(), answer.facts());
@@ -54,7 +54,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         (walk.on_page, walk.last) = (taken.len(), taken.last().cloned());
         let next = walk.next(&body, &headers, &url)?.filter(|next| *next != target);
         items.append(&mut taken);
-        first.get_or_insert(body);
+        envelope = if pages == 1 { body } else { updated(envelope, body) };
         let is_enough = call.draft.max_items.is_some_and(|enough| items.len() as u64 >= enough);
         match next {
             Some(next) if pages < pagination.max_pages && !is_enough => {
@@ -73,7 +73,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         items.truncate(enough);
         more = true;
     }
-    let data = joined(first.unwrap_or_default(), items, pagination, next.as_ref(), more);
+    let data = joined(envelope, items, pagination, next.as_ref(), more);
     let success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
         .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
@@ -81,7 +81,20 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     Ok(if more { success.with_meta("more_pages", true) } else { success })
 }
 
-/// Puts all items into the first page, with what it says about the next page.
+/// Returns the fields of the pages so far with those of the page after them. What says which page is next, and is not
+/// on that page, would name one that was fetched.
+fn updated(envelope: Value, page: Value) -> Value {
+    match (envelope, page) {
+        (Value::Object(mut fields), Value::Object(of_page)) => {
+            fields.retain(|name, _| of_page.contains_key(name) || !name.to_lowercase().starts_with("next"));
+            fields.extend(of_page);
+            Value::Object(fields)
+        }
+        (envelope, _) => envelope,
+    }
+}
+
+/// Puts all items into the fields of the pages, with what says which page is next.
 fn joined(
     mut first: Value,
     items: Vec<Value>,
