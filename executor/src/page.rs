@@ -38,6 +38,7 @@ mod events;
 mod form;
 mod gate;
 mod hidden;
+mod peer;
 #[cfg(test)]
 mod samples;
 mod server;

@@ -3,14 +3,18 @@
 //! The requests are raw bytes over a socket, so that a test sends exactly what it means to.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use executor::page::make_link;
+use nix::unistd::Uid;
 use serde_json::{Value, json};
 
 use super::http::{connect, exchange, get, host, post, post_with};
 use super::human::Human;
-use crate::world::{World, until};
+use crate::skip::skip;
+use crate::world::{World, is_alive, until};
 
 /// The paths that change something.
 const ACTIONS: [&str; 11] = [
@@ -82,6 +86,59 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
 }
 
 /// Other host names, and requests that two HTTP parsers could read differently.
+/// What the page sends to another user of this machine who sends it these bytes.
+fn answer_to_another_user(human: &Human, request: &str) -> Vec<u8> {
+    const NOBODY: u32 = 65534;
+    let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1" && printf %s "$2" >&3; timeout 20 cat <&3"#;
+    let port = human.site.port.to_string();
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash", &port, request]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    command.output().expect("bash runs").stdout
+}
+
+/// A session that another user has stolen as a whole is of no use: the kernel says who connects.
+#[test]
+fn another_user_of_the_machine_gets_no_byte_from_the_page() {
+    if !Uid::effective().is_root() {
+        skip("another user at the page: only root can be another user");
+        return;
+    }
+    let (world, human, id, approval) = world_with_pending_task();
+    let (host, body) = (host(&human.site), approval.to_string());
+    let stolen = format!("Host: {host}\r\nConnection: close\r\n{}", human.headers());
+    for request in [
+        format!("GET / HTTP/1.1\r\n{stolen}\r\n"),
+        format!("GET /events HTTP/1.1\r\n{stolen}\r\n"),
+        format!("POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}"),
+        format!(
+            "POST /decide HTTP/1.1\r\n{stolen}Origin: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            human.site.origin(),
+            body.len()
+        ),
+        "no HTTP at all".to_owned(),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&answer_to_another_user(&human, &request)), "", "{request}");
+    }
+    assert_still_pending(&world, &id);
+    let log = std::fs::read_to_string(world.log()).expect("a log");
+    assert!(log.contains("a connection to the page was refused"), "it is logged");
+    assert_eq!(human.post("/decide", &approval).status, 200, "the human's own connection is served");
+}
+
+/// Its port would be free for another program while a browser still talks to it.
+#[test]
+fn the_executor_does_not_end_while_the_page_is_open() {
+    let world = World::new();
+    world.configure("[executor]\nidle = \"100ms\"\n");
+    let human = Human::of(&world);
+    let (stream, _) = human.open_page();
+    let executor = world.executor().expect("a running executor");
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(is_alive(executor), "somebody looks at the page");
+    drop(stream);
+    until("the page is closed, and it ends", || !is_alive(executor));
+}
+
 #[test]
 fn only_requests_to_the_pages_own_host_name_are_answered() {
     let (world, human, id, approval) = world_with_pending_task();

@@ -163,7 +163,7 @@ impl Daemon {
         let (deadlines, timestamps) = match mode {
             Mode::Stopping(stop) => ([Some(stop.next_deadline()), self.tasks.next_retry(), None, None], [None, None]),
             Mode::Serving => {
-                let idle = self.is_idle().then(|| self.idle.deadline());
+                let idle = self.is_unused().then(|| self.idle.deadline());
                 let deadlines = [
                     Some(self.inbox.next_deadline()),
                     Some(self.sweeper.next_deadline()),
@@ -207,7 +207,7 @@ impl Daemon {
         if self.tasks.dispatcher.running() == 0 && !self.tasks.record.is_behind() && self.program.was_replaced() {
             return Ok(Some(ExitReason::Upgraded));
         }
-        if !self.is_idle() {
+        if !self.is_unused() {
             self.idle.restart();
         } else if self.idle.is_over() {
             return Ok(Some(ExitReason::Idle));
@@ -382,6 +382,12 @@ impl Daemon {
             self.mailbox.remove_identity()?;
         }
         Ok(reason)
+    }
+
+    /// Whether nobody needs the executor now. It does not end under an open page: another program could take its port
+    /// and be asked by the page in its place.
+    fn is_unused(&self) -> bool {
+        self.is_idle() && !self.tasks.page.is_open()
     }
 
     /// Whether nothing is open, and no hook delivery is in flight or due soon.

@@ -1,6 +1,7 @@
 //! The page's HTTP server: its routes, and the limits on connections.
 //!
-//! Every program on this machine can connect. So the time and size of headers and bodies are limited. With too many
+//! Every program on this machine can connect. What another user connects is closed before a byte of it is read; for the
+//! rest, the time and size of headers and bodies are limited. With too many
 //! connections, the oldest one that has shown no session is closed, so that a human can always connect.
 
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, MAX_BODY_BYTES, SessionName};
-use super::{Page, actions, assets, events, views};
+use super::{Page, actions, assets, events, peer, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,7 +94,13 @@ pub(super) fn serve(
                     accepted = listener.accept() => accepted,
                 };
                 match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
+                        let stranger =
+                            stream.local_addr().map_err(Into::into).and_then(|local| peer::check(peer, local));
+                        if let Err(error) = stranger {
+                            tracing::warn!(%error, "a connection to the page was refused");
+                            continue;
+                        }
                         let (routes, connection) = (routes.clone(), connections.add(&ended));
                         connection_tasks.spawn(serve_connection(stream, routes, Arc::clone(&connections), connection));
                     }
