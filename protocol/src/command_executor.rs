@@ -102,8 +102,8 @@ impl CommandExecutor {
         self
     }
 
-    /// Whether a `run` of the line waits for a human, as far as that is known before the line runs: what earlier
-    /// commands of the line print is not. Blocks; runs nothing.
+    /// Whether a `run` of the line waits for a human, or would if one were there, as far as that is known before the
+    /// line runs: what earlier commands of the line print is not. Blocks; runs nothing.
     pub fn needs_human(&self, command: &str) -> bool {
         let Ok(line) = line::parse(command) else { return self.foreign_commands == ForeignCommands::Ask };
         let asks = |command: &SimpleCommand| {
@@ -118,8 +118,8 @@ impl CommandExecutor {
             words.insert(1, "--dry-run".to_owned());
             let stdin = line.stdin_of(command).unwrap_or_default();
             let printed = self.shell.call(&words, stdin, &self.caller);
-            let plan: Value = serde_json::from_str(&printed.stdout).unwrap_or_default();
-            plan["confirmation"].is_string()
+            let (plan, failure) = (json_or_null(&printed.stdout), json_or_null(&printed.stderr));
+            plan["confirmation"].is_string() || failure["error"]["code"] == Code::NoApprover.as_str()
         };
         line.commands().any(asks)
     }
@@ -220,6 +220,11 @@ impl CommandExecutor {
         output.record_call(arguments, &printed, &self.mailbox);
         ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
     }
+}
+
+/// The first line of `text` as JSON; notes may follow it.
+fn json_or_null(text: &str) -> Value {
+    serde_json::Deserializer::from_str(text).into_iter().next().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Applies the redirections of `command` to its output. Returns the standard input of the next command.
