@@ -291,6 +291,7 @@ impl Attempt<'_> {
                     }
                     return Err(too_large(bytes, max_bytes, self.task));
                 }
+                let content_type = self.context.secrets.redact(&content_type).into_owned();
                 let stored = self.data_folder.join(self.task.id.to_string());
                 if let Some(shape) = definition.result.as_ref().filter(|shape| !shape.headers.is_empty()) {
                     let headers = declared_headers(shape, success.facts.as_ref());

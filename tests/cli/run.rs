@@ -271,7 +271,7 @@ fn runs_with_the_same_idempotency_key_are_the_same_task() {
     assert_snapshot!(other, @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"idempotency-mismatch","message":"the idempotency key was already used for `echo` with another input","hint":"use another key for another call","details":{"id":"ID"}}}
+    {"error":{"code":"idempotency-mismatch","message":"the idempotency key was already used for `echo` with another input or in another folder","hint":"use another key for another call","details":{"id":"ID"}}}
     "#);
     let waited = world.run(&["run", "echo", "text=a", "--idempotency-key=k1", "--wait"]);
     assert_eq!((waited.exit, &waited.json()["data"]), (0, &Value::from("a")), "{waited}");

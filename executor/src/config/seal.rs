@@ -4,6 +4,7 @@
 //! is made from the task. Only an attempt opens it. The same value always gives the same token, so the digest of an
 //! approval, a grant and an idempotency key still mean that very value. The key lies beside the secrets.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -21,9 +22,6 @@ use crate::base::credential::HIDDEN;
 
 /// What a token starts with. No input may contain such a text.
 const PREFIX: &str = "sealed:1:";
-
-/// How deeply a schema is searched for hidden values; deeper ones are not hidden.
-const MAX_DEPTH: usize = 32;
 
 const KEY_BYTES: usize = 32;
 
@@ -51,55 +49,42 @@ impl Seal {
         let root = Value::Object(schema.clone());
         let mut value = Value::Object(std::mem::take(input));
         let mut hidden = Vec::new();
-        let done = self.hide_in(&root, &root, &mut value, 0, &mut hidden);
+        let done = self.hide_in(&root, &[&root], &mut value, &mut hidden);
         let Value::Object(fields) = value else { unreachable!("a hidden field stays inside its object") };
         *input = fields;
         done.map(|()| hidden)
     }
 
-    fn hide_in(
-        &self,
-        root: &Value,
-        schema: &Value,
-        value: &mut Value,
-        depth: usize,
-        hidden: &mut Vec<String>,
-    ) -> io::Result<()> {
-        if depth > MAX_DEPTH || value.is_null() {
+    /// Hides what any of `schemas` hides in `value`. Each schema is looked at once for each value, however many ways lead
+    /// to it.
+    fn hide_in(&self, root: &Value, schemas: &[&Value], value: &mut Value, hidden: &mut Vec<String>) -> io::Result<()> {
+        if value.is_null() {
             return Ok(());
         }
-        let is_hidden = schema["writeOnly"] == true || schema["format"] == "password";
+        let schemas = all_of_one_value(root, schemas);
+        let is_hidden = |schema: &&Value| schema["writeOnly"] == true || schema["format"] == "password";
         // The input itself must stay an object.
-        if is_hidden && depth > 0 {
+        if schemas.iter().any(|schema| is_hidden(schema) && !std::ptr::eq(*schema, root)) {
             if !value.as_str().is_some_and(is_token) {
                 collect(value, hidden);
                 *value = self.token(value)?.into();
             }
             return Ok(());
         }
-        let referred = schema["$ref"].as_str().and_then(|target| root.pointer(target.strip_prefix('#')?));
-        let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
-        let conditional = ["then", "else"].into_iter().filter_map(|key| schema.get(key));
-        for part in referred.into_iter().chain(combined).chain(conditional) {
-            self.hide_in(root, part, value, depth + 1, hidden)?;
-        }
         match value {
-            Value::Object(fields) => {
-                for (name, field) in fields {
-                    let property = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
-                    if let Some(property) = property {
-                        self.hide_in(root, property, field, depth + 1, hidden)?;
-                    }
-                }
-            }
+            Value::Object(fields) => fields.iter_mut().try_for_each(|(name, field)| {
+                let of_field: Vec<_> = schemas
+                    .iter()
+                    .filter_map(|schema| schema["properties"].get(name).or_else(|| schema.get("additionalProperties")))
+                    .collect();
+                self.hide_in(root, &of_field, field, hidden)
+            }),
             Value::Array(items) => {
-                for item in items {
-                    self.hide_in(root, &schema["items"], item, depth + 1, hidden)?;
-                }
+                let of_item: Vec<_> = schemas.iter().filter_map(|schema| schema.get("items")).collect();
+                items.iter_mut().try_for_each(|item| self.hide_in(root, &of_item, item, hidden))
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns `input` with the true values, and the strings among these.
@@ -248,6 +233,24 @@ fn load_or_create(file: &std::path::Path) -> io::Result<[u8; KEY_BYTES]> {
         _ => fs::File::open(folder)?.sync_all()?,
     }
     read()
+}
+
+/// Returns `schemas` and all that they apply to the same value, each once.
+fn all_of_one_value<'a>(root: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value> {
+    let mut known: HashSet<*const Value> = HashSet::new();
+    let mut found = Vec::new();
+    let mut open = schemas.to_vec();
+    while let Some(schema) = open.pop() {
+        if !known.insert(std::ptr::from_ref(schema)) {
+            continue;
+        }
+        found.push(schema);
+        let referred = schema["$ref"].as_str().and_then(|target| root.pointer(target.strip_prefix('#')?));
+        let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+        let conditional = ["then", "else"].into_iter().filter_map(|key| schema.get(key));
+        open.extend(referred.into_iter().chain(combined).chain(conditional));
+    }
+    found
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs};
 
+use nix::fcntl::OFlag;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::paths::Paths;
@@ -339,8 +340,15 @@ impl Secrets {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(value.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&temporary, self.folder.join(name.as_str()))?;
-        fs::File::open(&self.folder)?.sync_all()
+        let path = self.folder.join(name.as_str());
+        let earlier = fs::OpenOptions::new().write(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path);
+        fs::rename(&temporary, &path)?;
+        fs::File::open(&self.folder)?.sync_all()?;
+        // It may have another name, which no longer is that of a secret.
+        match earlier {
+            Ok(earlier) => earlier.set_len(0).and_then(|()| earlier.sync_all()),
+            Err(_) => Ok(()),
+        }
     }
 }
 

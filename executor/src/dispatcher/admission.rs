@@ -84,7 +84,10 @@ impl Dispatcher {
             task.idempotency_key.as_ref().and_then(|key| self.idempotency_keys.get(&(task.caller.uid, key.clone())));
         let earlier = open.and_then(|id| self.open.get(id)).map(|open| &open.task).or(earlier);
         if let Some(earlier) = earlier {
-            let is_same = earlier.tool == task.tool && earlier.asked_input() == &task.input;
+            // The same relative path in another folder is another file.
+            let is_same = earlier.tool == task.tool
+                && earlier.asked_input() == &task.input
+                && earlier.caller.folder == task.caller.folder;
             return Some(if is_same { Answer::SameAs(earlier.id) } else { mismatch(earlier) });
         }
         if let Some(error) = limits.iter().find_map(|limit| self.rate_limits.refuse(&task.caller, limit, now)) {
@@ -110,7 +113,8 @@ impl Dispatcher {
 }
 
 fn mismatch(earlier: &Task) -> Answer {
-    let message = format!("the idempotency key was already used for `{}` with another input", earlier.tool);
+    let message =
+        format!("the idempotency key was already used for `{}` with another input or in another folder", earlier.tool);
     Answer::Refused(
         ErrorBody::new(Code::IdempotencyMismatch, message)
             .hint("use another key for another call")

@@ -1,3 +1,5 @@
+//! Tests of intake: which requests become tasks.
+
 use std::path::Path;
 use std::{fs, io};
 

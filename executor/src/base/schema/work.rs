@@ -1,7 +1,7 @@
 //! How much work a schema makes of a value, found before the schema is compiled or used.
 //!
 //! The validator follows every alternative and every `$ref`. A small schema can so make it look at the same value
-//! 2^40 times. Here is counted how often each byte of a value is looked at, by how deeply the value is nested, and what
+//! 2^40 times. Here is counted how often each part of a value is looked at, by how deeply the value is nested, and what
 //! would take too long is refused.
 
 use std::collections::HashMap;
@@ -10,15 +10,17 @@ use serde_json::{Map, Value};
 
 use super::SchemaError;
 
-/// The most work of one validation, in bytes that are looked at. A release build does this in about a second.
-const MAX_WORK: u64 = 1 << 28;
+/// The most work of one validation: how many values are looked at. A release build does this in under a second.
+const MAX_WORK: u64 = 1 << 21;
 /// The most schemas that are counted together, each as often as it applies.
 const MAX_COUNTED: usize = 200_000;
 /// The deepest value that is distinguished; JSON text may be nested as deeply.
 const MAX_DEPTH: usize = 128;
 /// The most patterns in one schema: each may take a megabyte.
 const MAX_PATTERNS: usize = 200;
-/// How many looks at each byte a pattern counts as.
+/// How many bytes of text are as much work as one value.
+const TEXT_PER_VALUE: usize = 256;
+/// How many looks a pattern counts as.
 const PATTERN_LOOKS: u64 = 8;
 
 /// Keywords with a schema, or a list or an object of schemas, for the same value.
@@ -36,7 +38,7 @@ const EVERY_PART: [&str; 7] = [
 ];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// How often a schema looks at each byte of a value, by the depth of the value.
+/// How often a schema looks at each part of a value, by the depth of the value.
 #[derive(Debug)]
 pub(super) struct SchemaWork {
     looks: Vec<u64>,
@@ -60,7 +62,7 @@ impl SchemaWork {
     /// Says why `value` is not validated, if that would take too long.
     pub(super) fn objection(&self, value: &Value) -> Option<String> {
         let depth = depth(value).min(self.looks.len() - 1);
-        let work = self.looks[depth].saturating_mul(bytes(value));
+        let work = self.looks[depth].saturating_mul(parts_of(value));
         (work > MAX_WORK).then(|| {
             "it is too large, or too deeply nested, for the alternatives of its schema: checking it would take too long"
                 .to_owned()
@@ -68,7 +70,7 @@ impl SchemaWork {
     }
 }
 
-/// The looks at each byte of a value that is nested 0, 1, ... levels deep, until they no longer change.
+/// The looks at each part of a value that is nested 0, 1, ... levels deep, until they no longer change.
 fn looks(places: &[Place]) -> Vec<u64> {
     let mut now: Vec<u64> = places.iter().map(|place| place.own).collect();
     let mut of_root = vec![now[0]];
@@ -247,6 +249,16 @@ fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
         _ => 0,
+    }
+}
+
+/// How many values `value` consists of; a long text counts as several.
+fn parts_of(value: &Value) -> u64 {
+    1 + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => (text.len() / TEXT_PER_VALUE) as u64,
+        Value::Array(items) => items.iter().map(parts_of).sum(),
+        Value::Object(fields) => fields.values().map(parts_of).sum(),
     }
 }
 

@@ -2,34 +2,45 @@
 
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 use ignore::{DirEntry, WalkBuilder};
 use protocol::code::Code;
+use protocol::excerpt;
 
 use super::roots::FoundPath;
 use crate::task::failure::Failure;
 
+/// The most characters of a glob, or of what is wrong with it, in a message.
+const MAX_SHOWN_CHARS: usize = 200;
+
 /// A glob for paths. Without a `/` it matches names in any folder.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     by_name: bool,
 }
 
 impl Pattern {
     pub(super) fn new(glob: &str) -> Result<Self, Failure> {
         let by_name = !glob.contains('/');
-        let glob = GlobBuilder::new(glob.trim_start_matches("./"))
-            .literal_separator(true)
-            .empty_alternates(true)
-            .build()
-            .map_err(|error| Failure::new(Code::Rejected, format!("`{glob}` is not a valid glob: {}", error.kind())))?;
-        Ok(Self { matcher: glob.compile_matcher(), by_name })
+        let built =
+            GlobBuilder::new(glob.trim_start_matches("./")).literal_separator(true).empty_alternates(true).build();
+        // A set says that a pattern is too large; a single matcher would panic.
+        let (is_any, set) = match built {
+            Ok(built) => (built.glob() == "**", GlobSet::builder().add(built).build()),
+            Err(error) => (false, Err(error)),
+        };
+        let matcher = set.map_err(|error| {
+            let (glob, why) = (excerpt::line(glob, MAX_SHOWN_CHARS), error.kind().to_string());
+            let why = excerpt::line(&why, MAX_SHOWN_CHARS);
+            Failure::new(Code::Rejected, format!("`{glob}` is not a valid glob: {why}"))
+        })?;
+        Ok(Self { matcher, by_name: by_name && !is_any })
     }
 
     /// Whether the pattern matches names only, so that a listing does not need to walk.
     pub(super) fn by_name(&self) -> bool {
-        self.by_name && self.matcher.glob().glob() != "**"
+        self.by_name
     }
 
     /// Whether `path`, relative to the start of the walk, matches.

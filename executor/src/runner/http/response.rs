@@ -81,6 +81,8 @@ async fn check_status(call: &HttpCall<'_>, answer: HttpResponse) -> Result<HttpR
     }
     let (headers, method) = (answer.response.headers().clone(), answer.method);
     let body = text::decode(&first_bytes(answer.response).await, header(&headers, CONTENT_TYPE.as_str()).as_deref());
+    // Before it is shortened: a secret that is cut in half is not recognized.
+    let body = call.context.secrets.redact(&body);
     let auth = call.http.auth.as_ref();
     Err(api_error::failure(method, auth, &call.summary(), status, &headers, &body))
 }
@@ -167,7 +169,7 @@ fn parsed(
     parse: impl Fn(&str) -> Result<Value, String>,
 ) -> Result<Value, Failure> {
     parse(text).map_err(|reason| {
-        let start: String = text.trim_start().chars().take(200).collect();
+        let start: String = call.context.secrets.redact(text).trim_start().chars().take(200).collect();
         Failure::new(Code::BadResponse, format!("{} answered with invalid {format}: {reason}", call.summary()))
             .detail("starts_with", start)
     })

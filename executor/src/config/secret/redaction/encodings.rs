@@ -82,12 +82,14 @@ fn lower_percent(text: &str) -> String {
     })
 }
 
-/// Hex digits: without anything between them, as in a dump or a fingerprint, and as escaped bytes.
+/// Hex digits: without anything between them, as in a dump or a fingerprint, as bytes of a program, and as bytes that
+/// are escaped although they need not be.
 fn hex(secret: &[u8]) -> Vec<String> {
     let mut forms = Vec::new();
     for digits in [|byte: &u8| format!("{byte:02x}"), |byte: &u8| format!("{byte:02X}")] {
         let digits: Vec<_> = secret.iter().map(digits).collect();
-        forms.extend(["", " ", ":", "\\x"].map(|separator| digits.join(separator)));
+        let separators = ["", " ", ":", "-", "\\x", "%", "\\u00", ", 0x", ",0x"];
+        forms.extend(separators.map(|separator| digits.join(separator)));
     }
     forms
 }
