@@ -127,6 +127,7 @@ fn another_user_of_the_machine_gets_no_byte_from_the_page() {
 
 /// Its port would be free for another program while a browser still talks to it.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "there is nothing to wait for: the executor must not end")]
 fn the_executor_does_not_end_while_the_page_is_open() {
     let world = World::new();
     world.configure("[executor]\nidle = \"100ms\"\n");

@@ -11,13 +11,14 @@
 use std::borrow::Cow;
 use std::io;
 
-use minijinja::value::{Serde, Value as Scoped};
+use minijinja::value::{Serde, Value as Scoped, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::excerpt;
 use serde_json::{Map, Value};
 
 use functions::WriteBudget;
+use growth::Bounds;
 
 use super::schema::work::bytes;
 
@@ -31,12 +32,16 @@ pub mod names;
 const PLACED_IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// How many instructions one template may execute; a shipped template needs about twenty.
-const MAX_FUEL: u64 = 50_000;
+const MAX_FUEL: u64 = 500_000;
+/// How many it may execute if a loop reads more than its own item in each repetition.
+const MAX_FUEL_TO_READ_AGAIN: u64 = 50_000;
 /// How many it may execute at least, however large the values are.
 const MIN_FUEL: u64 = 256;
 /// The most bytes that all instructions of one template may read together. One may read every value that there is.
 const MAX_READ_BYTES: u64 = 256 << 20;
 
+/// The longest template whose own lists and texts do not count as values that a loop reads again.
+const MAX_LINEAR_BYTES: usize = 4 << 10;
 /// The most characters of a template that an error shows.
 const MAX_SHOWN_CHARS: usize = 500;
 
@@ -58,7 +63,10 @@ impl TemplateError {
 
 fn reason(error: &minijinja::Error) -> String {
     match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => "it takes too many steps for values of this size".to_owned(),
+        (ErrorKind::OutOfFuel, _) => {
+            "it takes too many steps for values of this size; loop over fewer items, or use a filter like `join`"
+                .to_owned()
+        }
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     }
@@ -107,8 +115,8 @@ impl TemplateValues {
     }
 
     fn render(&self, template: &str, escape: AutoEscape) -> Result<String, TemplateError> {
-        let copies = growth::of_template(template)?;
-        let engine = self.engine(template, copies, escape);
+        let bounds = growth::of_template(template, &|name| self.is_number(name))?;
+        let engine = self.engine(template, bounds, escape);
         let mut written = Written { content: Vec::new(), budget: &self.budget };
         engine
             .template_from_str(template)
@@ -117,12 +125,23 @@ impl TemplateValues {
         Ok(String::from_utf8(written.content).expect("a template writes text"))
     }
 
-    /// An engine for `template`, of which one instruction may read that many copies of the values.
-    fn engine(&self, template: &str, copies: u32, escape: AutoEscape) -> Environment<'static> {
-        let read = (self.bytes + template.len() as u64).saturating_mul(copies.into()).max(1);
+    /// An engine for `template`. Unless each of its loops reads only its own items, one instruction may read all values.
+    fn engine(&self, template: &str, bounds: Bounds, escape: AutoEscape) -> Environment<'static> {
         let mut engine = engine(&self.budget, escape);
-        engine.set_fuel(Some((MAX_READ_BYTES / read).clamp(MIN_FUEL, MAX_FUEL)));
+        engine.set_fuel(Some(if bounds.reads_again || template.len() > MAX_LINEAR_BYTES {
+            let read = (self.bytes + template.len() as u64).saturating_mul(bounds.copies.into()).max(1);
+            (MAX_READ_BYTES / read).clamp(MIN_FUEL, MAX_FUEL_TO_READ_AGAIN)
+        } else {
+            MAX_FUEL
+        }));
         engine
+    }
+
+    /// Whether a field of the input is a number, or absent: then it is not a text that an operator could repeat.
+    fn is_number(&self, field: &str) -> bool {
+        let value = self.values.get_attr(field).ok().filter(|value| !value.is_undefined());
+        let value = value.or_else(|| self.values.get_attr("input").ok()?.get_attr(field).ok());
+        value.is_some_and(|value| matches!(value.kind(), ValueKind::Number | ValueKind::Undefined))
     }
 
     fn evaluate(&self, expression: &str, engine: &Environment<'static>) -> Result<Scoped, TemplateError> {
@@ -166,13 +185,13 @@ impl TemplateValues {
 
     /// Evaluates the expression `condition`.
     pub fn holds(&self, condition: &str) -> Result<bool, TemplateError> {
-        let copies = growth::of_expression(condition)?;
-        let engine = self.engine(condition, copies, AutoEscape::None);
+        let bounds = growth::of_expression(condition, &|name| self.is_number(name))?;
+        let engine = self.engine(condition, bounds, AutoEscape::None);
         self.evaluate(condition, &engine).map(|value| value.is_true())
     }
 
     fn lookup(&self, template: &str, expression: &str) -> Result<Option<Value>, TemplateError> {
-        let value = self.evaluate(expression, &self.engine(expression, 1, AutoEscape::None))?;
+        let value = self.evaluate(expression, &engine(&self.budget, AutoEscape::None))?;
         if value.is_undefined() {
             return Ok(None);
         }
@@ -204,7 +223,7 @@ impl io::Write for Written<'_> {
 
 /// Checks the syntax of the expression `condition`.
 pub fn check_condition(condition: &str) -> Result<(), TemplateError> {
-    growth::of_expression(condition).map(|_| ())
+    growth::of_expression(condition, &|_| true).map(|_| ())
 }
 
 /// Whether `template` always renders to the same text, whatever the input is.
@@ -295,6 +314,7 @@ mod tests {
             "{{ a|replace('x', 'a long text') |replace('a', 'a long text') }}",
             "{{ items|map('replace', '1', a)|join }}",
             "{% for i in range(10000) %}{% if 2 in items %}{% endif %}{% endfor %}",
+            "{{ a * 3 }}",
             "{{ items|select('in', items)|list }}",
             "{{ range(99999)|list }}",
         ] {
@@ -302,6 +322,16 @@ mod tests {
         }
         let many = Value::Array(vec![json!("{{ a }}"); 100]);
         assert!(values.value(&many).is_err(), "together they are too large");
+    }
+
+    #[test]
+    fn a_loop_over_many_items_may_take_many_steps() {
+        let items: Vec<_> = (0..2000).map(|number| format!("item {number}")).collect();
+        let values = values(json!({"items": items, "body": "x".repeat(200_000), "n": 7, "price": 1.5}));
+        let template =
+            "{{ body|trim }}{% for i in items %}- {{ i|trim|upper }}{% if not loop.last %},{% endif %}{% endfor %}";
+        assert!(values.text(template).expect("it renders").ends_with("- ITEM 1999"));
+        assert_eq!(values.text("{{ n * price * 2 + input.n * 3 }}").expect("numbers"), "42.0");
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
     for mistake in definition.run.check() {
         found.add(format!("run.{}.{}", definition.run.name(), mistake.place), mistake.message);
     }
-    let names = DeclaredNames { fields: declared_fields(&definition.input) };
+    let names =
+        DeclaredNames { fields: declared_fields(&definition.input), numbers: declared_numbers(&definition.input) };
     let has_its_own_message: BTreeSet<_> = found.0.iter().filter_map(|(place, _)| place.clone()).collect();
     let mut in_fields = Mistakes::default();
     fields_of_run(&definition.run, &names, &mut in_fields);
@@ -225,6 +226,13 @@ fn mentions_secret(text: &str) -> bool {
         before.is_none_or(|it| it.is_whitespace() || it == ':' || it == '=')
             && after.is_some_and(|it| it.is_ascii_alphanumeric())
     })
+}
+
+/// The fields that can only be numbers.
+fn declared_numbers(input: &Map<String, Value>) -> BTreeSet<String> {
+    let properties = input.get("properties").and_then(Value::as_object);
+    let is_number = |schema: &Value| matches!(schema["type"].as_str(), Some("integer" | "number"));
+    properties.into_iter().flatten().filter(|(_, schema)| is_number(schema)).map(|(name, _)| name.clone()).collect()
 }
 
 /// Returns the names of the fields that an input may have; `None` if the schema allows others than it declares.

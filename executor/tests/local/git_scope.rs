@@ -137,3 +137,40 @@ async fn work_trees_submodules_and_included_files_of_the_repository_are_read() {
         }
     }
 }
+
+/// The index still knows a file in the folder that is a link by now.
+#[tokio::test]
+async fn a_link_in_the_files_of_a_repository_leads_nowhere() {
+    let world = repository();
+    let private = world.outside();
+    fs::write(private.join("poem.txt"), PRIVATE).expect("written");
+    world.write("folder/poem.txt", "mine");
+    git(&world.home(), &["add", "folder"]);
+    fs::remove_dir_all(world.home().join("folder")).expect("removed");
+    symlink(&private, world.home().join("folder")).expect("linked");
+    for path in ["folder/poem.txt".to_owned(), world.home().join("folder/poem.txt").display().to_string()] {
+        let failure = failure_of(&world, "git_blame", json!({"path": path})).await;
+        assert!(failure.error.message.contains("a link in it leads elsewhere"), "{failure:?}");
+        assert!(!format!("{failure:?}").contains(PRIVATE), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_another_name_elsewhere_is_not_shown() {
+    let world = repository();
+    let private = world.outside().join("private");
+    fs::write(&private, format!("{PRIVATE}\n")).expect("written");
+    fs::remove_file(world.home().join("poem.txt")).expect("removed");
+    fs::hard_link(&private, world.home().join("poem.txt")).expect("linked");
+    for subtool in ["git_diff", "git_blame"] {
+        let failure = failure_of(&world, subtool, input(subtool)).await;
+        assert!(failure.error.message.contains("a hard link"), "{failure:?}");
+        assert!(!format!("{failure:?}").contains(PRIVATE), "{failure:?}");
+    }
+    fs::remove_file(world.home().join(".git/config")).expect("removed");
+    fs::hard_link(&private, world.home().join(".git/config")).expect("linked");
+    for subtool in CALLS {
+        let failure = failure_of(&world, subtool, input(subtool)).await;
+        assert!(!format!("{failure:?}").contains(PRIVATE), "{failure:?}");
+    }
+}

@@ -112,6 +112,17 @@ fn exponential_schemas() -> [Value; 2] {
     })
 }
 
+/// A tree of blocks of ten types: every schema of a type is tried for every block.
+fn block_schema() -> Value {
+    let types = ["p", "h1", "h2", "ul", "li", "quote", "col", "row", "img", "table"];
+    let of_type = |name: &&str| {
+        json!({"type": "object", "required": ["type"], "properties": {"type": {"const": name},
+            "text": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/block"}}}})
+    };
+    let block = json!({"oneOf": types.iter().map(of_type).collect::<Vec<_>>()});
+    json!({"type": "object", "properties": {"root": {"$ref": "#/$defs/block"}}, "$defs": {"block": block}})
+}
+
 #[test]
 fn templates_and_schemas_that_grow_without_bound_hurt_nobody() {
     let world = World::new();
@@ -122,6 +133,8 @@ fn templates_and_schemas_that_grow_without_bound_hurt_nobody() {
         &json!({
             "path": selecting(".a"),
             "deep": {"description": "Takes a tree.", "input": {"type": "object", "anyOf": [down, down]},
+                "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
+            "blocks": {"description": "Takes a tree of blocks.", "input": block_schema(),
                 "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
             "large": {"description": "Repeats a text.", "input": {"properties": {"who": {"type": "string"}}},
                 "annotations": {"readOnlyHint": true},
@@ -151,6 +164,13 @@ fn templates_and_schemas_that_grow_without_bound_hurt_nobody() {
     let ran = world.run(&["run", "deep", "--input", &deep.to_string()]);
     assert_eq!(ran.exit, 2, "{ran}");
     assert!(ran.stderr.contains("too deeply nested"), "{ran}");
+    let node = |children: Value| json!({"type": "col", "text": "t", "children": children});
+    let tree = (0..8).fold(node(json!([])), |child, _| node(json!([child, child])));
+    let ran = world.run(&["run", "blocks", "--input", &json!({"root": tree}).to_string()]);
+    assert_eq!(ran.exit, 2, "{ran}");
+    assert!(ran.stderr.contains("too deeply nested"), "{ran}");
+    let shallow = node(json!([node(json!([node(json!([]))]))]));
+    assert_eq!(world.result_of("blocks", &json!({"root": shallow}))["status"], "succeeded");
     let large = world.result_of("large", &json!({"who": "a".repeat(100_000)}));
     assert_eq!(large["error"]["code"], "template-failed", "{large}");
 

@@ -12,8 +12,8 @@ use super::{TemplateError, TemplateValues, growth};
 impl TemplateValues {
     /// Evaluates `condition`. An absent field is undefined: it equals nothing, contains nothing and has the length 0.
     pub fn holds_leniently(&self, condition: &str) -> Result<bool, TemplateError> {
-        let copies = growth::of_expression(condition)?;
-        let mut engine = self.engine(condition, copies, AutoEscape::None);
+        let bounds = growth::of_expression(condition, &|name| self.is_number(name))?;
+        let mut engine = self.engine(condition, bounds, AutoEscape::None);
         engine.set_undefined_behavior(UndefinedBehavior::Chainable);
         for name in ["length", "count"] {
             engine.add_filter(name, |value: Scoped| value.len().unwrap_or_default());

@@ -43,12 +43,19 @@ static JQ_PATH: LazyLock<Regex> =
 pub struct DeclaredNames {
     /// The fields of the input; `None` if it may have any.
     pub fields: Option<BTreeSet<String>>,
+    /// Those that are numbers.
+    pub numbers: BTreeSet<String>,
 }
 
 impl DeclaredNames {
+    /// Whether nothing says that the field is not a number.
+    fn may_be_number(&self, field: &str) -> bool {
+        self.fields.is_none() || self.numbers.contains(field)
+    }
+
     /// Returns what is wrong with the names, filters, tests and functions of `template`.
     pub fn mistakes_in_template(&self, template: &str) -> Result<Vec<String>, TemplateError> {
-        growth::of_template(template)?;
+        growth::of_template(template, &|name| self.may_be_number(name))?;
         let engine = plain_engine();
         let compiled = engine.template_from_str(template).map_err(|error| TemplateError::new(template, &error))?;
         let used = compiled.undeclared_variables(true);
@@ -66,7 +73,7 @@ impl DeclaredNames {
 
     /// Like [`DeclaredNames::mistakes_in_template`], for an expression like that of `if`.
     pub fn mistakes_in_expression(&self, expression: &str) -> Result<Vec<String>, TemplateError> {
-        growth::of_expression(expression)?;
+        growth::of_expression(expression, &|name| self.may_be_number(name))?;
         let engine = plain_engine();
         let compiled = engine.compile_expression(expression).map_err(|error| TemplateError::new(expression, &error))?;
         Ok(self.mistakes(compiled.undeclared_variables(true).into_iter(), &[expression]))
@@ -75,8 +82,8 @@ impl DeclaredNames {
     /// Like [`DeclaredNames::mistakes_in_expression`], for the condition of a confirmation, which knows the fields only
     /// as `input.NAME`, so that no field can be mistaken for the caller.
     pub fn mistakes_in_condition(&self, condition: &str) -> Result<Vec<String>, TemplateError> {
-        let bare = Self { fields: Some(BTreeSet::new()) };
-        growth::of_expression(condition)?;
+        let bare = Self { fields: Some(BTreeSet::new()), ..Self::default() };
+        growth::of_expression(condition, &|name| self.may_be_number(name))?;
         let engine = plain_engine();
         let compiled = engine.compile_expression(condition).map_err(|error| TemplateError::new(condition, &error))?;
         let used: BTreeSet<_> = compiled.undeclared_variables(true).into_iter().collect();
@@ -225,7 +232,7 @@ mod tests {
 
     fn names() -> DeclaredNames {
         let fields = ["label", "query", "task"].map(str::to_owned);
-        DeclaredNames { fields: Some(fields.into()) }
+        DeclaredNames { fields: Some(fields.into()), ..DeclaredNames::default() }
     }
 
     fn mistakes(template: &str) -> String {

@@ -107,8 +107,8 @@ fn in_table(address: SocketAddr) -> String {
     let bytes = padded(address.ip());
     let length = if address.is_ipv4() { 4 } else { 16 };
     let words = bytes[..length].chunks(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-    let words: String = words.map(|word| format!("{word:08X}")).collect();
-    format!("{words}:{:04X}", address.port())
+    let words: Vec<_> = words.map(|word| format!("{word:08X}")).collect();
+    format!("{}:{:04X}", words.concat(), address.port())
 }
 
 /// Only an open socket that belongs to somebody counts: of one that was closed meanwhile, the kernel no longer knows the

@@ -70,3 +70,18 @@ pub(super) fn below(start: &FoundPath<'_>) -> impl Iterator<Item = DirEntry> {
         .build()
         .filter_map(Result::ok)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_that_cannot_be_compiled_is_an_error() {
+        for glob in ["[", &("{".repeat(260) + "a" + &"}".repeat(260))] {
+            let failure = Pattern::new(glob).expect_err("it is no glob");
+            assert_eq!(failure.error.code, Code::Rejected);
+            assert!(failure.error.message.chars().count() < 600, "{failure:?}");
+        }
+        assert!(Pattern::new("**").is_ok_and(|pattern| !pattern.by_name() && pattern.matches(Path::new("a/b"))));
+    }
+}
