@@ -55,7 +55,7 @@ impl Progress {
 
     fn note(&mut self, thread: Option<ThreadState>, phase: ExecutorPhase, now: Instant) {
         self.next_look = now + LOOK_INTERVAL;
-        let is_working = |thread: ThreadState| matches!(thread.state, 'R' | 'D') && phase == ExecutorPhase::Starting;
+        let is_working = |thread: ThreadState| matches!(thread.state, 'R' | 'D');
         let has_changed = match (self.thread, thread) {
             (Some(before), Some(now)) => (before.pid, before.ticks) != (now.pid, now.ticks),
             (before, now) => before.is_some() != now.is_some(),
@@ -148,6 +148,10 @@ mod tests {
     fn an_executor_that_takes_no_requests_is_given_up_soon() {
         let (second, reason) = watch(99, ExecutorPhase::Serving, |_| Some(thread('S', 3))).expect("it sleeps");
         assert_eq!((second, reason.as_str()), (11, "no executor took the request within 10s"));
+        for waiting in ['R', 'D'] {
+            let starved = watch(99, ExecutorPhase::Serving, |_| Some(thread(waiting, 3)));
+            assert_eq!(starved, None, "it waits for its turn or the disk on a busy machine");
+        }
         for phase in [ExecutorPhase::Serving, ExecutorPhase::Starting] {
             let (second, reason) = watch(99, phase, |_| Some(thread('T', 3))).expect("it is stopped");
             assert_eq!((second, reason.as_str()), (11, "the executor (process 7) is stopped"));
