@@ -182,7 +182,7 @@ pub enum RuleAction {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutorSettings {
-    /// The executor stops by itself after this long without an open task and without anybody at the page.
+    /// The executor stops by itself after this long without an open task and without an open page.
     pub idle: PositiveDuration,
     /// How many tasks run at once.
     pub concurrency: u32,

@@ -135,7 +135,7 @@ fn the_executor_does_not_end_while_the_page_is_open() {
     let (stream, _) = human.open_page();
     let executor = world.executor().expect("a running executor");
     std::thread::sleep(Duration::from_secs(2));
-    assert!(is_alive(executor), "somebody looks at the page");
+    assert!(is_alive(executor), "a human looks at the page");
     drop(stream);
     until("the page is closed, and it ends", || !is_alive(executor));
 }

@@ -384,7 +384,7 @@ impl Daemon {
         Ok(reason)
     }
 
-    /// Whether nobody needs the executor now. It does not end under an open page: another program could take its port
+    /// Whether the executor is not needed now. It does not end under an open page: another program could take its port
     /// and be asked by the page in its place.
     fn is_unused(&self) -> bool {
         self.is_idle() && !self.tasks.page.is_open()

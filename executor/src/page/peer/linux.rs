@@ -111,7 +111,7 @@ fn in_table(address: SocketAddr) -> String {
     format!("{}:{:04X}", words.concat(), address.port())
 }
 
-/// Only an open socket that belongs to somebody counts: of one that was closed meanwhile, the kernel no longer knows the
+/// Only an open socket that has an owner counts: of one that was closed meanwhile, the kernel no longer knows the
 /// owner, and says 0.
 fn known_owner(state: u8, uid: u32, inode: u64) -> io::Result<Uid> {
     if state == ESTABLISHED && inode != 0 {
