@@ -242,6 +242,19 @@ impl Tab {
         self.click_at(at[0].as_f64().expect("x"), at[1].as_f64().expect("y")).await;
     }
 
+    /// Makes this the tab that the window shows. A busy browser may leave another one there, so it is asked again.
+    pub(crate) async fn to_front(&mut self) {
+        let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+        loop {
+            self.call("Page.bringToFront", json!({})).await;
+            if self.value("document.visibilityState === 'visible' && document.hasFocus()").await == true {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "the tab is not shown");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     pub(crate) async fn click_at(&mut self, x: f64, y: f64) {
         for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
             let event = json!({"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1});

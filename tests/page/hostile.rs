@@ -53,7 +53,8 @@ async fn hostile_texts_are_shown_as_text_and_do_nothing() {
         .enumerate()
         .map(|(n, (text, _))| (format!("f{n}"), json!({"type": "string", "description": text})));
     let properties: serde_json::Map<_, _> = properties.collect();
-    let argv = ["sh", "-c", "printf %s \"$1\" >&2; exit 1", "fail", &plain];
+    let printed = format!("{{% raw %}}{plain}{{% endraw %}}");
+    let argv = ["sh", "-c", "printf %s \"$1\" >&2; exit 1", "fail", &printed];
     world.define(
         "hostile.json",
         &json!({
@@ -447,7 +448,7 @@ async fn a_second_link_leaves_no_secret_in_the_address_and_both_tabs_still_work(
     stranger.until("document.body.classList.contains('signed-in')").await;
     for (name, tab) in [("first", &mut tab), ("second", &mut other), ("third", &mut stranger)] {
         let id = world.start("mark", &json!({"name": name}));
-        tab.call("Page.bringToFront", json!({})).await;
+        tab.to_front().await;
         tab.card(&id).approve().await;
         assert_eq!(world.end_of(&id)["status"], "succeeded");
     }
@@ -463,7 +464,7 @@ async fn signing_out_ends_the_session_in_every_tab() {
     other.go(&format!("{}/", world.site().origin())).await;
     let id = world.start("mark", &json!({"name": "after"}));
     other.card(&id).is_armed().await;
-    tab.call("Page.bringToFront", json!({})).await;
+    tab.to_front().await;
     tab.click("[data-action=logout]").await;
     tab.until("document.body.classList.contains('signed-out')").await;
     other.call("Page.bringToFront", json!({})).await;
