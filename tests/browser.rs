@@ -243,7 +243,7 @@ impl Tab {
     }
 
     /// Makes this the tab that the window shows. A busy browser may leave another one there, so it is asked again.
-    pub(crate) async fn to_front(&mut self) {
+    pub(crate) async fn bring_to_front(&mut self) {
         let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
         loop {
             self.call("Page.bringToFront", json!({})).await;

@@ -448,7 +448,7 @@ async fn a_second_link_leaves_no_secret_in_the_address_and_both_tabs_still_work(
     stranger.until("document.body.classList.contains('signed-in')").await;
     for (name, tab) in [("first", &mut tab), ("second", &mut other), ("third", &mut stranger)] {
         let id = world.start("mark", &json!({"name": name}));
-        tab.to_front().await;
+        tab.bring_to_front().await;
         tab.card(&id).approve().await;
         assert_eq!(world.end_of(&id)["status"], "succeeded");
     }
@@ -464,7 +464,7 @@ async fn signing_out_ends_the_session_in_every_tab() {
     other.go(&format!("{}/", world.site().origin())).await;
     let id = world.start("mark", &json!({"name": "after"}));
     other.card(&id).is_armed().await;
-    tab.to_front().await;
+    tab.bring_to_front().await;
     tab.click("[data-action=logout]").await;
     tab.until("document.body.classList.contains('signed-out')").await;
     other.call("Page.bringToFront", json!({})).await;
