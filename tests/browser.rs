@@ -229,6 +229,10 @@ impl Tab {
         );
         let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
         let at = loop {
+            // Nothing moves in a tab that is not shown. A new tab may come to the front late.
+            if self.value("document.visibilityState").await != "visible" {
+                self.call("Page.bringToFront", json!({})).await;
+            }
             let found = self.try_value(&find).await;
             if found.is_array() {
                 break found;

@@ -422,8 +422,10 @@ async fn going_back_shows_nothing_stale() {
     tab.until("location.pathname === '/tasks' && document.readyState === 'complete'").await;
     let mut other = tab.open_another().await;
     other.go(&format!("{}/", world.site().origin())).await;
+    other.bring_to_front().await;
     other.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
+    tab.bring_to_front().await;
     tab.value("history.back()").await;
     tab.until("location.pathname === '/' && document.readyState === 'complete'").await;
     let approve_button = json!(tab.card(&id).selector(APPROVE));
