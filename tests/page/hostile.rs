@@ -426,7 +426,7 @@ async fn going_back_shows_nothing_stale() {
     other.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     tab.bring_to_front().await;
-    tab.value("history.back()").await;
+    tab.value("setTimeout(() => history.back(), 0)").await;
     tab.until("location.pathname === '/' && document.readyState === 'complete'").await;
     let approve_button = json!(tab.card(&id).selector(APPROVE));
     tab.until(&format!("!document.querySelector({approve_button})")).await;
