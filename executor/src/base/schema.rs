@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use work::SchemaWork;
 
-pub(super) mod work;
+mod work;
 
 /// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;

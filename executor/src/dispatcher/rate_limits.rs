@@ -107,8 +107,8 @@ impl RateLimits {
     fn refuse_owner(&mut self, owner: WindowOwner, applied: &AppliedRateLimit, now: Timestamp) -> Option<ErrorBody> {
         let limit = applied.limit;
         let max_calls = owner.max_calls(limit) as usize;
-        let message = format!("{} {}", applied.subject(), owner.share(limit));
-        let window = self.windows.get_mut(&(owner, applied.key.clone()))?;
+        let key = (owner, applied.key.clone());
+        let window = self.windows.get_mut(&key)?;
         window.per = length(limit);
         window.forget(now);
         let per = window.per;
@@ -120,6 +120,7 @@ impl RateLimits {
         // After the limit was lowered, more than one call must leave the window.
         let last_to_leave = window.calls.get(window.calls.len() - max_calls).map_or(now, |at| *at);
         let wait = per - now.duration_since(last_to_leave);
+        let message = format!("{} {}", applied.subject(), key.0.share(limit));
         Some(
             ErrorBody::new(Code::RateLimited, message)
                 .hint(format!("try again in {}s", wait.as_secs() + 1))

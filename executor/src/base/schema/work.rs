@@ -262,16 +262,6 @@ fn parts_of(value: &Value) -> u64 {
     }
 }
 
-/// How many bytes `value` takes, roughly as many as its JSON text.
-pub(in crate::base) fn bytes(value: &Value) -> u64 {
-    1 + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(bytes).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() as u64 + bytes(value)).sum(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
