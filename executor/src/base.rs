@@ -1,4 +1,5 @@
-//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas and file trust checks.
+//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas, file trust checks, and
+//! the signatures of passkeys.
 
 pub mod children;
 pub mod credential;
@@ -10,3 +11,4 @@ pub mod schema;
 pub mod select;
 pub mod template;
 pub mod trust;
+pub mod webauthn;
