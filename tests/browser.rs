@@ -166,7 +166,10 @@ impl Tab {
         // Navigating to the same page with another fragment would load nothing.
         self.call("Page.navigate", json!({"url": "about:blank"})).await;
         self.call("Page.navigate", json!({"url": url})).await;
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'").await;
+        self.until(
+            "document.readyState === 'complete' && location.href !== 'about:blank' && !document.querySelector('[data-login=opening]')",
+        )
+        .await;
     }
 
     /// Evaluates an expression that must not throw, awaits it, and returns its value.

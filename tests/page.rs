@@ -14,5 +14,7 @@ mod limits;
 mod live;
 mod refusals;
 mod scenario;
+mod sessions;
+mod squatter;
 mod threats;
 mod views;

@@ -38,7 +38,9 @@ mod events;
 mod form;
 mod gate;
 mod hidden;
+mod link;
 mod peer;
+pub mod proof;
 #[cfg(test)]
 mod samples;
 mod server;
@@ -50,8 +52,8 @@ mod visible;
 mod wording;
 
 pub use command::{PageCommand, PageMessage, TaskChange};
-use session::PageSessions;
-pub use session::{LINK_LIFETIME, links_folder, make_link};
+pub use link::{LINK_LIFETIME, links_folder, make_link};
+pub use session::PageSessions;
 pub use site::PageSite;
 
 /// How far a decision on this page can be trusted; shown on every page.
@@ -60,7 +62,7 @@ const LEVEL: &str = "A yes here is as safe as your user account. It keeps out we
 const LEVEL_HINT: &str =
     "An executor that runs as another user, or a hardware key that you touch, would close this gap.";
 
-const TEMPLATES: [(&str, &str); 13] = [
+const TEMPLATES: [(&str, &str); 14] = [
     ("base.html", include_str!("../web/base.html")),
     ("card.html", include_str!("../web/card.html")),
     ("grants.html", include_str!("../web/grants.html")),
@@ -69,6 +71,7 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("login.html", include_str!("../web/login.html")),
     ("message.html", include_str!("../web/message.html")),
     ("parts.html", include_str!("../web/parts.html")),
+    ("sessions.html", include_str!("../web/sessions.html")),
     ("subtool.html", include_str!("../web/subtool.html")),
     ("subtools.html", include_str!("../web/subtools.html")),
     ("task.html", include_str!("../web/task.html")),
@@ -86,6 +89,7 @@ pub struct PageContext {
     pub catalog: watch::Receiver<Arc<Catalog>>,
     pub approver: Arc<ApproverPresence>,
     pub task_changes: broadcast::Sender<TaskChange>,
+    pub sessions: Arc<PageSessions>,
     pub send: PageSender,
     pub settings: LiveSettings,
     pub mailbox: Mailbox,
@@ -101,7 +105,6 @@ impl fmt::Debug for PageContext {
 #[derive(Debug)]
 pub(crate) struct Page {
     context: PageContext,
-    sessions: PageSessions,
     /// Parsed at the first view, since most executors stop before anyone opens the page.
     templates: OnceLock<Environment<'static>>,
 }
@@ -114,8 +117,8 @@ pub fn serve(
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    let sessions = PageSessions::load(folder);
-    let page = Page { context, sessions, templates: OnceLock::new() };
+    link::forget_links(folder);
+    let page = Page { context, templates: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
@@ -237,7 +240,13 @@ impl Page {
     }
 
     fn login(&self) -> Response {
-        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &json!({"page": self.signed_out_frame("Sign in", "")}))
+        let view = json!({"page": self.signed_out_frame("Sign in", ""), "is_opening": false});
+        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &view)
+    }
+
+    /// The page without any content, for a browser that has not proven its session's key yet.
+    fn opening(&self) -> Response {
+        self.show("login.html", &json!({"page": self.signed_out_frame("Opening", ""), "is_opening": true}))
     }
 
     fn message(&self, status: StatusCode, title: &str, text: &str) -> Response {

@@ -12,7 +12,8 @@ import { live } from "./page/live.js";
 import { refreshTimes } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
 import { act, search, resolveTask, tryIt } from "./page/tasks.js";
-import { login } from "./page/login.js";
+import { hasLink, login, openView } from "./page/login.js";
+import { isSignedOut } from "./page/send.js";
 
 const actions = {
     theme: switchTheme,
@@ -66,6 +67,19 @@ const actions = {
             find("span", button).textContent = "Stopping";
             announce("stop requested");
         });
+    },
+    "end-session"(button) {
+        act(button, "/sessions/end", { name: button.dataset.id }, () => location.reload());
+    },
+    "end-other-sessions"(button) {
+        act(button, "/sessions/end-others", {}, () => location.reload());
+    },
+    "dismiss-session"() {
+        find("#new-session").hidden = true;
+    },
+    async copy(button) {
+        await navigator.clipboard.writeText(find(button.dataset.copies).textContent);
+        announce("copied");
     },
     revoke(button) {
         act(button, "/grants/revoke", { id: button.dataset.id }, () => {
@@ -141,16 +155,26 @@ function onInput(event) {
     return undefined;
 }
 
-function start() {
+async function start() {
     document.addEventListener("click", onClick);
-    if (find("[data-login]")) {
-        login();
-        return;
-    }
-    // The person was already signed in and the link was not needed: remove its secret from the address.
-    if (location.hash.length > 24 && !document.getElementById(location.hash.slice(1))) {
-        history.replaceState(null, "", location.pathname + location.search);
-    }
+    // A fresh link that is pasted into a tab which is signed out.
+    addEventListener("hashchange", () => {
+        if (find("[data-login]") || isSignedOut) login();
+        else forgetLink();
+    });
+    const needsLogin = find("[data-login]");
+    if (needsLogin && needsLogin.dataset.login !== "opening") return login();
+    if (needsLogin && !(await openView())) return login();
+    return startView();
+}
+
+/** The person was already signed in and the link was not needed: removes its secret from the address. */
+function forgetLink() {
+    if (hasLink()) history.replaceState(null, "", location.pathname + location.search);
+}
+
+function startView() {
+    forgetLink();
     document.addEventListener("submit", onSubmit);
     document.addEventListener("input", onInput);
     document.addEventListener("keydown", onKey);

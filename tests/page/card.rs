@@ -23,12 +23,12 @@ impl Tab {
         Card { tab: self, id: id.to_owned(), caller: Location::caller() }
     }
 
-    /// Sends a request with the page's token, past all buttons; the status of the answer.
+    /// Sends a request with the session's proof, past all buttons; the status of the answer.
     pub(super) async fn post(&mut self, path: &str, body: &Value) -> Value {
         let body = json!(body.to_string());
         let script = format!(
-            "fetch('{path}', {{method: 'POST', headers: {{'content-type': 'application/json', \
-             'x-page-token': localStorage.getItem('page-token')}}, body: {body}}}).then(r => r.status)"
+            "import('/page/send.js').then(page => page.send('{path}', new page.RawJson({body})))\
+             .then(() => 200, problem => problem.status)"
         );
         self.value(&script).await
     }

@@ -131,13 +131,15 @@ async fn a_killed_executor_neither_loses_nor_repeats_a_decision() {
     let_slow_end(&world);
     assert_eq!(world.run(&["wait", &id, &slow]).exit, 0);
     assert_eq!(written_marks(&world), "after\n");
-    // A confirmation that is pending during a kill is the same one afterwards, and the same session decides it.
+    // A confirmation that is pending during a kill is the same one afterwards, on the new executor's page.
     let id = world.start("mark", &json!({"name": "asked"}));
+    tab.go(&world.link()).await;
     tab.card(&id).appears().await;
     let before = tab.card(&id).digest().await;
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
-    tab.go(&format!("{}/", world.site().origin())).await;
+    tab.go(&world.link()).await;
+    tab.card(&id).appears().await;
     assert_eq!(tab.card(&id).digest().await, before);
     tab.card(&id).approve().await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::card::APPROVE;
+use super::http;
 use super::human::Human;
 use super::scenario::Scenario;
 use crate::browser::Tab;
@@ -159,7 +160,7 @@ async fn a_megabyte_is_shown_to_the_last_byte_and_must_be_read() {
 }
 
 /// Defines `mark`, which appends `name` to a file and needs a confirmation.
-fn define_mark(world: &World) {
+pub(super) fn define_mark(world: &World) {
     world.define(
         "marks.json",
         &json!({"mark": {"description": "Leaves a mark.", "input": {"type": "object", "properties": {"name": {"type": "string"}}},
@@ -168,7 +169,7 @@ fn define_mark(world: &World) {
 }
 
 /// The names that `mark` has written so far.
-fn written_marks(world: &World) -> String {
+pub(super) fn written_marks(world: &World) -> String {
     std::fs::read_to_string(world.folder().join("marks")).unwrap_or_default()
 }
 
@@ -252,18 +253,19 @@ async fn a_page_on_another_port_gets_the_cookie_but_decides_nothing() {
     let id = world.start("mark", &json!({"name": "forged"}));
     tab.card(&id).appears().await;
     let digest = tab.card(&id).digest().await;
-    let token = tab.value("localStorage.getItem('page-token')").await.as_str().expect("a token").to_owned();
     let site = world.site();
     let target = site.origin();
-    // Suppose that it knows the digest and even the token.
+    // Suppose that it knows the digest and even a proof.
     let approval = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"}).to_string();
+    let prove = format!("import('/page/session.js').then(page => page.prove('POST', '/decide', {}))", json!(approval));
     let hostile = HostileServer::start(
         "<!doctype html><title>hostile</title><form id=f method=post enctype=text/plain target=_self></form>",
     );
     for host in [site.host.as_str(), "localhost", "127.0.0.1"] {
         let mut evil = tab.open_another().await;
         evil.go(&format!("http://{host}:{}/", hostile.port)).await;
-        assert_eq!(evil.value("localStorage.getItem('page-token')").await, Value::Null, "{host}");
+        assert_eq!(evil.value("indexedDB.databases().then(all => all.length)").await, 0, "{host}: it has no key");
+        let proof = tab.value(&prove).await.as_str().expect("a proof").to_owned();
         let body = json!(approval);
         let fetches = [
             format!(
@@ -271,7 +273,7 @@ async fn a_page_on_another_port_gets_the_cookie_but_decides_nothing() {
             ),
             format!(
                 "fetch('{target}/decide', {{method: 'POST', credentials: 'include', body: {body}, \
-                     headers: {{'content-type': 'application/json', 'x-page-token': '{token}'}}}})"
+                     headers: {{'content-type': 'application/json', 'x-page-proof': '{proof}'}}}})"
             ),
             format!(
                 "fetch('{target}/card/{id}', {{credentials: 'include'}}).then(r => r.text()).then(t => {{ window.read = t; }})"
@@ -311,11 +313,11 @@ async fn a_page_on_another_port_gets_the_cookie_but_decides_nothing() {
             .map(|(_, cookie)| cookie.to_owned())
     });
     let cookie = cookie.expect("cookies ignore the port");
-    let thief = Human { site, cookie, token: "0".repeat(64) };
-    let answer = thief.get("/");
+    let stolen = format!("Cookie: {cookie}\r\n");
+    let answer = http::get(&site, "/", &stolen);
     assert_eq!(answer.status, 200, "the cookie belongs to the session");
-    assert!(!answer.body.contains(&token) && !answer.head.contains(&token), "no page contains the token");
-    let refused = thief.post("/decide", &serde_json::from_str(&approval).expect("JSON"));
+    assert!(!answer.body.contains(&id), "it shows nothing: {}", answer.body);
+    let refused = http::post(&site, "/decide", &serde_json::from_str(&approval).expect("JSON"), &stolen);
     assert_eq!(refused.status, 403, "{}", refused.body);
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
     assert_eq!(written_marks(&world), "");
@@ -349,9 +351,9 @@ fn following_every_link_changes_nothing() {
     let mut ahead = vec!["/".to_owned()];
     while let Some(path) = ahead.pop() {
         let host = format!("{}:{}", human.site.host, human.site.port);
-        let request =
-            format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: {}\r\n\r\n", human.cookie);
-        super::http::exchange(&human.site, &request);
+        let proven = human.headers("HEAD", &path, "");
+        let request = format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{proven}\r\n");
+        http::exchange(&human.site, &request);
         let body = human.get(&path).body;
         let names = ["href=\"", "src=\"", "action=\""];
         for link in names.iter().flat_map(|name| body.split(name).skip(1)).filter_map(|rest| rest.split('"').next()) {

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 
+use executor::page::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
 use executor::page::{PageSite, make_link};
 use serde_json::{Value, json};
 
@@ -75,7 +76,7 @@ impl World {
 pub(crate) struct Human {
     pub(super) site: PageSite,
     pub(super) cookie: String,
-    pub(super) token: String,
+    pub(super) key: SessionKey,
 }
 
 impl Human {
@@ -84,26 +85,54 @@ impl Human {
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         let site = world.site();
         let secret = make_link(&world.executor_folder()).expect("a link");
-        let answer = http::post(&site, "/login", &json!({"token": secret}), "");
+        let answer = http::post(&site, "/login", &json!({"secret": secret}), "");
         assert_eq!(answer.status, 200, "{}", answer.body);
         let cookie =
             answer.head.split("set-cookie: ").nth(1).and_then(|rest| rest.split(';').next()).expect("a cookie");
         let body: Value = serde_json::from_str(answer.body.trim()).expect("JSON");
-        let token = body["token"].as_str().expect("a token").to_owned();
-        Self { cookie: cookie.to_owned(), token, site }
+        let key = body["key"].as_str().and_then(SessionKey::from_hex).expect("a key");
+        Self { cookie: cookie.to_owned(), key, site }
     }
 
-    /// The headers that prove the session.
-    pub(super) fn headers(&self) -> String {
-        format!("Cookie: {}\r\nX-Page-Token: {}\r\n", self.cookie, self.token)
+    /// The header with the session's cookie.
+    pub(super) fn cookie_header(&self) -> String {
+        format!("Cookie: {}\r\n", self.cookie)
+    }
+
+    /// A proof of one request, or the answer that refuses the challenge.
+    fn try_proof(&self, method: &str, target: &str, body: &str) -> Result<String, Answer> {
+        let challenge = http::get(&self.site, "/challenge?nonce=ours", &self.cookie_header());
+        let Ok(answer) = serde_json::from_str::<ChallengeAnswer>(&challenge.body) else { return Err(challenge) };
+        assert!(self.key.is_executor("ours", &answer), "the executor proves itself");
+        Ok(self.key.prove(ProvenRequest { method, target, body: body.as_bytes() }, &answer))
+    }
+
+    /// A proof of one request.
+    pub(super) fn proof(&self, method: &str, target: &str, body: &str) -> String {
+        self.try_proof(method, target, body).unwrap_or_else(|refused| panic!("{} {}", refused.status, refused.body))
+    }
+
+    fn headers_with(&self, proof: &str) -> String {
+        format!("{}X-Page-Proof: {proof}\r\n", self.cookie_header())
+    }
+
+    /// The headers that prove one request.
+    pub(super) fn headers(&self, method: &str, target: &str, body: &str) -> String {
+        self.headers_with(&self.proof(method, target, body))
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
-        http::post(&self.site, path, body, &self.headers())
+        match self.try_proof("POST", path, &body.to_string()) {
+            Ok(proof) => http::post(&self.site, path, body, &self.headers_with(&proof)),
+            Err(refused) => refused,
+        }
     }
 
     pub(super) fn get(&self, path: &str) -> Answer {
-        http::get(&self.site, path, &format!("Cookie: {}\r\n", self.cookie))
+        match self.try_proof("GET", path, "") {
+            Ok(proof) => http::get(&self.site, path, &self.headers_with(&proof)),
+            Err(refused) => refused,
+        }
     }
 
     /// A pending task and the digest of what its card shows now.
@@ -136,7 +165,8 @@ impl Human {
     pub(crate) fn open_page(&self) -> (TcpStream, String) {
         let mut stream = http::connect(&self.site);
         let host = http::host(&self.site);
-        let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", self.cookie);
+        let (proof, cookie) = (self.proof("GET", "/events", ""), self.cookie_header());
+        let request = format!("GET /events?proof={proof} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n");
         stream.write_all(request.as_bytes()).expect("the request is sent");
         let mut bytes = Vec::new();
         let mut part = [0; 4096];

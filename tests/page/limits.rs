@@ -55,7 +55,7 @@ fn a_slow_request_is_cut_off_and_the_page_still_answers() {
     let human = Human::of(&world);
     let host = format!("Host: {}\r\n", host(&human.site));
     let own = format!("{host}Origin: {}\r\nContent-Type: application/json\r\n", human.site.origin());
-    let keys = human.headers();
+    let keys = human.headers("POST", "/decide", "");
     let heads = [
         format!("GET / HTTP/1.1\r\n{host}X-Slow: "),
         format!("POST /login HTTP/1.1\r\n{own}Content-Length: 1000\r\n\r\n{{"),
@@ -93,7 +93,7 @@ fn an_oversized_request_takes_no_memory() {
     let before = peak_memory(&world);
     let host = format!("Host: {}\r\n", host(&human.site));
     let own = format!("{host}Origin: {}\r\nContent-Type: application/json\r\n", human.site.origin());
-    let keys = human.headers();
+    let keys = human.headers("POST", "/decide", "");
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "[".repeat(1 << 20));
     let header = format!("X-Header: {}\r\n", "x".repeat(1 << 20));
     for (head, part) in [
@@ -168,7 +168,7 @@ fn a_name_is_never_used_as_a_path() {
             ("/grants/revoke", json!({"id": name})),
             ("/decide", json!({"decisions": [{"id": name, "digest": digest}], "verdict": "approve"})),
             ("/answer", json!({"id": name, "digest": digest, "action": "decline"})),
-            ("/login", json!({"token": name})),
+            ("/login", json!({"secret": name})),
         ] {
             let answer = human.post(path, &body);
             if path == "/login" {

@@ -61,8 +61,14 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
         assert_eq!(post(site, path, &approval, "").status, 401, "{path}");
         let stolen = post(site, path, &approval, &format!("Cookie: {}\r\n", human.cookie));
         assert_eq!(stolen.status, 403, "{path}: browsers send the cookie to every port of the host");
-        let guessed = format!("Cookie: {}\r\nX-Page-Token: {}\r\n", human.cookie, "0".repeat(64));
-        assert_eq!(post(site, path, &approval, &guessed).status, 403, "{path}");
+        let proof = human.proof("POST", path, &approval.to_string());
+        let (nonce, _) = proof.split_once('.').expect("two parts");
+        let elsewhere = human.proof("POST", "/elsewhere", &approval.to_string());
+        let other_body = human.proof("POST", path, "{}");
+        for wrong in [format!("{nonce}.{}", "0".repeat(64)), nonce.to_owned(), elsewhere, other_body] {
+            let headers = format!("{}X-Page-Proof: {wrong}\r\n", human.cookie_header());
+            assert_eq!(post(site, path, &approval, &headers).status, 403, "{path}");
+        }
     }
     for path in
         VIEWS.into_iter().chain([format!("/task/{id}").as_str(), &format!("/card/{id}"), &format!("/question/{id}")])
@@ -70,13 +76,25 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
         let answer = get(site, path, "");
         assert_eq!(answer.status, 401, "{path}");
         assert!(!answer.body.contains(&id) && !answer.body.contains("trace_it"), "{path}: {}", answer.body);
+        let stolen = get(site, path, &human.cookie_header());
+        assert!(matches!(stolen.status, 200 | 403), "{path}: {}", stolen.status);
+        let shown = [id.as_str(), "trace_it", "data-count", "data-card"];
+        assert!(
+            !shown.iter().any(|word| stolen.body.contains(word)),
+            "{path}: a cookie shows nothing: {}",
+            stolen.body
+        );
     }
+    // A proof counts once.
+    let headers = human.headers("GET", "/", "");
+    assert!(get(site, "/", &headers).body.contains(&id));
+    assert_eq!(get(site, "/", &headers).status, 403);
     // A GET changes nothing, on any path.
     for path in VIEWS.into_iter().chain(ACTIONS).filter(|path| *path != "/events") {
         human.get(path);
     }
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
-        let (host, keys) = (host(site), human.headers());
+        let (host, keys) = (host(site), human.headers(method, "/decide", ""));
         let request = format!("{method} /decide HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{keys}\r\n");
         assert_eq!(exchange(site, &request).status, 405, "{method}");
     }
@@ -85,7 +103,6 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
     until("the task has run", || world.folder().join("marks").exists());
 }
 
-/// Other host names, and requests that two HTTP parsers could read differently.
 /// What the page sends to another user of this machine who sends it these bytes.
 fn answer_to_another_user(human: &Human, request: &str) -> Vec<u8> {
     const NOBODY: u32 = 65534;
@@ -105,13 +122,19 @@ fn another_user_of_the_machine_gets_no_byte_from_the_page() {
     }
     let (world, human, id, approval) = world_with_pending_task();
     let (host, body) = (host(&human.site), approval.to_string());
-    let stolen = format!("Host: {host}\r\nConnection: close\r\n{}", human.headers());
+    let stolen = |method: &str, target: &str, body: &str| {
+        format!(
+            "{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{}",
+            human.headers(method, target, body)
+        )
+    };
     for request in [
-        format!("GET / HTTP/1.1\r\n{stolen}\r\n"),
-        format!("GET /events HTTP/1.1\r\n{stolen}\r\n"),
+        format!("{}\r\n", stolen("GET", "/", "")),
+        format!("GET /challenge?nonce=x HTTP/1.1\r\nHost: {host}\r\n{}\r\n", human.cookie_header()),
         format!("POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}"),
         format!(
-            "POST /decide HTTP/1.1\r\n{stolen}Origin: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "{}Origin: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            stolen("POST", "/decide", &body),
             human.site.origin(),
             body.len()
         ),
@@ -140,6 +163,7 @@ fn the_executor_does_not_end_while_the_page_is_open() {
     until("the page is closed, and it ends", || !is_alive(executor));
 }
 
+/// Other host names, and requests that two HTTP parsers could read differently.
 #[test]
 fn only_requests_to_the_pages_own_host_name_are_answered() {
     let (world, human, id, approval) = world_with_pending_task();
@@ -150,7 +174,7 @@ fn only_requests_to_the_pages_own_host_name_are_answered() {
         "Connection: close\r\nOrigin: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
         site.origin(),
         body.len(),
-        human.headers()
+        human.headers("POST", "/decide", &body)
     );
     let wrong_hosts = [
         "Host: evil.example\r\n".to_owned(),
@@ -194,7 +218,8 @@ fn only_requests_to_the_pages_own_host_name_are_answered() {
 #[test]
 fn another_page_in_the_same_browser_can_neither_read_nor_decide() {
     let (world, human, id, approval) = world_with_pending_task();
-    let (site, keys, body) = (&human.site, human.headers(), approval.to_string());
+    let (site, body) = (&human.site, approval.to_string());
+    let keys = human.headers("POST", "/decide", &body);
     let json_type = "Content-Type: application/json\r\n";
     let others = [
         String::new(),
@@ -220,13 +245,13 @@ fn another_page_in_the_same_browser_can_neither_read_nor_decide() {
     }
     assert_eq!(post_with(site, "/decide", &body, &format!("{own}{keys}")).status, 415, "no content type");
     // A page that signs the human in to a session of its own choice would see what the human decides.
-    let link = json!({"token": make_link(&world.executor_folder()).expect("a link")}).to_string();
+    let link = json!({"secret": make_link(&world.executor_folder()).expect("a link")}).to_string();
     for origin in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n"] {
         let status = post_with(site, "/login", &link, &format!("{origin}{json_type}")).status;
         assert_eq!(status, 403, "/login, {origin:?}");
     }
     let cookie = format!("Cookie: {}\r\n", human.cookie);
-    for path in ["/events", "/card/x", "/question/x"] {
+    for path in ["/events", "/card/x", "/question/x", "/challenge?nonce=x"] {
         let other = get(site, path, &format!("{cookie}Sec-Fetch-Site: cross-site\r\n"));
         assert_eq!(other.status, 403, "{path}");
         assert!(!other.head.contains("access-control"), "{}", other.head);
@@ -289,7 +314,7 @@ fn a_decision_counts_once_and_only_for_what_was_shown() {
 fn an_oversized_request_is_refused_before_it_is_read() {
     let (world, human, id, approval) = world_with_pending_task();
     let site = &human.site;
-    let (host, keys) = (host(site), human.headers());
+    let (host, keys) = (host(site), human.headers("POST", "/decide", ""));
     let own = format!("Origin: {}\r\nContent-Type: application/json\r\n", site.origin());
     let huge = format!(
         "POST /decide HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 1073741824\r\n{own}{keys}\r\n"
@@ -305,12 +330,15 @@ fn an_oversized_request_is_refused_before_it_is_read() {
     for bomb in
         ["[".repeat(100_000), format!("{{\"verdict\":{}}}", "9".repeat(1 << 20)), "{\"a\":1,\"a\":2}".to_owned()]
     {
+        let keys = human.headers("POST", "/decide", &bomb);
         assert_eq!(post_with(site, "/decide", &bomb, &format!("{own}{keys}")).status, 400);
     }
     // A repeated key is refused, and so is JSON that is nested too deeply.
     let twice = approval.to_string().replacen('{', "{\"verdict\":\"deny\",", 1);
+    let keys = human.headers("POST", "/decide", &twice);
     assert_eq!(post_with(site, "/decide", &twice, &format!("{own}{keys}")).status, 400, "{twice}");
     let deep = format!("{{\"tool\":\"trace_it\",\"input\":{{\"name\":{}{}}}}}", "[".repeat(80), "]".repeat(80));
+    let keys = human.headers("POST", "/try", &deep);
     assert_eq!(post_with(site, "/try", &deep, &format!("{own}{keys}")).status, 400);
     assert_still_pending(&world, &id);
 }
@@ -337,7 +365,7 @@ fn hundreds_of_silent_connections_do_not_lock_the_human_out() {
 fn a_link_works_once_and_its_secret_is_stored_nowhere() {
     let (world, human, _, _) = world_with_pending_task();
     let secret = make_link(&world.executor_folder()).expect("a link");
-    let used = json!({"token": secret});
+    let used = json!({"secret": secret});
     let signed_in = post(&human.site, "/login", &used, "");
     assert_eq!(signed_in.status, 200);
     // In lower case, as `Answer` keeps it: no script reads the cookie, and no other site sends it.
@@ -346,7 +374,7 @@ fn a_link_works_once_and_its_secret_is_stored_nowhere() {
         assert!(cookie.contains(flag), "{flag} is missing: {cookie}");
     }
     assert_eq!(post(&human.site, "/login", &used, "").status, 403);
-    assert_eq!(post(&human.site, "/login", &json!({"token": "0".repeat(64)}), "").status, 403);
+    assert_eq!(post(&human.site, "/login", &json!({"secret": "0".repeat(64)}), "").status, 403);
     let mut folders = vec![world.state(), world.mailbox()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -356,7 +384,7 @@ fn a_link_works_once_and_its_secret_is_stored_nowhere() {
                 folders.push(path);
             } else {
                 let bytes = std::fs::read(&path).unwrap_or_default();
-                for secret in [&secret, &human.token] {
+                for secret in [&secret, &human.key.to_hex(), &human.cookie] {
                     let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
                     assert!(!is_there, "{} contains a secret", path.display());
                 }

@@ -384,10 +384,10 @@ impl Daemon {
         Ok(reason)
     }
 
-    /// Whether the executor is not needed now. It does not end under an open page: another program could take its port
-    /// and be asked by the page in its place.
+    /// Whether the executor is not needed now. It does not end while a browser is signed in: the page's address ends with
+    /// it, and another program could take the port.
     fn is_unused(&self) -> bool {
-        self.is_idle() && !self.tasks.page.is_open()
+        self.is_idle() && !self.tasks.page.is_used()
     }
 
     /// Whether nothing is open, and no hook delivery is in flight or due soon.

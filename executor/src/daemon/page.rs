@@ -17,7 +17,7 @@ use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use crate::page::{self, PageCommand, PageContext, PageMessage, PageSite, TaskChange};
+use crate::page::{self, PageCommand, PageContext, PageMessage, PageSessions, PageSite, TaskChange};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
@@ -33,6 +33,8 @@ const POSITIONS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 pub(super) struct PageEndpoint {
     site: PageSite,
     is_served: bool,
+    /// The sessions of the page while it is served.
+    sessions: Option<Arc<PageSessions>>,
     approver: Arc<ApproverPresence>,
     /// Where to send the results of the commands that the page sent.
     replies: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
@@ -60,26 +62,29 @@ impl PageEndpoint {
         settings: LiveSettings,
     ) -> Self {
         let (task_changes, positions) = (broadcast::Sender::new(MAX_TASK_CHANGES), PublishedPositions::default());
-        let (is_served, replies) = (false, HashMap::new());
-        Self { site, is_served, approver, replies, task_changes, positions, mailbox, background, settings }
+        let (is_served, sessions, replies) = (false, None, HashMap::new());
+        Self { site, is_served, sessions, approver, replies, task_changes, positions, mailbox, background, settings }
     }
 
     /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
     /// confirm them.
     pub(super) fn serve(&mut self, paths: &Paths, intake: &Intake) -> Result<(), DaemonError> {
-        if !self.settings.current().config().page.enabled {
-            return Ok(());
-        }
         let folder = paths.executor();
+        if !self.settings.current().config().page.enabled {
+            return Ok(self.site.close(&folder)?);
+        }
         let listeners = match self.site.listen(&folder) {
             Ok(listeners) => listeners,
             Err(error) => {
                 tracing::error!(%error, "failed to serve the page: no task can be confirmed");
-                return Ok(());
+                return Ok(self.site.close(&folder)?);
             }
         };
         let events = self.background.clone();
+        let sessions = Arc::new(PageSessions::new(&folder));
+        self.sessions = Some(Arc::clone(&sessions));
         let context = PageContext {
+            sessions,
             site: self.site.clone(),
             records: Mutex::new(RecordReader::open(&paths.store())?),
             catalog: intake.catalog(),
@@ -103,6 +108,12 @@ impl PageEndpoint {
     /// Whether a human has the page open.
     pub(super) fn is_open(&self) -> bool {
         self.approver.is_present()
+    }
+
+    /// Whether a browser has the page open or is signed in.
+    pub(super) fn is_used(&self) -> bool {
+        let idle = self.settings.current().config().page.idle.get();
+        self.is_open() || self.sessions.as_ref().is_some_and(|sessions| sessions.has_browser(idle))
     }
 
     /// Turns a message of the page into an event; its result is sent by [`Self::reply`].

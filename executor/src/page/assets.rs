@@ -27,7 +27,7 @@ const STYLE: &str = concat!(
 );
 
 /// The modules that `page.js` imports, by file name.
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     ("batch.js", include_str!("../../web/page/batch.js")),
     ("card.js", include_str!("../../web/page/card.js")),
     ("draw.js", include_str!("../../web/page/draw.js")),
@@ -39,6 +39,7 @@ const SCRIPTS: [(&str, &str); 15] = [
     ("login.js", include_str!("../../web/page/login.js")),
     ("remember.js", include_str!("../../web/page/remember.js")),
     ("send.js", include_str!("../../web/page/send.js")),
+    ("session.js", include_str!("../../web/page/session.js")),
     ("tasks.js", include_str!("../../web/page/tasks.js")),
     ("theme.js", include_str!("../../web/page/theme.js")),
     ("time.js", include_str!("../../web/page/time.js")),

@@ -1,16 +1,21 @@
 //! A client of the page: signs in with a link and sends requests, as a browser does.
 //!
-//! Each request passes the page's gate like any other.
+//! Each request passes the page's gate like any other. It is sent only to a program of our own user that has proven
+//! first that it knows the session's key.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::gate::COOKIE;
-use super::{PageSite, make_link};
+use super::peer::StrangerError;
+use super::proof::{ChallengeAnswer, PROOF, ProvenRequest, SessionKey};
+use super::session::TERMINAL;
+use super::{PageSite, make_link, peer};
+use crate::task::confirmation::nonce;
 
 /// How long to wait for an answer. The page answers at once, except when it must write to the disk first.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -20,8 +25,12 @@ const MAX_ANSWER_BYTES: u64 = 4 << 20;
 /// A session of the page, held in memory by this process.
 pub struct PageClient {
     site: PageSite,
+    session: Option<ClientSession>,
+}
+
+struct ClientSession {
     cookie: String,
-    token: String,
+    key: SessionKey,
 }
 
 /// A successful answer of the page.
@@ -37,6 +46,10 @@ pub enum PageClientError {
     NoPage,
     #[error("failed to reach the page")]
     Io(#[from] io::Error),
+    #[error(
+        "another program answers at the page's address; start a new executor with `agent-magic-tool executor stop` and `start`"
+    )]
+    NotTheExecutor,
     #[error("{message}")]
     Refused { status: u16, code: String, message: String },
 }
@@ -54,15 +67,17 @@ impl PageClient {
         if site.port == 0 {
             return Err(PageClientError::NoPage);
         }
-        let mut client = Self { site, cookie: String::new(), token: String::new() };
-        let answer = client.post("/login", &json!({"token": make_link(folder)?}))?;
+        let mut client = Self { site, session: None };
+        let answer =
+            client.exchange("POST", "/login", Some(&json!({"secret": make_link(folder)?}).to_string()), None)?;
         let cookie = answer.head.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
             let (key, value) = value.split(';').next()?.split_once('=')?;
             (name.eq_ignore_ascii_case("set-cookie") && key == COOKIE).then(|| value.to_owned())
         });
-        client.cookie = cookie.unwrap_or_default();
-        answer.json()["token"].as_str().unwrap_or_default().clone_into(&mut client.token);
+        let key = answer.json()["key"].as_str().and_then(SessionKey::from_hex);
+        let (Some(cookie), Some(key)) = (cookie, key) else { return Err(PageClientError::NotTheExecutor) };
+        client.session = Some(ClientSession { cookie, key });
         Ok(client)
     }
 
@@ -81,30 +96,67 @@ impl PageClient {
         }
     }
 
+    /// Sends a request with the proof of the session's key.
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<PageAnswer, PageClientError> {
+        let session = self.session.as_ref().ok_or(PageClientError::NotTheExecutor)?;
+        let ours = nonce();
+        let challenge = self.exchange("GET", &format!("/challenge?nonce={ours}"), None, None)?;
+        let answer: Option<ChallengeAnswer> = serde_json::from_str(&challenge.body).ok();
+        let answer = answer.filter(|answer| session.key.is_executor(&ours, answer));
+        let answer = answer.ok_or(PageClientError::NotTheExecutor)?;
+        let body = body.map(Value::to_string);
+        let given = ProvenRequest { method, target: path, body: body.as_deref().unwrap_or_default().as_bytes() };
+        self.exchange(method, path, body.as_deref(), Some(&session.key.prove(given, &answer)))
+    }
+
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+        proof: Option<&str>,
+    ) -> Result<PageAnswer, PageClientError> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.site.port))?;
+        check_owner(&stream)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let body = body.map(Value::to_string);
-        stream.write_all(self.request_text(method, path, body.as_deref()).as_bytes())?;
+        stream.write_all(self.request_text(method, path, body, proof).as_bytes())?;
         let mut answer = Vec::new();
         stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
         parse_answer(&answer)
     }
 
-    fn request_text(&self, method: &str, path: &str, body: Option<&str>) -> String {
+    fn request_text(&self, method: &str, path: &str, body: Option<&str>, proof: Option<&str>) -> String {
         let origin = self.site.origin();
         let host = origin.trim_start_matches("http://");
-        let mut head =
-            vec![format!("{method} {path} HTTP/1.1"), format!("host: {host}"), "connection: close".to_owned()];
-        if !self.cookie.is_empty() {
-            head.extend([format!("cookie: {COOKIE}={}", self.cookie), format!("x-page-token: {}", self.token)]);
-        }
+        let mut head = vec![
+            format!("{method} {path} HTTP/1.1"),
+            format!("host: {host}"),
+            format!("user-agent: {TERMINAL}"),
+            "connection: close".to_owned(),
+        ];
+        head.extend(self.session.as_ref().map(|session| format!("cookie: {COOKIE}={}", session.cookie)));
+        head.extend(proof.map(|proof| format!("{PROOF}: {proof}")));
         if let Some(body) = body {
             head.extend([format!("origin: {origin}"), "content-type: application/json".to_owned()]);
             head.push(format!("content-length: {}", body.len()));
         }
         format!("{}\r\n\r\n{}", head.join("\r\n"), body.unwrap_or_default())
+    }
+}
+
+/// Fails unless the program at the other end belongs to our own user.
+#[expect(clippy::disallowed_methods, reason = "the kernel does not tell when the other end accepts the connection")]
+fn check_owner(stream: &TcpStream) -> Result<(), PageClientError> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let (peer, local, deadline) = (stream.peer_addr()?, stream.local_addr()?, Instant::now() + TIMEOUT);
+    loop {
+        match peer::check(peer, local) {
+            Ok(()) => return Ok(()),
+            // Before it is accepted, a connection has no owner.
+            Err(StrangerError::Unknown(_)) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Err(_) => return Err(PageClientError::NotTheExecutor),
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The event stream: tells open pages which tasks changed.
 //!
 //! An event is only a nudge: the page loads the current state itself. A receiver that falls behind gets the list of
-//! waiting tasks instead of the changes that it missed.
+//! waiting tasks instead of the changes that it missed. A stream also tells when another browser signs in, and ends
+//! with its session.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
@@ -16,6 +18,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::gate::SessionName;
+use super::session::SessionChange;
 use super::wording::state_words;
 use super::{Page, TaskChange};
 
@@ -26,9 +30,10 @@ const BATCH_DELAY: Duration = Duration::from_millis(30);
 /// The most waiting tasks whose ids are sent.
 const MAX_WAITING: u32 = 50;
 
-pub(super) async fn stream(State(page): State<Arc<Page>>) -> Response {
+pub(super) async fn stream(State(page): State<Arc<Page>>, Extension(session): Extension<SessionName>) -> Response {
     let open = OpenStream::new(Arc::clone(&page));
-    let state = StreamState { changes: page.context.task_changes.subscribe(), page, _open: open, is_first: true };
+    let (changes, sessions) = (page.context.task_changes.subscribe(), page.context.sessions.subscribe());
+    let state = StreamState { changes, sessions, session: session.0, page, _open: open, is_first: true };
     let events = stream::unfold(state, |mut state| async move {
         let events = state.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(events)), state))
@@ -57,21 +62,28 @@ impl Drop for OpenStream {
 struct StreamState {
     page: Arc<Page>,
     changes: broadcast::Receiver<TaskChange>,
+    sessions: broadcast::Receiver<SessionChange>,
+    /// The name of the session that the stream belongs to.
+    session: String,
     _open: OpenStream,
     is_first: bool,
 }
 
 impl StreamState {
-    /// The next events as text; `None` when the executor stops.
+    /// The next events as text; `None` when the executor stops or the session has ended.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_first) {
             return Some(self.waiting());
         }
-        let first = match tokio::time::timeout(KEEP_ALIVE, self.changes.recv()).await {
-            Err(_) => return Some(": keep-alive\n\n".to_owned()),
-            Ok(Err(RecvError::Closed)) => return None,
-            Ok(Err(RecvError::Lagged(_))) => return Some(self.waiting()),
-            Ok(Ok(change)) => change,
+        let first = tokio::select! {
+            () = tokio::time::sleep(KEEP_ALIVE) => return self.keep_alive(),
+            change = self.sessions.recv() => return self.session_event(change),
+            change = self.changes.recv() => change,
+        };
+        let first = match first {
+            Err(RecvError::Closed) => return None,
+            Err(RecvError::Lagged(_)) => return Some(self.waiting()),
+            Ok(change) => change,
         };
         tokio::time::sleep(BATCH_DELAY).await;
         let mut changes = vec![first];
@@ -88,6 +100,21 @@ impl StreamState {
             event("task", &data)
         });
         Some(tasks.chain([self.waiting()]).collect())
+    }
+
+    /// An idle stream does not keep its session alive, and ends with it.
+    fn keep_alive(&self) -> Option<String> {
+        self.page.context.sessions.exists(&self.session).then(|| ": keep-alive\n\n".to_owned())
+    }
+
+    fn session_event(&self, change: Result<SessionChange, RecvError>) -> Option<String> {
+        let comment = self.keep_alive()?;
+        match change {
+            Ok(SessionChange::SignedIn(new)) if new.name != self.session => {
+                Some(event("session", &json!({"name": new.name, "words": new.kind.words()})))
+            }
+            _ => Some(comment),
+        }
     }
 
     /// The event with the waiting tasks and the counts.

@@ -1,14 +1,15 @@
 //! The gate: checks every request before it reaches a route.
 //!
-//! Any page in the same browser and any program of any user can send requests to a page on loopback. So a request
-//! counts only with what our own page alone can send: exactly our host, exactly our origin, the session's cookie, and
-//! for a POST the session's token. A GET changes nothing.
+//! Any page in the same browser can send requests to a page on loopback. So a request counts only with what our own
+//! page alone can send: exactly our host, exactly our origin, the session's cookie, and a proof of the session's key
+//! (`proof.rs`). Without the proof, a browser with the cookie gets an empty page, whose script asks again with it. A
+//! GET changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{self, Body};
+use axum::body::{self, Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
@@ -17,14 +18,20 @@ use protocol::code::Code;
 use serde_json::json;
 
 use super::Page;
+use super::proof::{PROOF, ProvenRequest};
 
 /// The largest request body: a task's input with some room around it.
 pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
 pub(super) const COOKIE: &str = "agent-magic-tool-session";
-const TOKEN: HeaderName = HeaderName::from_static("x-page-token");
+/// The path that answers a browser's nonce.
+const CHALLENGE: &str = "/challenge";
+/// The event stream; its proof is in the query, since a browser sends no header of ours with it.
+const EVENTS: &str = "/events";
 /// How long to wait for the whole body. Our script has it ready and sends it over loopback.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
 /// Headers on every response.
 const HEADERS: [(HeaderName, &str); 9] = [
@@ -48,12 +55,8 @@ const HEADERS: [(HeaderName, &str); 9] = [
 pub(super) struct SessionName(pub(super) String);
 
 /// The middleware around all routes.
-pub(super) async fn check_request(State(page): State<Arc<Page>>, mut request: Request, next: Next) -> Response {
-    let request = match check(&page, &mut request) {
-        Ok(()) => with_whole_body(request).await,
-        Err(refusal) => Err(refusal),
-    };
-    let mut response = match request {
+pub(super) async fn check_request(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
+    let mut response = match admit(&page, request).await {
         Ok(request) => {
             let session = request.extensions().get::<SessionName>().cloned();
             let mut response = next.run(request).await;
@@ -72,66 +75,102 @@ pub(super) async fn check_request(State(page): State<Arc<Page>>, mut request: Re
     response
 }
 
+/// Returns a request that counts, with its whole body and, unless it needs none, its session.
+async fn admit(page: &Page, request: Request) -> Result<Request, Response> {
+    check_host(page, &request)?;
+    check_sender(page, &request)?;
+    let path = request.uri().path().to_owned();
+    if is_public(&path) || path == "/login" {
+        return Ok(whole(request).await?.map(Body::from));
+    }
+    let idle = page.runner_context().config.page.idle.get();
+    let session = cookie(request.headers()).and_then(|cookie| page.context.sessions.session_of(&cookie, idle));
+    let is_view = request.method() != Method::POST && !is_script_only(&path);
+    let session = match session {
+        Some(session) => session,
+        None if is_view => return Err(page.login()),
+        None => {
+            return Err(refuse(
+                StatusCode::UNAUTHORIZED,
+                Code::NotSignedIn,
+                "not signed in; open the page with `agent-magic-tool executor page`",
+            ));
+        }
+    };
+    let mut request = if path == CHALLENGE {
+        request.map(|_| Body::empty())
+    } else {
+        match proof(&request) {
+            None if is_view => return Err(page.opening()),
+            None => return Err(unproven()),
+            Some(proof) => proven(page, &session, &proof, request).await?,
+        }
+    };
+    request.extensions_mut().insert(SessionName(session));
+    Ok(request)
+}
+
+/// The proof of a request, if it has one.
+fn proof(request: &Request) -> Option<String> {
+    if request.uri().path() == EVENTS {
+        return request.uri().query()?.strip_prefix("proof=").map(str::to_owned);
+    }
+    single(request.headers(), &HeaderName::from_static(PROOF)).map(str::to_owned)
+}
+
+/// Requires that the session's key proves the request with its whole body.
+async fn proven(page: &Page, session: &str, proof: &str, request: Request) -> Result<Request, Response> {
+    let request = whole(request).await?;
+    let uri = request.uri();
+    let target = uri.path_and_query().filter(|_| uri.path() != EVENTS).map_or(uri.path(), |target| target.as_str());
+    let given = ProvenRequest { method: request.method().as_str(), target, body: request.body() };
+    if page.context.sessions.is_proven(session, given, proof) { Ok(request.map(Body::from)) } else { Err(unproven()) }
+}
+
+fn unproven() -> Response {
+    refuse(StatusCode::FORBIDDEN, Code::ProofRequired, "the proof of the session's key is missing or wrong")
+}
+
 /// Reads the whole body; refuses one that is too large or too slow.
-async fn with_whole_body(request: Request) -> Result<Request, Response> {
+async fn whole(request: Request) -> Result<axum::http::Request<Bytes>, Response> {
+    let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Err(too_large());
+    }
     let (head, stream) = request.into_parts();
     match tokio::time::timeout(BODY_TIMEOUT, body::to_bytes(stream, MAX_BODY_BYTES)).await {
-        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, bytes)),
         // Also if the connection was closed early; then nothing reads this answer.
         Ok(Err(_)) => Err(too_large()),
         Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long")),
     }
 }
 
-fn check(page: &Page, request: &mut Request) -> Result<(), Response> {
-    check_host(page, request)?;
-    let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    if length.is_some_and(|length| length > MAX_BODY_BYTES) {
-        return Err(too_large());
+/// Requires what our own page sends: for a GET that a script sends, and for each POST, that it comes from the page.
+fn check_sender(page: &Page, request: &Request) -> Result<(), Response> {
+    let headers = request.headers();
+    // A service worker would stay in the browser and answer in our place.
+    let is_worker = single(headers, &SEC_FETCH_DEST).is_some_and(|dest| dest.ends_with("worker"));
+    if is_worker || headers.contains_key(SERVICE_WORKER) {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "this page has no workers"));
     }
-    let path = request.uri().path().to_owned();
-    let idle = page.runner_context().config.page.idle.get();
-    let session = cookie(request.headers()).and_then(|cookie| page.sessions.session_of(&cookie, idle));
-    let is_login = path == "/login";
-    if request.method() == Method::GET || request.method() == Method::HEAD {
-        // Only our own script fetches streams and fragments.
-        let site = single(request.headers(), &SEC_FETCH_SITE);
-        if is_script_only(&path) && site.is_some_and(|site| site != "same-origin") {
-            return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
-        }
-    } else if request.method() == Method::POST {
-        check_origin(page, request.headers())?;
-        if !is_login && let Some(session) = &session {
-            let token = single(request.headers(), &TOKEN).unwrap_or_default();
-            if !page.sessions.is_token(session, token) {
-                return Err(refuse(
-                    StatusCode::FORBIDDEN,
-                    Code::ProofRequired,
-                    "the session token is missing or wrong",
-                ));
-            }
-        }
-    } else {
+    if request.method() == Method::POST {
+        return check_origin(page, headers);
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "only GET, HEAD and POST are allowed"));
     }
-    match session {
-        Some(session) => {
-            request.extensions_mut().insert(SessionName(session));
-            Ok(())
-        }
-        None if is_login || is_public(&path) => Ok(()),
-        None if request.method() == Method::POST || is_script_only(&path) => Err(refuse(
-            StatusCode::UNAUTHORIZED,
-            Code::NotSignedIn,
-            "not signed in; open the page with `agent-magic-tool executor page`",
-        )),
-        None => Err(page.login()),
+    // Only our own script fetches streams and fragments.
+    let site = single(headers, &SEC_FETCH_SITE);
+    if is_script_only(request.uri().path()) && site.is_some_and(|site| site != "same-origin") {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
     }
+    Ok(())
 }
 
 /// Whether a path answers our script rather than showing a page.
 fn is_script_only(path: &str) -> bool {
-    path == "/events" || path.starts_with("/card/") || path.starts_with("/question/")
+    [EVENTS, CHALLENGE].contains(&path) || path.starts_with("/card/") || path.starts_with("/question/")
 }
 
 /// Whether a path is a static file, which needs no session.

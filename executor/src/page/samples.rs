@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Query, State as Context};
 use axum::http::StatusCode;
@@ -18,6 +19,8 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
+use super::gate::SessionName;
+use super::session::BrowserKind;
 use super::*;
 use crate::catalog::Sources;
 use crate::config::Config;
@@ -29,8 +32,8 @@ use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, De
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
-const VIEWS: [&str; 10] =
-    ["card", "grants", "history", "login", "message", "subtool", "subtools", "task", "tasks", "waiting"];
+const VIEWS: [&str; 11] =
+    ["card", "grants", "history", "login", "message", "sessions", "subtool", "subtools", "task", "tasks", "waiting"];
 
 /// The file name, the template name and the contents of each sample.
 fn samples() -> Vec<(String, String, Value)> {
@@ -95,20 +98,24 @@ async fn the_server_gives_the_names_that_the_samples_have() {
     let mut actual = Names::new();
     let context = || Context(Arc::clone(&page));
     let of = |id: TaskId| Path(id.to_string());
+    let secret = make_link(folder.path()).expect("a link");
+    page.context.sessions.log_in(&secret, BrowserKind::of("Firefox/1 Linux")).expect("the link is valid");
+    let session = || Extension(SessionName("another".to_owned()));
     let search = || Query(serde_json::from_value(json!({})).expect("an empty query"));
     let answers = [
         ("waiting", views::waiting(context()).await.ok()),
         ("card", views::card(context(), of(tasks.confirm)).await.ok()),
         ("card", views::card(context(), of(tasks.question)).await.ok()),
         ("tasks", views::tasks(context()).await.ok()),
-        ("history", views::history(context(), search()).await.ok()),
-        ("task", views::task(context(), of(tasks.failed)).await.ok()),
-        ("task", views::task(context(), of(tasks.edited)).await.ok()),
+        ("history", views::history(context(), session(), search()).await.ok()),
+        ("task", views::task(context(), session(), of(tasks.failed)).await.ok()),
+        ("task", views::task(context(), session(), of(tasks.edited)).await.ok()),
         ("grants", views::grants(context()).await.ok()),
         ("subtools", views::subtools(context(), search()).await.ok()),
-        ("subtool", views::subtool(context(), Path("gmail_send_message".to_owned())).await.ok()),
+        ("subtool", views::subtool(context(), session(), Path("gmail_send_message".to_owned())).await.ok()),
         ("message", Some(views::not_found(context()).await)),
         ("login", Some(page.login())),
+        ("sessions", views::sessions(context(), session()).await.ok()),
     ];
     for (view, answer) in answers {
         let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} cannot be shown"));
@@ -167,13 +174,13 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,
         approver: Arc::default(),
+        sessions: Arc::new(PageSessions::new(folder)),
         task_changes: broadcast::channel(1).0,
         send: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
         settings: LiveSettings::fixed(settings),
     };
-    let sessions = PageSessions::load(folder);
-    let page = Page { context, sessions, templates: templates.into() };
+    let page = Page { context, templates: templates.into() };
     (Arc::new(page), tasks)
 }
 

@@ -1,155 +1,228 @@
 //! Sessions: which browsers may show the page and decide.
 //!
-//! A command in the human's terminal makes a link, which works once within a minute. The link's secret is in the
-//! fragment of the URL, which servers and logs do not see. Signing in with it gives two secrets: a cookie, and a token
-//! that the page stores and sends with each POST. Browsers send a cookie to all ports of a host; they do not share the
-//! token, and a cookie alone decides nothing.
+//! Signing in with a link gives a browser two secrets: a cookie, which says whose request it is, and a key, with which
+//! it proves each request. Browsers send a cookie to all ports of a host; the key is never sent again. Sessions live
+//! as long as the executor, like its address.
 
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use protocol::{clock, digest};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::broadcast;
 
-use super::write_private;
+use super::link::use_link;
+use super::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
 use crate::task::confirmation::nonce;
 
-/// The file with the sessions in the executor's folder.
-const FILE_NAME: &str = "sessions.json";
-/// How long a link can be used.
-pub const LINK_LIFETIME: Duration = Duration::from_mins(1);
-
-/// How often a session's last use is saved at most, since each time writes to the disk.
-const SAVE_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Makes a link and returns its secret. `folder` is the executor's folder, where sandboxed agents cannot write.
-pub fn make_link(folder: &Path) -> io::Result<String> {
-    let links = links_folder(folder);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&links)?;
-    let secret = nonce();
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(links.join(hash(&secret)))?;
-    Ok(secret)
-}
-
-/// Uses up a link and returns whether it was valid. Of two concurrent attempts, one succeeds.
-fn use_link(folder: &Path, secret: &str, now: SystemTime) -> bool {
-    let links = links_folder(folder);
-    let path = links.join(hash(secret));
-    let made = fs::metadata(&path).and_then(|found| found.modified());
-    let is_young = |made: SystemTime| now.duration_since(made).is_ok_and(|age| age <= LINK_LIFETIME);
-    let is_valid = fs::remove_file(&path).is_ok() && made.is_ok_and(is_young);
-    for old in fs::read_dir(&links).into_iter().flatten().flatten() {
-        let made = old.metadata().and_then(|found| found.modified());
-        if made.is_ok_and(|made| !is_young(made)) && fs::remove_file(old.path()).is_err() {
-            tracing::debug!("failed to remove an expired link");
-        }
-    }
-    is_valid
-}
-
-/// The folder of unused links, and of the files that open a browser. Files older than `LINK_LIFETIME` are removed.
-pub fn links_folder(folder: &Path) -> PathBuf {
-    folder.join("links")
-}
-
-/// Secrets are stored and compared as hashes, so the time of a comparison reveals nothing about them.
-fn hash(secret: &str) -> String {
-    digest::hex(&Sha256::digest(secret.as_bytes()))
-}
+/// The most nonces of one session that were given out and not used. A browser uses each at once.
+const MAX_NONCES: usize = 64;
+/// Capacity of the channel of changes; a receiver that falls behind looks at the sessions themselves.
+const MAX_CHANGES: usize = 16;
+/// What a terminal of this program calls itself.
+pub(super) const TERMINAL: &str = "agent-magic-tool";
 
 /// The sessions of the page.
 #[derive(Debug)]
-pub(super) struct PageSessions {
+pub struct PageSessions {
     folder: PathBuf,
     all: Mutex<Vec<PageSession>>,
+    changes: broadcast::Sender<SessionChange>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct PageSession {
-    /// Not secret: the record of a decision names it.
-    name: String,
+    /// Hash of the cookie.
     cookie: String,
-    token: String,
-    last_used: Timestamp,
+    key: SessionKey,
+    /// Given out and not used, the oldest first.
+    nonces: VecDeque<String>,
+    info: SessionInfo,
+}
+
+/// What a human is told about a session.
+#[derive(Debug, Clone)]
+pub(super) struct SessionInfo {
+    /// Not secret: the record of a decision names it. It says which kind of browser it is.
+    pub(super) name: String,
+    pub(super) kind: BrowserKind,
+    pub(super) signed_in_at: Timestamp,
+    pub(super) last_used: Timestamp,
+}
+
+/// Which browser a session belongs to, in its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BrowserKind {
+    program: &'static str,
+    system: &'static str,
+}
+
+/// A browser signed in, or a session ended.
+#[derive(Debug, Clone)]
+pub(super) enum SessionChange {
+    SignedIn(SessionInfo),
+    Ended,
 }
 
 /// The secrets of a new session, for the browser.
-pub(super) struct SessionKeys {
+pub(super) struct SessionSecrets {
     pub(super) cookie: String,
-    pub(super) token: String,
+    pub(super) key: SessionKey,
+}
+
+impl BrowserKind {
+    /// The first that a `User-Agent` header names: browsers add the names of those that they descend from.
+    const PROGRAMS: [(&str, &str); 7] = [
+        (TERMINAL, "terminal"),
+        ("Edg", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("FxiOS/", "Firefox"),
+        ("Chrom", "Chromium"),
+        ("Safari/", "Safari"),
+    ];
+    const SYSTEMS: [(&str, &str); 6] = [
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Macintosh", "macOS"),
+        ("Linux", "Linux"),
+    ];
+
+    pub(super) fn of(user_agent: &str) -> Self {
+        let first = |names: &[(&str, &'static str)]| {
+            names.iter().find(|(part, _)| user_agent.contains(part)).map_or("", |(_, name)| name)
+        };
+        Self { program: first(&Self::PROGRAMS), system: first(&Self::SYSTEMS) }
+    }
+
+    fn is_browser(self) -> bool {
+        !["", "terminal"].contains(&self.program)
+    }
+
+    /// Like `Chromium on Linux`.
+    pub(super) fn words(self) -> String {
+        match (self.program, self.system) {
+            ("", _) => "another program".to_owned(),
+            ("terminal", _) => "your terminal".to_owned(),
+            (program, "") => program.to_owned(),
+            (program, system) => format!("{program} on {system}"),
+        }
+    }
+
+    /// The beginning of the names of its sessions, like `chromium-linux`.
+    fn name(self) -> String {
+        let words = [self.program, self.system].into_iter().filter(|word| !word.is_empty());
+        let name = words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-");
+        if name.is_empty() { "program".to_owned() } else { name }
+    }
 }
 
 impl PageSessions {
-    /// Loads the sessions of earlier executors in this folder.
-    pub(super) fn load(folder: &Path) -> Self {
-        let saved = fs::read(file(folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Self { folder: folder.to_owned(), all: Mutex::new(saved.unwrap_or_default()) }
+    /// `folder` is the executor's folder, where links are made.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), all: Mutex::default(), changes: broadcast::Sender::new(MAX_CHANGES) }
     }
 
     /// Makes a session if `secret` is that of a valid link.
-    pub(super) fn log_in(&self, secret: &str) -> Option<SessionKeys> {
+    pub(super) fn log_in(&self, secret: &str, kind: BrowserKind) -> Option<SessionSecrets> {
         if !use_link(&self.folder, secret, SystemTime::now()) {
             return None;
         }
-        let keys = SessionKeys { cookie: nonce(), token: nonce() };
-        let session = PageSession {
-            name: nonce()[..8].to_owned(),
-            cookie: hash(&keys.cookie),
-            token: hash(&keys.token),
-            last_used: clock::now(),
-        };
-        let mut all = self.lock();
-        all.push(session);
-        self.save(&all);
-        Some(keys)
+        let secrets = SessionSecrets { cookie: nonce(), key: SessionKey::random() };
+        let now = clock::now();
+        let name = format!("{}-{}", kind.name(), &nonce()[..4]);
+        let info = SessionInfo { name, kind, signed_in_at: now, last_used: now };
+        let (cookie, key, nonces) = (hash(&secrets.cookie), secrets.key.clone(), VecDeque::new());
+        self.lock().push(PageSession { cookie, key, nonces, info: info.clone() });
+        self.tell(SessionChange::SignedIn(info));
+        Some(secrets)
     }
 
     /// The name of the session that this cookie belongs to. A session that is unused for `idle` has ended.
     pub(super) fn session_of(&self, cookie: &str, idle: Duration) -> Option<String> {
-        let (cookie, now) = (hash(cookie), clock::now());
+        let cookie = hash(cookie);
+        let mut all = self.lock();
+        drop_idle(&mut all, idle);
+        let session = all.iter_mut().find(|session| session.cookie == cookie)?;
+        session.info.last_used = clock::now();
+        Some(session.info.name.clone())
+    }
+
+    /// Answers a browser's nonce, and gives it one that its next request is bound to.
+    pub(super) fn challenge(&self, name: &str, theirs: &str) -> Option<ChallengeAnswer> {
+        let mut all = self.lock();
+        let session = all.iter_mut().find(|session| session.info.name == name)?;
+        let ours = nonce();
+        session.nonces.push_back(ours.clone());
+        if session.nonces.len() > MAX_NONCES {
+            session.nonces.pop_front();
+        }
+        Some(session.key.answer(theirs, ours))
+    }
+
+    /// Whether `proof` proves that the session `name` sent this request; its nonce counts once.
+    pub(super) fn is_proven(&self, name: &str, request: ProvenRequest<'_>, proof: &str) -> bool {
+        let Some((nonce, proof)) = proof.split_once('.') else { return false };
+        let key = {
+            let mut all = self.lock();
+            let Some(session) = all.iter_mut().find(|session| session.info.name == name) else { return false };
+            let Some(index) = session.nonces.iter().position(|known| known == nonce) else { return false };
+            session.nonces.remove(index);
+            session.key.clone()
+        };
+        key.is_proven(request, nonce, proof)
+    }
+
+    /// Ends the session `name`; returns whether it existed.
+    pub(super) fn end(&self, name: &str) -> bool {
+        self.end_where(|session| session.name == name) > 0
+    }
+
+    /// Ends all sessions but `kept`; returns how many.
+    pub(super) fn end_others(&self, kept: &str) -> usize {
+        self.end_where(|session| session.name != kept)
+    }
+
+    fn end_where(&self, is_ended: impl Fn(&SessionInfo) -> bool) -> usize {
         let mut all = self.lock();
         let count = all.len();
-        all.retain(|session| session.last_used.checked_add(idle).is_ok_and(|until| until > now));
-        let mut needs_save = all.len() != count;
-        let found = all.iter_mut().find(|session| session.cookie == cookie);
-        let name = found.map(|session| {
-            // The time in memory changes only when it is saved, so a session expires at the same time after a restart.
-            if session.last_used.checked_add(SAVE_INTERVAL.min(idle / 60)).is_ok_and(|until| until <= now) {
-                session.last_used = now;
-                needs_save = true;
-            }
-            session.name.clone()
-        });
-        if needs_save {
-            self.save(&all);
+        all.retain(|session| !is_ended(&session.info));
+        let ended = count - all.len();
+        drop(all);
+        if ended > 0 {
+            self.tell(SessionChange::Ended);
         }
-        name
+        ended
     }
 
-    /// Whether `token` belongs to the session `name`.
-    pub(super) fn is_token(&self, name: &str, token: &str) -> bool {
-        let token = hash(token);
-        let all = self.lock();
-        all.iter().any(|session| session.name == name && session.token == token)
+    /// The sessions, the newest first.
+    pub(super) fn list(&self) -> Vec<SessionInfo> {
+        self.lock().iter().rev().map(|session| session.info.clone()).collect()
     }
 
-    pub(super) fn log_out(&self, name: &str) {
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.lock().iter().any(|session| session.info.name == name)
+    }
+
+    /// Whether a browser is signed in. A session that is unused for `idle` has ended.
+    pub fn has_browser(&self, idle: Duration) -> bool {
         let mut all = self.lock();
-        all.retain(|session| session.name != name);
-        self.save(&all);
+        drop_idle(&mut all, idle);
+        all.iter().any(|session| session.info.kind.is_browser())
     }
 
-    /// A failure is only logged: the sessions then last until the executor stops.
-    fn save(&self, all: &[PageSession]) {
-        if let Err(error) = write_private(&self.folder, FILE_NAME, all) {
-            tracing::warn!(%error, "failed to save the sessions of the page");
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<SessionChange> {
+        self.changes.subscribe()
+    }
+
+    fn tell(&self, change: SessionChange) {
+        if self.changes.send(change).is_err() {
+            tracing::debug!("no page is open");
         }
     }
 
@@ -158,82 +231,90 @@ impl PageSessions {
     }
 }
 
-fn file(folder: &Path) -> PathBuf {
-    folder.join(FILE_NAME)
+fn drop_idle(all: &mut Vec<PageSession>, idle: Duration) {
+    let now = clock::now();
+    all.retain(|session| session.info.last_used.checked_add(idle).is_ok_and(|until| until > now));
+}
+
+/// Cookies are compared as hashes, so the time of a comparison reveals nothing about them.
+fn hash(secret: &str) -> String {
+    digest::hex(&Sha256::digest(secret.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::make_link;
     use super::*;
 
     const HOUR: Duration = Duration::from_hours(1);
+    const CHROMIUM: &str = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 \
+                            Safari/537.36";
 
-    #[test]
-    fn a_link_works_once_within_a_minute() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let (folder, now) = (folder.path(), SystemTime::now());
-        assert!(!use_link(folder, "x", now));
-        let first = make_link(folder).expect("a link");
-        assert!(use_link(folder, &first, now) && !use_link(folder, &first, now));
-        let late = make_link(folder).expect("a link");
-        assert!(!use_link(folder, &late, now + LINK_LIFETIME + Duration::from_secs(5)));
-        assert!(!use_link(folder, &late, now), "it was removed");
-        let forgotten = make_link(folder).expect("a link");
-        use_link(folder, "x", now + LINK_LIFETIME + Duration::from_secs(5));
-        assert!(!use_link(folder, &forgotten, now), "expired links are removed");
+    fn log_in(sessions: &PageSessions, user_agent: &str) -> (String, SessionSecrets) {
+        let link = make_link(&sessions.folder).expect("a link");
+        let secrets = sessions.log_in(&link, BrowserKind::of(user_agent)).expect("the link is valid");
+        (sessions.session_of(&secrets.cookie, HOUR).expect("the session exists"), secrets)
     }
 
     #[test]
-    fn secrets_are_not_stored_on_the_disk() {
+    fn a_session_ends_by_name_by_all_others_and_by_idleness() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let sessions = PageSessions::load(folder.path());
-        let link = make_link(folder.path()).expect("a link");
-        let keys = sessions.log_in(&link).expect("the link is valid");
-        let saved = fs::read_to_string(file(folder.path())).expect("the sessions are saved");
-        for secret in [&link, &keys.cookie, &keys.token] {
-            assert!(!saved.contains(secret.as_str()));
+        let sessions = PageSessions::new(folder.path());
+        let mut changes = sessions.subscribe();
+        let (first, first_secrets) = log_in(&sessions, CHROMIUM);
+        let (second, _) = log_in(&sessions, CHROMIUM);
+        let (third, third_secrets) = log_in(&sessions, TERMINAL);
+        assert_eq!(sessions.list().into_iter().map(|info| info.name).collect::<Vec<_>>(), [&*third, &*second, &*first]);
+        assert!(matches!(changes.try_recv(), Ok(SessionChange::SignedIn(info)) if info.name == first));
+        assert!(sessions.end(&second) && !sessions.end(&second) && !sessions.exists(&second));
+        assert!(sessions.has_browser(HOUR));
+        assert_eq!(sessions.end_others(&third), 1);
+        assert_eq!(sessions.session_of(&first_secrets.cookie, HOUR), None);
+        assert!(!sessions.has_browser(HOUR), "a terminal is no browser");
+        assert_eq!(sessions.session_of(&third_secrets.cookie, Duration::ZERO), None, "idle");
+        assert!(sessions.list().is_empty());
+    }
+
+    #[test]
+    fn a_nonce_counts_once_and_only_for_its_session() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let sessions = PageSessions::new(folder.path());
+        let ((ours, secrets), (other, _)) = (log_in(&sessions, CHROMIUM), log_in(&sessions, CHROMIUM));
+        let request = ProvenRequest { method: "POST", target: "/decide", body: b"{}" };
+        let answer = sessions.challenge(&ours, "theirs").expect("the session exists");
+        assert!(secrets.key.is_executor("theirs", &answer));
+        let proof = secrets.key.prove(request, &answer);
+        assert!(!sessions.is_proven(&other, request, &proof));
+        assert!(!sessions.is_proven(&ours, request, "x") && !sessions.is_proven(&ours, request, "x.y"));
+        assert!(sessions.is_proven(&ours, request, &proof));
+        assert!(!sessions.is_proven(&ours, request, &proof), "it was used");
+        let oldest = sessions.challenge(&ours, "theirs").expect("the session exists");
+        for _ in 0..MAX_NONCES {
+            sessions.challenge(&ours, "theirs").expect("the session exists");
         }
+        assert!(!sessions.is_proven(&ours, request, &secrets.key.prove(request, &oldest)), "it was forgotten");
     }
 
     #[test]
-    fn a_used_session_survives_restarts_of_the_executor() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let sessions = PageSessions::load(folder.path());
-        let keys = sessions.log_in(&make_link(folder.path()).expect("a link")).expect("the link is valid");
-        let saved = || -> Vec<PageSession> {
-            serde_json::from_slice(&fs::read(file(folder.path())).expect("the sessions are saved")).expect("sessions")
-        };
-        let used = |minutes: i64| {
-            let mut sessions = saved();
-            sessions[0].last_used -= jiff::SignedDuration::from_mins(minutes);
-            fs::write(file(folder.path()), serde_json::to_vec(&sessions).expect("JSON")).expect("the file is written");
-            PageSessions::load(folder.path()).session_of(&keys.cookie, HOUR).is_some()
-        };
-        let started = clock::now();
-        assert!(used(50) && saved()[0].last_used >= started, "the last use is now");
-        assert!(used(50) && used(50), "each use counts");
-        let before = saved()[0].last_used;
-        assert!(used(0) && saved()[0].last_used == before, "not saved at every request");
-        assert!(!used(61));
-    }
-
-    #[test]
-    fn a_session_outlives_the_executor_and_ends_by_logout_or_idleness() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let log_in = |sessions: &PageSessions| {
-            sessions.log_in(&make_link(folder.path()).expect("a link")).expect("the link is valid")
-        };
-        let sessions = PageSessions::load(folder.path());
-        let keys = log_in(&sessions);
-        let sessions = PageSessions::load(folder.path());
-        let name = sessions.session_of(&keys.cookie, HOUR).expect("the session exists");
-        assert!(sessions.is_token(&name, &keys.token) && !sessions.is_token(&name, &keys.cookie));
-        let other = log_in(&sessions);
-        let other_name = sessions.session_of(&other.cookie, HOUR).expect("the session exists");
-        assert!(!sessions.is_token(&name, &other.token), "each session has its own token");
-        sessions.log_out(&name);
-        assert_eq!(sessions.session_of(&keys.cookie, HOUR), None);
-        assert_eq!(PageSessions::load(folder.path()).session_of(&other.cookie, HOUR), Some(other_name));
-        assert_eq!(PageSessions::load(folder.path()).session_of(&other.cookie, Duration::ZERO), None, "idle");
+    fn a_browser_is_named_by_what_it_says() {
+        for (user_agent, words, name) in [
+            (CHROMIUM, "Chromium on Linux", "chromium-linux"),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15",
+                "Safari on macOS",
+                "safari-macos",
+            ),
+            (
+                "Mozilla/5.0 (Android 14; Mobile; rv:130.0) Gecko/130.0 Firefox/130.0",
+                "Firefox on Android",
+                "firefox-android",
+            ),
+            ("Mozilla/5.0 (Windows NT 10.0) Chrome/156.0 Safari/537.36 Edg/156.0", "Edge on Windows", "edge-windows"),
+            (TERMINAL, "your terminal", "terminal"),
+            ("curl/8", "another program", "program"),
+        ] {
+            let kind = BrowserKind::of(user_agent);
+            assert_eq!((kind.words().as_str(), kind.name().as_str()), (words, name));
+        }
     }
 }

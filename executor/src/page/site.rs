@@ -1,7 +1,8 @@
-//! The page's address: its host name and port, which stay the same when the executor restarts.
+//! The page's address: its host name and port, which are new at each start of the executor.
 //!
-//! The host name is random, so the page shares no browser storage with other pages on `localhost`. The id behind it
-//! also identifies the record of tasks, so that an approval for one record is not valid for another.
+//! The host name is random, so the page shares no browser storage with other pages on `localhost`, nor with whatever
+//! takes the port after this executor has ended: no browser tab, cookie or service worker of an earlier address
+//! counts at this one. The id of the executor's record, which is part of every digest, stays the same.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -20,9 +21,9 @@ const FILE_NAME: &str = "page.json";
 pub struct PageSite {
     /// The random id of this executor's record; part of every digest.
     pub instance: String,
-    /// Like `amt-0123456789ab.localhost`.
+    /// Like `01234567.amt-0123456789ab.localhost`: the first name is new at each start, the second stays.
     pub host: String,
-    /// 0 until the page has listened for the first time.
+    /// 0 while no page is served.
     pub port: u16,
 }
 
@@ -39,7 +40,7 @@ impl PageSite {
             Err(error) => return Err(error),
         }
         let instance = nonce();
-        let site = Self { host: format!("amt-{}.localhost", &instance[..12]), instance, port: 0 };
+        let site = Self { host: String::new(), instance, port: 0 };
         site.save(folder)?;
         Ok(site)
     }
@@ -49,24 +50,31 @@ impl PageSite {
         format!("http://{}:{}", self.host, self.port)
     }
 
-    /// Listens on both loopback addresses at one port: the last port if it is free, else another, which is saved. If
-    /// another program had one of the two addresses, a browser would treat it as the same origin.
+    /// Listens on both loopback addresses at a new port, under a new host name, and saves them. If another program had one
+    /// of the two addresses, a browser would treat it as the same origin.
     pub fn listen(&mut self, folder: &Path) -> io::Result<Vec<TcpListener>> {
         const MAX_ATTEMPTS: u32 = 20;
-        let mut outcome = listen_at(self.port);
+        let mut outcome = listen_at_any_port();
         for _ in 0..MAX_ATTEMPTS {
             if outcome.is_ok() {
                 break;
             }
-            outcome = listen_at(0);
+            outcome = listen_at_any_port();
         }
         let listeners = outcome?;
-        let port = listeners[0].local_addr()?.port();
-        if port != self.port {
-            self.port = port;
-            self.save(folder)?;
-        }
+        self.port = listeners[0].local_addr()?.port();
+        self.host = format!("{}.amt-{}.localhost", &nonce()[..8], self.instance.get(..12).unwrap_or("page"));
+        self.save(folder)?;
         Ok(listeners)
+    }
+
+    /// Records that no page is served.
+    pub fn close(&mut self, folder: &Path) -> io::Result<()> {
+        if self.port == 0 {
+            return Ok(());
+        }
+        self.port = 0;
+        self.save(folder)
     }
 
     fn save(&self, folder: &Path) -> io::Result<()> {
@@ -74,8 +82,8 @@ impl PageSite {
     }
 }
 
-fn listen_at(port: u16) -> io::Result<Vec<TcpListener>> {
-    let ipv4 = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+fn listen_at_any_port() -> io::Result<Vec<TcpListener>> {
+    let ipv4 = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let port = ipv4.local_addr()?.port();
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))) {
         Ok(ipv6) => Ok(vec![ipv4, ipv6]),
@@ -96,9 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_stays_the_same_and_covers_ipv4_and_ipv6() {
+    fn the_address_covers_ipv4_and_ipv6_and_is_new_each_time() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut site = PageSite::load_or_create(folder.path()).expect("the address is created");
+        assert_eq!(site.port, 0);
         let listeners = site.listen(folder.path()).expect("a free port");
         for listener in &listeners {
             assert_eq!(listener.local_addr().expect("bound").port(), site.port);
@@ -106,33 +115,21 @@ mod tests {
         for taken in ["127.0.0.1", "::1"].iter().zip(&listeners).map(|(address, _)| address) {
             assert!(TcpListener::bind((*taken, site.port)).is_err(), "{taken} is taken");
         }
-        drop(listeners);
         let mut again = PageSite::load_or_create(folder.path()).expect("the address is loaded");
-        assert_eq!(again, site);
-        let _listeners = again.listen(folder.path()).expect("the same port");
-        assert_eq!(again, site);
-    }
-
-    #[test]
-    fn a_port_that_another_program_holds_is_not_shared() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut site = PageSite::load_or_create(folder.path()).expect("the address is created");
-        let squatter = TcpListener::bind("[::1]:0").or_else(|_| TcpListener::bind("127.0.0.1:0")).expect("a port");
-        site.port = squatter.local_addr().expect("bound").port();
-        let taken = site.port;
-        let _listeners = site.listen(folder.path()).expect("another port");
-        assert_ne!(site.port, taken);
-        assert_eq!(
-            PageSite::load_or_create(folder.path()).expect("the address is loaded").port,
-            site.port,
-            "the new port is saved"
-        );
+        assert_eq!(again, site, "it is saved");
+        let _listeners = again.listen(folder.path()).expect("a free port");
+        assert_eq!(again.instance, site.instance);
+        assert!(again.port != site.port && again.host != site.host);
+        let names = [&site, &again].map(|site| site.host.split_once('.').expect("several names").1.to_owned());
+        assert_eq!(names[0], names[1], "the name above stays");
+        again.close(folder.path()).expect("it is saved");
+        assert_eq!(PageSite::load_or_create(folder.path()).expect("the address is loaded").port, 0);
     }
 
     #[test]
     fn an_invalid_file_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(path(folder.path()), "{").expect("the file is written");
-        assert!(PageSite::load_or_create(folder.path()).expect("the address is created").host.ends_with(".localhost"));
+        assert!(PageSite::load_or_create(folder.path()).expect("the address is created").instance.len() == 64);
     }
 }

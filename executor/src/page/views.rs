@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use axum::{Extension, Json};
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::card::{Card, CardCaller, fields, question_of, touches};
-use super::gate::refuse;
+use super::gate::{SessionName, refuse};
 use super::visible::{VisibleLine, VisibleText, line};
-use super::wording::{DisplayTime, by_words, decided_words, effect_words, span, state_words, step_words, user};
+use super::wording::{
+    DisplayTime, by_words, decided_words, effect_words, other_session, span, state_words, step_words, user,
+};
 use super::{Page, form};
 use crate::catalog::Subtool;
 use crate::catalog::listing::ListingEntry;
@@ -26,8 +28,13 @@ use crate::config::seal;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
 use crate::store::sqlite::records::{HistoryFilter, RecordReader};
+use crate::task::confirmation::DecidedBy;
 use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
+
+mod sessions;
+
+pub(super) use sessions::sessions;
 
 /// The most cards on the waiting view; the script loads more as they are decided.
 const MAX_CARDS: u32 = 50;
@@ -157,12 +164,14 @@ struct EndedRow {
     #[serde(flatten)]
     moment: DisplayTime,
     decided: &'static str,
+    /// The session that decided, if it is not the one that asks for the view.
+    other_session: Option<String>,
     code: Option<String>,
     summary: VisibleLine,
 }
 
 impl EndedRow {
-    fn of(task: &Task, now: Timestamp) -> Self {
+    fn of(task: &Task, session: &SessionName, now: Timestamp) -> Self {
         let end = task.end.as_ref();
         let code = end.and_then(|end| match &end.outcome {
             Outcome::Error(error) => Some(error.code.to_string()),
@@ -179,13 +188,18 @@ impl EndedRow {
             state_words: state_words(task.state),
             moment: DisplayTime::of(end.map_or(task.created_at, |end| end.at), now),
             decided: decided_words(task.confirmation.as_deref(), task.state),
+            other_session: decided_by(task).and_then(|by| other_session(by, &session.0)),
             code,
             summary: line(&excerpt::chars(&input, MAX_SUMMARY_CHARS)),
         }
     }
 }
 
-pub(super) async fn history(State(page): State<Arc<Page>>, Query(query): Query<HistoryQuery>) -> ViewResult {
+pub(super) async fn history(
+    State(page): State<Arc<Page>>,
+    Extension(session): Extension<SessionName>,
+    Query(query): Query<HistoryQuery>,
+) -> ViewResult {
     let now = clock::now();
     let wanted = HistoryFilter {
         text: &query.q,
@@ -203,7 +217,7 @@ pub(super) async fn history(State(page): State<Arc<Page>>, Query(query): Query<H
             .finish();
         format!("/history?{query}")
     });
-    let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, now)).collect();
+    let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, &session, now)).collect();
     let states: Vec<_> = TaskState::ALL.into_iter().filter(|state| state.is_final()).map(TaskState::as_str).collect();
     let view = json!({"page": page.frame("History", "history")?, "query": query.q, "state": query.state, "states": states,
         "rows": rows, "older": older});
@@ -218,7 +232,11 @@ struct StoryStep {
     by: Option<String>,
 }
 
-pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
+pub(super) async fn task(
+    State(page): State<Arc<Page>>,
+    Extension(session): Extension<SessionName>,
+    Path(id): Path<String>,
+) -> ViewResult {
     let Some(task) = task_of(&page, &id)? else {
         return Ok(page.message(
             StatusCode::NOT_FOUND,
@@ -246,7 +264,7 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
     };
     let decision_view = decision.map(|decision| {
         let DisplayTime { at, ago } = DisplayTime::of(decision.at, now);
-        json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by), "at": at, "ago": ago,
+        json!({"words": decided_words(confirmation, task.state), "by": by_words(&decision.by, &session.0), "at": at, "ago": ago,
             "note": decision.reason.as_deref().map(line), "digest": confirmation.map(|confirmation| confirmation.digest)})
     });
     let mut meta: Vec<_> =
@@ -266,15 +284,18 @@ pub(super) async fn task(State(page): State<Arc<Page>>, Path(id): Path<String>) 
             "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
-        "story": story(&page, &task, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
+        "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
         "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
     });
     Ok(page.show("task.html", &view))
 }
 
-fn story(page: &Page, task: &Task, now: Timestamp) -> Result<Vec<StoryStep>, ViewError> {
-    let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
-    let by = decision.map(|decision| by_words(&decision.by));
+fn decided_by(task: &Task) -> Option<&DecidedBy> {
+    task.confirmation.as_ref()?.decision.as_ref().map(|decision| &decision.by)
+}
+
+fn story(page: &Page, task: &Task, session: &str, now: Timestamp) -> Result<Vec<StoryStep>, ViewError> {
+    let by = decided_by(task).map(|by| by_words(by, session));
     let asked_by = format!("{} (uid {})", user(task.caller.uid), task.caller.uid);
     let mut steps = vec![StoryStep {
         moment: DisplayTime::of(task.created_at, now),
@@ -369,7 +390,11 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<
     Ok(page.show("subtools.html", &view))
 }
 
-pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<String>) -> ViewResult {
+pub(super) async fn subtool(
+    State(page): State<Arc<Page>>,
+    Extension(session): Extension<SessionName>,
+    Path(name): Path<String>,
+) -> ViewResult {
     page.refresh_catalog().await;
     let catalog = page.catalog();
     let Some(subtool) = catalog.get(&name) else {
@@ -382,7 +407,7 @@ pub(super) async fn subtool(State(page): State<Arc<Page>>, Path(name): Path<Stri
     let now = clock::now();
     let wanted = HistoryFilter { tool: Some(&name), ..HistoryFilter::default() };
     let runs = page.read(|records| records.ended(&wanted, MAX_RUNS))?;
-    let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, now)).collect();
+    let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, &session, now)).collect();
     let definition = &subtool.definition;
     let (policy, why) = policy_words(&page, subtool);
     let schema = serde_json::to_string_pretty(&definition.input).expect("a JSON value can be serialized");

@@ -78,10 +78,19 @@ pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -
     }
 }
 
-/// Who decided, with the session or the grant.
-pub(super) fn by_words(by: &DecidedBy) -> String {
+/// The name of the session that decided, if it is not the session `current`.
+pub(super) fn other_session(by: &DecidedBy, current: &str) -> Option<String> {
     match by {
-        DecidedBy::Page(session) => format!("you (session {session})"),
+        DecidedBy::Page(name) if name != current => Some(name.clone()),
+        DecidedBy::Page(_) | DecidedBy::Grant(_) => None,
+    }
+}
+
+/// Who decided, with the session or the grant, for a human in the session `current`.
+pub(super) fn by_words(by: &DecidedBy, current: &str) -> String {
+    match by {
+        DecidedBy::Page(name) if name == current => format!("you, in this session ({name})"),
+        DecidedBy::Page(name) => format!("you, in another session ({name})"),
         DecidedBy::Grant(id) => format!("grant {id}"),
     }
 }

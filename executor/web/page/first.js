@@ -1,5 +1,8 @@
 // Applies the chosen theme before the first paint, so that the other one does not flash. A module would run too late.
+// Before that, it ends whatever an earlier page of this origin left in the browser to answer in the executor's place.
 "use strict";
+
+navigator.serviceWorker?.getRegistrations().then((found) => found.forEach((worker) => worker.unregister()));
 
 try {
     const theme = localStorage.getItem("theme");

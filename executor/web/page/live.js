@@ -3,16 +3,20 @@
 // All tabs share one event stream, since a browser opens only six connections to one host. The tab that holds the lock
 // `events` reads the stream and broadcasts each message to the others.
 
-import { all, find, showBanner, stateBadge } from "./draw.js";
-import { isSignedOut, load } from "./send.js";
+import { all, announce, find, showBanner, stateBadge } from "./draw.js";
+import { Problem, eventsAddress, isSignedOut, load, showAsleep } from "./send.js";
 import { lastUpdates, openCards } from "./card.js";
 import { showCounts, setWaiting } from "./waiting.js";
 
 /** The longest pause before connecting again, in milliseconds. */
 const MAX_PAUSE_MS = 15_000;
+/** After this many failures in a row, the executor has ended: a busy one answers sooner. */
+const ASLEEP_AFTER = 3;
 
 export const live = {
     failures: 0,
+    /** Counts connections, so that one that is overtaken gives up. */
+    attempt: 0,
     queue: null,
     source: null,
     channel: null,
@@ -52,28 +56,46 @@ export const live = {
         live.channel.postMessage(message);
     },
 
-    connect() {
+    async connect() {
         live.disconnect();
         if (isSignedOut) return;
-        const source = new EventSource("/events");
+        live.attempt += 1;
+        const { attempt } = live;
+        let address;
+        try {
+            address = await eventsAddress();
+        } catch (problem) {
+            if (!(problem instanceof Problem)) throw problem;
+            if (attempt === live.attempt) live.lost();
+            return;
+        }
+        // Another call has connected or disconnected meanwhile.
+        if (attempt !== live.attempt) return;
+        const source = new EventSource(address);
         live.source = source;
         source.onopen = () => {
             live.failures = 0;
             live.broadcast({ kind: "open" });
         };
-        for (const kind of ["waiting", "task"]) {
+        for (const kind of ["waiting", "task", "session"]) {
             source.addEventListener(kind, (event) => live.broadcast({ kind, data: JSON.parse(event.data) }));
         }
         source.onerror = () => {
             source.close();
-            live.failures += 1;
-            live.broadcast({ kind: "lost" });
-            const pause = Math.min(MAX_PAUSE_MS, 500 * 2 ** Math.min(live.failures - 1, 6));
-            live.retry = setTimeout(live.connect, pause * (0.8 + 0.4 * Math.random()));
+            live.lost();
         };
     },
 
+    /** Tries again, after a pause that grows. */
+    lost() {
+        live.failures += 1;
+        live.broadcast({ kind: "lost", data: { failures: live.failures } });
+        const pause = Math.min(MAX_PAUSE_MS, 500 * 2 ** Math.min(live.failures - 1, 6));
+        live.retry = setTimeout(live.connect, pause * (0.8 + 0.4 * Math.random()));
+    },
+
     disconnect() {
+        live.attempt += 1;
         clearTimeout(live.retry);
         live.source?.close();
         live.source = null;
@@ -84,22 +106,32 @@ export const live = {
             clearTimeout(live.bannerTimer);
             live.bannerTimer = null;
             if (!isSignedOut) showBanner(null);
+            showAsleep(false);
             catchUp();
         } else if (kind === "lost") {
-            // A restart takes a moment and needs no banner.
             live.bannerTimer ??= setTimeout(() => {
-                if (!isSignedOut) showBanner("No connection to the executor. Trying again.");
+                if (!isSignedOut && find("#asleep")?.hidden !== false)
+                    showBanner("No connection to the executor. Trying again.");
             }, 1200);
-            // The stream does not say why it ended; a page request that is answered with 401 does.
-            load("/").catch(() => {});
+            if (data.failures >= ASLEEP_AFTER && !isSignedOut) showAsleep(true);
         } else if (kind === "waiting") {
             if (find("#cards")) setWaiting(data.ids);
             showCounts(data.counts);
         } else if (kind === "task") {
             updateTask(data);
+        } else if (kind === "session") {
+            showNewSession(data);
         }
     },
 };
+
+/** Says that another browser has signed in, until the person has seen it. */
+function showNewSession({ name, words }) {
+    const place = find("#new-session");
+    find("[data-new-session]", place).textContent = `${words} (${name})`;
+    place.hidden = false;
+    announce(`another browser has signed in: ${words}`);
+}
 
 function updateTask(update) {
     lastUpdates.set(update.id, update);

@@ -1,23 +1,61 @@
-// Signs in with the secret of a link.
+// Signs in with the secret of a link, and opens the page for a browser that has.
 
 import { find } from "./draw.js";
-import { storeToken, send } from "./send.js";
+import { NoExecutor, SignedOut, storeKey } from "./session.js";
+import { Problem, load, sendUnproven } from "./send.js";
 
+/** Whether the address has the secret of a link. */
+export function hasLink() {
+    return /^#[0-9a-f]{64}$/.test(location.hash);
+}
+
+/** Signs in if the address has the secret of a link. */
 export async function login() {
+    if (!hasLink()) return;
+    if (await endWorkers()) return;
     const secret = location.hash.slice(1);
-    if (secret === "") return;
     // Remove the secret from the address and its history before anything else can see it.
     history.replaceState(null, "", location.pathname);
     const words = find("[data-login-words]");
-    words.textContent = "Opening";
+    if (words) words.textContent = "Opening";
     try {
-        const { token } = await send("/login", { token: secret });
-        storeToken(token);
+        const { key } = await sendUnproven("/login", { secret });
+        await storeKey(key);
         location.replace("/");
     } catch (problem) {
-        words.textContent =
-            problem.status === 403
-                ? "This link was already used, or is older than a minute. For a new one, run this in your own terminal:"
-                : `${problem.message} For a new link, run this in your own terminal:`;
+        if (!words) return;
+        if (!(problem instanceof Problem))
+            words.textContent = `This browser cannot keep a key here (${problem.message}). Use a window that is not private. For a new link, run this in your own terminal:`;
+        else
+            words.textContent =
+                problem.status === 403
+                    ? "This link was already used, or is older than a minute. For a new one, run this in your own terminal:"
+                    : `${problem.message} For a new link, run this in your own terminal:`;
+    }
+}
+
+/** A service worker of an earlier page would see the secret: ends it and loads the page again. Returns whether there is one. */
+async function endWorkers() {
+    if (!navigator.serviceWorker?.controller) return false;
+    const found = await navigator.serviceWorker.getRegistrations();
+    await Promise.all(found.map((worker) => worker.unregister()));
+    location.reload();
+    return true;
+}
+
+/** Replaces the empty page by the view that it stands for. Returns false, and shows how to sign in, if it cannot. */
+export async function openView() {
+    try {
+        const view = await load(location.pathname + location.search);
+        document.title = view.title;
+        document.body.replaceWith(document.importNode(view.body, true));
+        document.getElementById(location.hash.slice(1))?.scrollIntoView();
+        return true;
+    } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        find("[data-login]").hidden = problem.cause instanceof NoExecutor;
+        if (!(problem.cause instanceof SignedOut || problem.cause instanceof NoExecutor))
+            find("[data-login-words]").textContent = `${problem.message} Reload the page, or run this in your own terminal:`;
+        return false;
     }
 }

@@ -4,9 +4,7 @@
 // `trusted-types 'none'`, and an attacker finds no sink for HTML.
 
 import { find, showBanner } from "./draw.js";
-
-/** Where the session token is stored. Only this origin can read it, whereas the cookie is sent to every port. */
-const TOKEN = "page-token";
+import { NoExecutor, SignedOut, prove } from "./session.js";
 
 /** How long to wait for an answer, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -28,8 +26,8 @@ function toJson(value) {
 }
 
 export class Problem extends Error {
-    constructor(status, answer) {
-        super(answer.error?.message ?? `the executor answered ${status}`);
+    constructor(status, answer, cause) {
+        super(answer.error?.message ?? `the executor answered ${status}`, { cause });
         this.status = status;
         this.answer = answer;
         this.code = answer.error?.code ?? answer.code ?? "";
@@ -37,20 +35,40 @@ export class Problem extends Error {
     }
 }
 
-export function storeToken(token) {
-    localStorage.setItem(TOKEN, token);
+/** Proves a request; a failure becomes a problem, and nothing was sent. */
+async function proof(method, target, body) {
+    try {
+        const proven = await prove(method, target, body);
+        showAsleep(false);
+        return proven;
+    } catch (cause) {
+        if (cause instanceof SignedOut) {
+            signedOut();
+            throw new Problem(401, { error: { message: "You are signed out. Nothing was sent." } }, cause);
+        }
+        if (!(cause instanceof NoExecutor)) throw cause;
+        throw new Problem(0, { error: { message: "The executor does not answer. Nothing was sent." } }, cause);
+    }
 }
 
+/** Sends a decision, with the proof of the session. */
 export async function send(path, body) {
+    const text = toJson(body);
+    return post(path, text, { "x-page-proof": await proof("POST", path, text) });
+}
+
+/** Sends what needs no session. */
+export function sendUnproven(path, body) {
+    return post(path, toJson(body), {});
+}
+
+async function post(path, body, headers) {
     let response;
     try {
         response = await fetch(path, {
             method: "POST",
-            headers: {
-                "content-type": "application/json",
-                "x-page-token": localStorage.getItem(TOKEN) ?? "",
-            },
-            body: toJson(body),
+            headers: { "content-type": "application/json", ...headers },
+            body,
             credentials: "same-origin",
             cache: "no-store",
             redirect: "error",
@@ -71,20 +89,28 @@ export async function send(path, body) {
 }
 
 /** Loads a page or a fragment. The browser parses it while it arrives; scripts in it never run. */
-export function load(address) {
+export async function load(address) {
+    const proven = await proof("GET", address);
     return new Promise((resolve, reject) => {
         const request = new XMLHttpRequest();
         request.open("GET", address);
+        request.setRequestHeader("x-page-proof", proven);
         request.responseType = "document";
         request.timeout = ANSWER_TIMEOUT_MS;
         request.onload = () => {
-            if (request.status === 200 && request.response) return resolve(request.response);
+            const isShown = request.status === 200 || request.status === 404;
+            if (isShown && request.response) return resolve(request.response);
             if (request.status === 401) signedOut();
             return reject(new Problem(request.status, {}));
         };
         request.onerror = request.ontimeout = () => reject(new Problem(0, {}));
         request.send();
     });
+}
+
+/** The address of the event stream, with its proof. */
+export async function eventsAddress() {
+    return `/events?proof=${await proof("GET", "/events")}`;
 }
 
 export function describe(problem) {
@@ -96,4 +122,11 @@ function signedOut() {
     if (isSignedOut) return;
     isSignedOut = true;
     showBanner("You are signed out. To sign in again, run this in your own terminal: agent-magic-tool executor page");
+}
+
+/** Says calmly that the executor of this page has ended, and how to go on. */
+export function showAsleep(isAsleep) {
+    const words = find("#asleep");
+    if (words) words.hidden = !isAsleep;
+    if (isAsleep) showBanner(null);
 }
