@@ -100,7 +100,7 @@ codes! {
     NotSignedIn = "not-signed-in", Exit::Refused;
     /// The link to the page was used before, or is too old.
     UsedLink = "used-link", Exit::Refused;
-    /// A decision on the page came without the token of its session.
+    /// A request to the page came without a valid proof of its session.
     ProofRequired = "proof-required", Exit::Refused;
     /// The task changed since the human saw it on the page.
     Stale = "stale", Exit::Refused;
