@@ -12,7 +12,7 @@ use protocol::digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// What each end authenticates, so that a proof of one is none of the other.
+/// What each end authenticates, so that a proof of one does not count for the other.
 const EXECUTOR: &str = "agent-magic-tool/page/1 executor";
 const REQUEST: &str = "agent-magic-tool/page/1 request";
 
@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert!(!key.is_proven(changed, nonce, proof), "{changed:?}");
         }
-        assert!(!key.is_proven(REQUEST, nonce, &answer.proof), "the executor's own proof is none of a request");
+        assert!(!key.is_proven(REQUEST, nonce, &answer.proof), "the executor's own proof proves no request");
         assert!(!key.is_proven(REQUEST, nonce, "") && !key.is_proven(REQUEST, nonce, &"0".repeat(64)));
     }
 
