@@ -12,6 +12,7 @@ pub(crate) mod human;
 mod kills;
 mod limits;
 mod live;
+mod programs;
 mod refusals;
 mod scenario;
 mod sessions;

@@ -26,7 +26,6 @@ use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerConte
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};
-use crate::task::fingerprint::Fingerprint;
 use crate::task::{End, Outcome, Task};
 
 mod lookup;
@@ -190,11 +189,12 @@ impl Attempt<'_> {
             job: self.task.notes.job.clone(),
             feedback: self.feedback.clone(),
             hidden: Arc::clone(&self.hidden),
+            approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
             ..invocation(self.task, self.task.input.clone())
         };
         let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
         let may_start = match privileges::check(definition, &self.task.input, &self.context.config.access.privileges) {
-            Ok(()) => self.check_unchanged(definition, &invocation).await,
+            Ok(()) => self.check_unchanged(definition).await,
             Err(error) => Err(error.into()),
         };
         let outcome = match may_start {
@@ -219,21 +219,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// Fails if the program or the values to be replaced changed since a human was shown them.
-    async fn check_unchanged(&self, definition: &Definition, invocation: &Invocation) -> Result<(), Failure> {
+    /// Fails if the values to be replaced changed since a human was shown them. The runner compares the files.
+    async fn check_unchanged(&self, definition: &Definition) -> Result<(), Failure> {
         let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
-        let (shown, files) = (confirmation.files.clone(), definition.run.files(invocation));
-        let check_files = move || {
-            let has_same_paths = shown.iter().map(|file| &file.path).eq(&files);
-            has_same_paths && shown.iter().all(Fingerprint::is_current)
-        };
-        // Hashing a large program would block the runtime.
-        if !matches!(tokio::task::spawn_blocking(check_files).await, Ok(true)) {
-            return Err(drifted("the program changed after the human was asked"));
-        }
         match (&confirmation.preview, lookup::preview(self, definition).await) {
             (Some(ReplacedValues::Fields(shown)), Some(now)) if ReplacedValues::Fields(shown.clone()) != now => {
-                Err(drifted("the values that it would replace changed after the human was asked"))
+                Err(Failure::drifted("the values that it would replace changed after the human was asked"))
             }
             _ => Ok(()),
         }
@@ -340,11 +331,6 @@ fn select_failed(error: &SelectError) -> Failure {
         SelectError::Stopped => Failure::new(Code::Cancelled, "stopped while its data was being selected"),
         SelectError::Syntax { .. } | SelectError::Failed { .. } => Failure::new(Code::SelectFailed, error.to_string()),
     }
-}
-
-fn drifted(what: &str) -> Failure {
-    Failure::new(Code::Drifted, format!("{what}; nothing was done"))
-        .hint("if it is still wanted, run it again: the human will be asked about the current state")
 }
 
 /// Returns what `invocation` sends, as its runner plans it, under the key `sent`: secrets appear as `secret:NAME`

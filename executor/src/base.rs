@@ -1,14 +1,16 @@
-//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas, file trust checks, and
-//! the signatures of passkeys.
+//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas, who can write a file,
+//! and the signatures of passkeys.
 
 pub mod children;
 pub mod credential;
 pub mod jq;
 pub mod jq_pool;
 pub mod jq_worker;
+pub mod lease;
 pub mod own_folders;
 pub mod schema;
 pub mod select;
 pub mod template;
 pub mod trust;
 pub mod webauthn;
+pub mod write_access;

@@ -16,6 +16,7 @@ use protocol::paths::Paths;
 use serde::{Deserialize, Deserializer, de};
 use url::Url;
 
+use crate::config::programs::ProgramSettings;
 use crate::config::secret::SecretName;
 
 /// Every setting with its default, as a commented TOML file.
@@ -25,6 +26,7 @@ mod agent;
 mod file;
 mod hook;
 pub mod log;
+pub mod programs;
 mod rate_limit;
 pub mod seal;
 pub mod secret;
@@ -46,6 +48,7 @@ pub struct Config {
     pub rate_limits: RateLimitSettings,
     pub executor: ExecutorSettings,
     pub files: FileSettings,
+    pub programs: ProgramSettings,
     pub http: HttpSettings,
     pub page: PageSettings,
     pub shell: ShellSettings,

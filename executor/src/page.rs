@@ -43,10 +43,12 @@ mod peer;
 pub mod proof;
 #[cfg(test)]
 mod samples;
+mod sensitive;
 mod server;
 mod session;
 mod site;
 pub mod terminal;
+mod touches;
 mod views;
 mod visible;
 mod wording;
@@ -62,7 +64,7 @@ const LEVEL: &str = "A yes here is as safe as your user account. It keeps out we
 const LEVEL_HINT: &str =
     "An executor that runs as another user, or a hardware key that you touch, would close this gap.";
 
-const TEMPLATES: [(&str, &str); 14] = [
+const TEMPLATES: [(&str, &str); 15] = [
     ("base.html", include_str!("../web/base.html")),
     ("card.html", include_str!("../web/card.html")),
     ("grants.html", include_str!("../web/grants.html")),
@@ -71,6 +73,7 @@ const TEMPLATES: [(&str, &str); 14] = [
     ("login.html", include_str!("../web/login.html")),
     ("message.html", include_str!("../web/message.html")),
     ("parts.html", include_str!("../web/parts.html")),
+    ("runs.html", include_str!("../web/runs.html")),
     ("sessions.html", include_str!("../web/sessions.html")),
     ("subtool.html", include_str!("../web/subtool.html")),
     ("subtools.html", include_str!("../web/subtools.html")),

@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::task::failure::{Failure, Retry};
+use crate::task::fingerprint::{FileRole, Fingerprint};
 
 pub mod agent;
 pub mod ask_user;
@@ -69,6 +70,8 @@ pub struct Invocation {
     pub job: Option<String>,
     /// Tells the executor what it must know before the attempt ends.
     pub feedback: Feedback,
+    /// The files that a human was shown, if the task was approved: what is executed must be these.
+    pub approved: Option<Vec<Fingerprint>>,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
 }
@@ -321,6 +324,17 @@ impl Run {
         }
     }
 
+    /// Fails if the invocation is certain to fail, as far as that is known without a secret and without a connection.
+    pub fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        match self {
+            Self::Http(http) => http.check_before(invocation, context),
+            Self::Process(process) => process.check_before(invocation, context),
+            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => {
+                self.plan(invocation, &context.config).map(drop)
+            }
+        }
+    }
+
     /// Whether the runner starts other tasks and waits for them.
     pub fn delegates(&self) -> bool {
         match self {
@@ -338,11 +352,11 @@ impl Run {
         }
     }
 
-    /// Returns the files that the invocation would execute, as far as the definition names them.
-    pub fn files(&self, invocation: &Invocation) -> Vec<PathBuf> {
+    /// Returns the files that the invocation would execute, as far as they are known before.
+    pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         match self {
-            Self::Process(process) => process.files(invocation),
-            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Vec::new(),
+            Self::Process(process) => process.files(invocation, config),
+            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Ok(Vec::new()),
         }
     }
 

@@ -349,6 +349,7 @@ pub(crate) mod contract {
             tool: like.tool,
             definition_hash: like.definition_hash,
             scope: GrantScope { uid: 1000, session: None, folder: None },
+            files: None,
             fields: [("n".to_owned(), FieldCoverage::AtMost(9_007_199_254_740_993_i64.into()))].into(),
             made_at: like.created_at,
             made_from: like.id,

@@ -22,6 +22,7 @@ mod health;
 mod hooks;
 mod live;
 mod page;
+mod programs;
 mod repair;
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +116,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.push(secrets(&catalog, &config, context));
     checks.push(hooks::check(&config, paths));
     checks.push(health::switches(paths));
+    checks.push(programs::check(&catalog, &config));
     checks.push(health::leftovers_of_programs());
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({

@@ -9,12 +9,13 @@
 //! and its own owner reaps it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
@@ -54,18 +55,23 @@ fn own() -> MutexGuard<'static, BTreeMap<i32, ProcessKind>> {
 
 /// Starts `command`, which leaves nothing behind.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, Registered)> {
-    spawn_as(command, ProcessKind::Helper)
+    spawn_as(command, ProcessKind::Helper, &[])
 }
 
-/// Starts a program, whose descendants have `mark`.
-pub fn spawn_program(command: &mut Command, mark: &str) -> io::Result<(Child, Registered)> {
-    spawn_as(command.env(MARK, mark), ProcessKind::Program)
+/// Starts a program, whose descendants have `mark`. It inherits `passed`, under the same numbers.
+pub fn spawn_program(command: &mut Command, mark: &str, passed: &[File]) -> io::Result<(Child, Registered)> {
+    spawn_as(command.env(MARK, mark), ProcessKind::Program, passed)
 }
 
-fn spawn_as(command: &mut Command, kind: ProcessKind) -> io::Result<(Child, Registered)> {
-    // Locked meanwhile, so that the process is never taken for one that was adopted.
+fn spawn_as(command: &mut Command, kind: ProcessKind, passed: &[File]) -> io::Result<(Child, Registered)> {
+    // Locked meanwhile, so that the process is never taken for one that was adopted, and so that no other process
+    // inherits what is passed to this one.
     let mut own = own();
-    let child = command.spawn()?;
+    let pass = |flag| passed.iter().try_for_each(|file| fcntl(file, FcntlArg::F_SETFD(flag)).map(drop));
+    pass(FdFlag::empty())?;
+    let spawned = command.spawn();
+    pass(FdFlag::FD_CLOEXEC)?;
+    let child = spawned?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     let pid = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
     own.insert(pid, kind);

@@ -47,10 +47,19 @@ impl Distrust {
 
 /// Checks `path` and every folder above it. For a path that does not exist, checks the part that does.
 pub fn check(path: &Path) -> Result<(), Distrust> {
+    visit(path, &mut check_entry)
+}
+
+/// Calls `entry` with `path`, every folder above it, and the same for the target of every symbolic link, with the
+/// metadata of the entry itself.
+pub(super) fn visit(
+    path: &Path,
+    entry: &mut impl FnMut(&Path, &Metadata) -> Result<(), Distrust>,
+) -> Result<(), Distrust> {
     let inaccessible = |path: &Path, source| Distrust::Inaccessible { path: path.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(|error| inaccessible(path, error))?;
     let mut at = PathBuf::from("/");
-    check_entry(&at, &fs::symlink_metadata(&at).map_err(|error| inaccessible(&at, error))?)?;
+    entry(&at, &fs::symlink_metadata(&at).map_err(|error| inaccessible(&at, error))?)?;
     let mut remaining = reversed_components(&absolute);
     let mut links = 0;
     while let Some(part) = remaining.pop() {
@@ -60,7 +69,7 @@ pub fn check(path: &Path) -> Result<(), Distrust> {
         }
         at.push(part);
         let metadata = fs::symlink_metadata(&at).map_err(|error| inaccessible(&at, error))?;
-        check_entry(&at, &metadata)?;
+        entry(&at, &metadata)?;
         if metadata.is_symlink() {
             links += 1;
             if links > MAX_LINKS {

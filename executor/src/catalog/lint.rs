@@ -14,6 +14,7 @@ mod definition;
 mod description;
 mod examples;
 mod lines;
+mod programs;
 mod ties;
 
 /// One finding about the catalog.
@@ -102,6 +103,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         description::check(subtool, catalog, &mut findings);
         definition::check(subtool, &mut findings);
         examples::check(subtool, config, &mut findings);
+        programs::check(subtool, config, &mut findings);
     }
     ties::check(catalog, scope, &mut findings);
     find_lines(&mut findings);

@@ -363,6 +363,7 @@ impl PropertyModel {
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
             scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+            files: None,
             fields: [("n".to_owned(), FieldCoverage::Anything)].into(),
             made_at: self.now,
             made_from: task.id,

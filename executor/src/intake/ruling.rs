@@ -12,7 +12,8 @@ use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
 use crate::catalog::Subtool;
 use crate::catalog::definition::Definition;
-use crate::config::secret::SecretError;
+use crate::config::seal;
+use crate::config::secret::{HiddenTexts, SecretError};
 use crate::runner::{Invocation, Run};
 use crate::task::Task;
 use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
@@ -33,8 +34,10 @@ impl Intake {
         let until_start = task.run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
         let wait = self.settings().config().confirm.wait.get() + until_start.unwrap_or_default();
         let instance = self.instance.clone();
-        let files = definition.run.files(&attempt::invocation(task, task.input.clone()));
-        let files = files.iter().map(|path| Fingerprint::of(path)).collect();
+        // A task whose program is gone by now fails when it starts, and says why.
+        let invocation = attempt::invocation(task, seal::shown(&task.input));
+        let files = definition.run.files(&invocation, self.settings().config()).unwrap_or_default();
+        let files = files.iter().map(|(path, role)| Fingerprint::of(path, *role, task.caller.uid)).collect();
         let has_preview = definition.preview.is_some();
         let request = ConfirmationRequest { why, reason, instance, wait, files, has_preview };
         let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);
@@ -57,10 +60,29 @@ impl Intake {
             match &subtool.definition.run {
                 Run::AskUser(ask) => ask.question(invocation).err().map(|failure| failure.error),
                 _ if !asks => None,
-                Run::Builtin(builtin) => builtin.refusal(invocation, &self.prompts).map(|failure| failure.error),
-                _ => None,
+                run => {
+                    let refusal = match run {
+                        Run::Builtin(builtin) => builtin.refusal(invocation, &self.prompts),
+                        _ => None,
+                    };
+                    refusal.map(|failure| failure.error).or_else(|| self.certain_failure(run, invocation))
+                }
             }
         })
+    }
+
+    /// Returns the error with which `run` is certain to fail. It quotes no hidden input.
+    fn certain_failure(&self, run: &Run, invocation: &Invocation) -> Option<ErrorBody> {
+        let settings = self.settings();
+        // If the hidden inputs cannot be opened, the attempt fails and says so.
+        let (input, texts) = settings.runner_context.secrets.seal().reveal(&invocation.input).ok()?;
+        let revealed = Invocation { input, ..invocation.clone() };
+        let mut error = run.check_before(&revealed, &settings.runner_context).err()?.error;
+        let hidden = HiddenTexts::new(texts);
+        hidden.redact(&mut error.message);
+        error.hint.iter_mut().for_each(|hint| hidden.redact(hint));
+        error.details.values_mut().for_each(|value| hidden.redact_value(value));
+        Some(error)
     }
 
     /// Returns the error if a secret is not set without which the subtool cannot run.

@@ -134,6 +134,11 @@ impl HttpClients {
         Ok(response.status())
     }
 
+    /// Fails if a `url` whose host comes from the input contains a private address. Resolves no name.
+    pub(crate) fn check_literal(&self, url: &Url) -> Result<(), Failure> {
+        self.guard.check_literal(url)
+    }
+
     /// Returns the client for `url`. `guarded` must be true if the host comes from the input.
     pub(crate) async fn client_for(&self, url: &Url, guarded: bool) -> Result<&Client, Failure> {
         if guarded {

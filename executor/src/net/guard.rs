@@ -97,19 +97,25 @@ impl AddressGuard {
         })
     }
 
+    /// Checks the address that `url` itself contains, if it contains one.
+    pub(super) fn check_literal(&self, url: &Url) -> Result<(), Failure> {
+        match literal(url) {
+            Some(address) if !is_public(address) && !self.is_allowed(url) => {
+                let host = url.host_str().unwrap_or_default().to_owned();
+                Err((&ForbiddenAddress { host, address }).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks `url` as far as possible before a connection; see the module documentation.
     pub(super) async fn check(&self, url: &Url) -> Result<(), Failure> {
         if self.is_allowed(url) {
             return Ok(());
         }
+        self.check_literal(url)?;
         let host = url.host_str().unwrap_or_default();
-        let literal = match url.host() {
-            Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
-            Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
-            Some(Host::Domain(_)) | None => None,
-        };
-        match literal {
-            Some(address) if !is_public(address) => Err((&ForbiddenAddress { host: host.to_owned(), address }).into()),
+        match literal(url) {
             Some(_) => Ok(()),
             None if self.proxies.is_empty() => Ok(()),
             None => match tokio::net::lookup_host((host, 0)).await {
@@ -124,6 +130,14 @@ impl AddressGuard {
                 }
             },
         }
+    }
+}
+
+fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(address) => Some(IpAddr::V4(address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(address)),
+        Host::Domain(_) => None,
     }
 }
 

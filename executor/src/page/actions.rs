@@ -26,6 +26,7 @@ use super::views::ViewError;
 use super::visible::VisibleText;
 use super::wording::decided_words;
 use super::{Page, form, hidden};
+use crate::attempt;
 use crate::base::schema::Problem;
 use crate::catalog::Subtool;
 use crate::config::seal;
@@ -215,7 +216,15 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>,
     let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
     let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
     let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
-    check_input(subtool, &hidden::revealed(page, &input)?)?;
+    let revealed = hidden::revealed(page, &input)?;
+    check_input(subtool, &revealed)?;
+    // What is known to fail is not offered for a yes.
+    let invocation = attempt::invocation(&task, revealed);
+    if let Err(failure) = subtool.definition.run.check_before(&invocation, &page.runner_context()) {
+        let problem = failure.error.message;
+        let pointer = String::new();
+        return Err(invalid_input(&[Problem { pointer, problem, did_you_mean: None, schema: None }]));
+    }
     let edited = confirmation.digest_of(&page.context.site.instance, &task, &input);
     Ok((task, input, digest, edited))
 }
@@ -384,7 +393,7 @@ enum CoverageKind {
 
 /// Builds the grant that a human wants to make from a pending task.
 fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, Grant), Response> {
-    let (task, _) = pending_task(page, wanted.id)?;
+    let (task, confirmation) = pending_task(page, wanted.id)?;
     let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::BadGrant, message);
     let catalog = page.catalog();
     let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
@@ -413,15 +422,8 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
         fields.insert(name.clone(), covers);
     }
     let now = clock::now();
-    let (lifetime, scope) = match wanted.expires_in.as_str() {
-        // Callers do not report the end of a session. So the grant is bound to its name, and ends after a working day.
-        "session" => (Duration::from_hours(8), (task.caller.session.clone(), None)),
-        text => {
-            let lifetime =
-                text.parse::<protocol::duration::PositiveDuration>().map_err(|error| invalid(&error.to_string()))?;
-            (lifetime.get(), (None, task.caller.folder.clone()))
-        }
-    };
+    let lifetime = wanted.expires_in.parse::<protocol::duration::PositiveDuration>();
+    let lifetime = lifetime.map_err(|error| invalid(&error.to_string()))?.get();
     if lifetime > grant::MAX_LIFETIME {
         return Err(invalid("a grant cannot last longer than 30 days"));
     }
@@ -429,7 +431,9 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
         id: GrantId::new(),
         tool: task.tool.clone(),
         definition_hash: task.definition_hash.clone(),
-        scope: GrantScope { uid: task.caller.uid, session: scope.0, folder: scope.1 },
+        // A session is only a name that a program gives itself, so it limits nothing.
+        scope: GrantScope { uid: task.caller.uid, session: None, folder: task.caller.folder.clone() },
+        files: Some(confirmation.files),
         fields,
         made_at: now,
         made_from: task.id,

@@ -7,9 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::Page;
 use super::form::{self, FormField};
+use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
-use super::wording::{DisplayTime, effect_words, span, user};
+use super::wording::{DisplayTime, effect_words, scope_words, span, user};
 use crate::attempt as perform;
+use crate::base::write_access::WriteAccess;
 use crate::catalog::Subtool;
 use crate::config::{Config, seal};
 use crate::runner::Run;
@@ -17,6 +19,7 @@ use crate::runner::ask_user::UserQuestion;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
+use crate::task::fingerprint::{FileRole, Fingerprint};
 
 /// What the template `card.html` shows.
 #[derive(Debug, Serialize)]
@@ -30,6 +33,9 @@ pub(super) struct Card {
     effect: EffectClass,
     effect_words: &'static str,
     touches: Vec<String>,
+    runs: Vec<ShownFile>,
+    /// Whether what would be replaced is not known.
+    unknown: Option<&'static str>,
     why: String,
     expires: CardExpiry,
     fields: Vec<ShownField>,
@@ -40,11 +46,12 @@ pub(super) struct Card {
     /// The number of lines to show at once, if there are more.
     long: Option<usize>,
     grantable: bool,
+    /// Whose calls a grant would cover.
+    grant_scope: String,
     grant_fields: Vec<GrantField>,
     edit: Vec<FormField>,
     question: Option<VisibleText>,
     form: Vec<FormField>,
-    secret_note: bool,
 }
 
 /// Who asks. The user id comes from the kernel; the folder and the session are the caller's own claims.
@@ -76,6 +83,42 @@ struct CardExpiry {
     at: String,
     #[serde(rename = "in")]
     left: String,
+}
+
+/// A file that the task executes.
+#[derive(Debug, Serialize)]
+struct ShownFile {
+    role: &'static str,
+    path: VisibleLine,
+    owner: String,
+    /// The start of the hash.
+    sha256: String,
+    /// Who else can change the file.
+    writable: Option<WriteAccess>,
+    writable_words: &'static str,
+}
+
+impl ShownFile {
+    fn of(file: &Fingerprint) -> Self {
+        const SHOWN_DIGITS: usize = 12;
+        Self {
+            role: match file.role {
+                FileRole::Program => "program",
+                FileRole::Interpreter => "interpreter",
+                FileRole::Script => "script",
+                FileRole::Covered => "file",
+            },
+            path: line(&file.path.display().to_string()),
+            owner: file.owner.map_or_else(|| "an unknown user".to_owned(), user),
+            sha256: file.sha256.get(..SHOWN_DIGITS).unwrap_or("unreadable").to_owned(),
+            writable: file.writable,
+            writable_words: match file.writable {
+                None => "",
+                Some(WriteAccess::Agent) => "the agent could change it",
+                Some(WriteAccess::Others) => "other users of this machine could change it",
+            },
+        }
+    }
 }
 
 /// A field of the input, as the page shows it.
@@ -115,15 +158,18 @@ impl Card {
         let catalog = page.catalog();
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
         let definition = subtool.map(|subtool| &*subtool.definition);
+        // Why a lookup failed may quote the output of a program, and is no part of what a human decides on.
         let (replaced, unknown) = match &confirmation.preview {
             Some(ReplacedValues::Fields(replaced)) => (Some(replaced), None),
-            Some(ReplacedValues::Unknown(why)) => (None, Some(format!("what it would replace is not known: {why}"))),
-            Some(ReplacedValues::Pending) => (None, Some("what it would replace is being looked up".to_owned())),
+            Some(ReplacedValues::Unknown(_)) => (None, Some("What it would replace is unknown: looking it up failed.")),
+            Some(ReplacedValues::Pending) => (None, Some("What it would replace is being looked up.")),
             None => (None, None),
         };
         let shown = seal::shown(&task.input);
         let fields = fields(subtool, &shown, replaced);
-        let would_send = would_send(subtool, task, &page.runner_context().config);
+        let runner_context = page.runner_context();
+        let config = &runner_context.config;
+        let would_send = would_send(subtool, task, config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let question_text = question.as_ref().map(|question| VisibleText::text(&question.text));
@@ -131,7 +177,7 @@ impl Card {
         let height = question_text
             .as_ref()
             .map_or_else(|| fields.iter().map(|field| field.value.height()).sum(), VisibleText::height);
-        let preview_lines = page.runner_context().config.page.preview_lines.get();
+        let preview_lines = config.page.preview_lines.get();
         let nothing = Map::new();
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
@@ -143,8 +189,10 @@ impl Card {
             asked: CardCaller::of(&task.caller, confirmation.asked_at, now),
             effect: task.effect,
             effect_words: effect_words(task.effect),
-            touches: touches(subtool, &would_send),
-            why: unknown.map_or_else(|| confirmation.why.clone(), |unknown| format!("{}; {unknown}", confirmation.why)),
+            touches: touches(subtool, &would_send, &confirmation.files, config),
+            runs: confirmation.files.iter().map(ShownFile::of).collect(),
+            unknown,
+            why: confirmation.why.clone(),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
             long: (height > preview_lines).then_some(preview_lines),
             fields,
@@ -153,10 +201,12 @@ impl Card {
             danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
             confirm_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
+            grant_scope: scope_words(task.caller.uid, task.caller.folder.as_deref()),
             grant_fields: shown.iter().map(|(name, value)| grant_field(name, value)).collect(),
             edit: form::fields(schema, &shown),
-            form: question.as_ref().map_or_else(Vec::new, |question| form::fields(&question.schema, &nothing)),
-            secret_note: question.as_ref().is_some_and(UserQuestion::asks_for_secrets),
+            form: question
+                .as_ref()
+                .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),
             question: question_text,
         })
     }
@@ -205,23 +255,6 @@ fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value 
         Ok(plan) => json!({ run.name(): plan }),
         Err(failure) => json!({"it would fail": failure.error.message}),
     }
-}
-
-/// What a run accesses: an origin, a program or a model.
-pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value) -> Vec<String> {
-    let Some(subtool) = subtool else { return Vec::new() };
-    let name = match &subtool.definition.run {
-        Run::Http(http) => {
-            let url = plan["http"]["url"].as_str().and_then(|url| url::Url::parse(url).ok());
-            url.map_or_else(|| http.base_url.clone(), |url| url.origin().ascii_serialization())
-        }
-        Run::Process(process) => format!("program {}", process.program()),
-        Run::Builtin(_) => "the executor itself".to_owned(),
-        Run::Llm(_) => format!("language model {}", plan["llm"]["model"].as_str().unwrap_or_default()),
-        Run::Agent(_) => "a separate agent".to_owned(),
-        Run::AskUser(_) => return Vec::new(),
-    };
-    vec![name]
 }
 
 fn grant_field(name: &str, value: &Value) -> GrantField {

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::sensitive;
+
 /// One field of a form. `None` means absent from the input, which is not the same as empty.
 #[derive(Debug, Serialize)]
 pub(super) struct FormField {
@@ -22,6 +24,18 @@ pub(super) struct FormField {
     maximum: Option<Value>,
     pattern: Option<String>,
     placeholder: String,
+    /// What becomes of an answer that asks for care.
+    fate: Option<AnswerFate>,
+}
+
+/// Who gets to see what a human types into a field of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum AnswerFate {
+    /// The secret store; the agent gets only the name.
+    Stored,
+    /// The agent, although the field asks for something secret.
+    ReadByAgent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -61,6 +75,29 @@ pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) ->
             field(name, property, is_required, input.get(name))
         })
         .collect()
+}
+
+/// The fields of a question. Each says if its answer goes to the secret store, or to the agent although it asks for
+/// something secret.
+pub(super) fn question_fields(question: &str, schema: &Map<String, Value>) -> Vec<FormField> {
+    let nothing = Value::Null;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut fields = fields(schema, &Map::new());
+    let is_only = fields.len() == 1;
+    for field in &mut fields {
+        let property = properties.and_then(|properties| properties.get(&field.name)).unwrap_or(&nothing);
+        let mut texts = sensitive::texts_of(&field.name, property);
+        // The words of a single field are those of the question.
+        texts.extend(is_only.then_some(question));
+        field.fate = match field.kind {
+            FieldKind::Secret => Some(AnswerFate::Stored),
+            FieldKind::Text | FieldKind::Multiline | FieldKind::Number | FieldKind::List | FieldKind::Json => {
+                sensitive::asks_for_secret(&texts).then_some(AnswerFate::ReadByAgent)
+            }
+            FieldKind::Boolean | FieldKind::Choice | FieldKind::Choices => None,
+        };
+    }
+    fields
 }
 
 /// The JSON Pointer of a field.
@@ -103,6 +140,7 @@ fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) ->
         maximum: limit("maximum"),
         pattern: property["pattern"].as_str().map(str::to_owned),
         placeholder: property["examples"][0].as_str().unwrap_or_default().to_owned(),
+        fate: None,
     }
 }
 
@@ -162,6 +200,22 @@ fn plain(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_question_says_what_becomes_of_secrets() {
+        let fates = |question: &str, properties: Value| -> Vec<_> {
+            let schema = json!({"properties": properties});
+            let fields = question_fields(question, schema.as_object().expect("an object"));
+            fields.into_iter().map(|field| field.fate).collect()
+        };
+        let stored = json!({"password": {"type": "string", "format": "password"}, "user": {"type": "string"}});
+        assert_eq!(fates("Sign in", stored), [Some(AnswerFate::Stored), None]);
+        let plain = json!({"api_key": {"type": "string"}, "x": {"type": "integer", "title": "The PIN"}, "ok": {"type": "boolean"}});
+        assert_eq!(fates("Sign in", plain), [Some(AnswerFate::ReadByAgent), Some(AnswerFate::ReadByAgent), None]);
+        let single = || json!({"answer": {"type": "string"}});
+        assert_eq!(fates("What is your password?", single()), [Some(AnswerFate::ReadByAgent)]);
+        assert_eq!(fates("What is your name?", single()), [None]);
+    }
 
     #[test]
     fn each_type_gets_its_own_kind_of_field() {

@@ -29,6 +29,7 @@ use crate::intake::settings::{LiveSettings, Settings};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Store as _, Transition, contract};
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
+use crate::task::fingerprint::{FileRole, Fingerprint};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
@@ -208,7 +209,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
             reason: Some("asked for".to_owned()),
             instance,
             wait,
-            files: Vec::new(),
+            files: vec![Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Program, 0)],
             has_preview: false,
         };
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
@@ -252,6 +253,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         tool: confirm.tool.clone(),
         definition_hash: confirm.definition_hash.clone(),
         scope: GrantScope { uid: 0, session: None, folder: None },
+        files: None,
         fields: [("to".to_owned(), FieldCoverage::Anything)].into(),
         made_at: now,
         made_from: confirm.id,

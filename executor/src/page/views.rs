@@ -14,11 +14,12 @@ use protocol::{clock, excerpt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::card::{Card, CardCaller, fields, question_of, touches};
+use super::card::{Card, CardCaller, fields, question_of};
 use super::gate::{SessionName, refuse};
+use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{
-    DisplayTime, by_words, decided_words, effect_words, other_session, span, state_words, step_words, user,
+    DisplayTime, by_words, decided_words, effect_words, other_session, scope_words, span, state_words, step_words, user,
 };
 use super::{Page, form};
 use crate::catalog::Subtool;
@@ -275,12 +276,13 @@ pub(super) async fn task(
         meta.push((RESOLVED, format!("{what}{note}")));
     }
     let description = subtool.map(|subtool| subtool.definition.description.as_str());
+    let files = confirmation.map_or(&[][..], |confirmation| &confirmation.files);
     let view = json!({
         "page": page.frame(task.tool.as_str(), "history")?,
         "task": {
             "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
             "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
-            "touches": touches(unchanged, &Value::Null), "why": confirmation.map(|confirmation| confirmation.why.as_str()),
+            "touches": touches(unchanged, &Value::Null, files, &page.runner_context().config), "why": confirmation.map(|confirmation| confirmation.why.as_str()),
             "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
@@ -340,13 +342,12 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
     let fields: Vec<_> =
         grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
     let scope = &grant.scope;
-    let mut scope_words = scope.session.as_ref().map_or_else(
-        || format!("every session of {}", user(scope.uid)),
-        |session| format!("session {session} of {}", user(scope.uid)),
-    );
-    if let Some(folder) = &scope.folder {
-        scope_words = format!("{scope_words} in {}", folder.display());
-    }
+    let scope_words = scope_words(scope.uid, scope.folder.as_deref());
+    // Grants of older versions; a session is only a name that a program gives itself.
+    let scope_words = match &scope.session {
+        Some(session) => format!("{scope_words}, if it calls its session {session}"),
+        None => scope_words,
+    };
     json!({"id": grant.id, "tool": grant.tool, "made": ago(grant.made_at), "expires": ends, "uses": grant.uses,
         "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": scope_words, "fields": fields, "state": state})
 }
@@ -415,7 +416,7 @@ pub(super) async fn subtool(
         "page": page.frame(&name, "subtools")?,
         "subtool": {
             "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class()),
-            "policy": policy, "policy_why": why, "touches": touches(Some(subtool), &Value::Null), "tags": definition.tags,
+            "policy": policy, "policy_why": why, "touches": touches(Some(subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
             "requires": definition.requires, "source_file": subtool.origin.to_string(), "schema_text": schema,
             "runs": runs, "form": form::fields(&definition.input, &serde_json::Map::new()),
         },

@@ -1,5 +1,7 @@
 //! Wording: how the page names states, times and people.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use protocol::task::{State, Step};
 use serde::Serialize;
@@ -113,6 +115,12 @@ pub(super) fn step_words(step: Step, attempt: u32, was_asked: bool) -> String {
         Step::Lose => "Outcome lost".to_owned(),
         Step::Resolve => "Resolved by hand".to_owned(),
     }
+}
+
+/// Whose calls a grant covers.
+pub(super) fn scope_words(uid: u32, folder: Option<&Path>) -> String {
+    let place = folder.map_or_else(|| "any folder".to_owned(), |folder| folder.display().to_string());
+    format!("every program of {} in {place}", user(uid))
 }
 
 /// The name of a Unix user; `user UID` if it has none.

@@ -16,6 +16,7 @@ use tokio::process::Command;
 
 use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, ProgramExit, StopCause};
+use super::process::held::HeldFiles;
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
@@ -155,7 +156,8 @@ impl Runner for Agent {
             |error: std::io::Error| Failure::new(Code::CannotStart, format!("failed to start the sub-agent: {error}"));
         let command = command(invocation, &tool_scope, delegation);
         let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
-        let exit = group::run(command, Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
+        let exit =
+            group::run(command, HeldFiles::default(), Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
         let outcome = outcome(&exit, &delegation.sessions);
         if exit.stopped.is_some() {
             delegation.abandon(invocation, &session(invocation)).await;

@@ -260,6 +260,21 @@ impl Http {
         }
     }
 
+    /// Returns the base URL of the definition, replaced by the configured one if there is one. It may be a template.
+    pub fn configured_base_url(&self, endpoints: &BTreeMap<String, String>) -> String {
+        address::endpoint(&self.base_url, endpoints)
+    }
+
+    /// Fails if the request cannot be built, goes to a private address, or uploads a file that cannot be read.
+    pub(super) fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        let draft = request::Draft::of(self, invocation, &context.config)?;
+        if draft.guarded {
+            context.http.check_literal(&draft.address)?;
+        }
+        let mut files = draft.body.iter().flat_map(request::DraftBody::files);
+        files.try_for_each(|path| upload::check(path, invocation, &context.config, &context.own_folders))
+    }
+
     /// Whether one attempt sends a request several times that could change something.
     pub fn repeats_a_change(&self) -> bool {
         self.pagination.is_some() && !self.method.is_safe()

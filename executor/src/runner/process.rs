@@ -4,7 +4,8 @@
 //! whole group is dead when [`Runner::perform`] returns. Descriptors that the executor opens are close-on-exec;
 //! descriptors that the executor inherited are the responsibility of its parent. The runner does not confine the
 //! program: the operating system and the definition decide what it may access. `argument.rs` fills `argv`,
-//! `program_call.rs` prepares the start, `group.rs` runs the process group, `outcome.rs` interprets the exit.
+//! `program_call.rs` prepares the start, `startup.rs` finds the files that it executes, `held.rs` executes those that a
+//! human was shown, `group.rs` runs the process group, `outcome.rs` interprets the exit.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use encoding_rs::Encoding;
+use protocol::regular_file;
 use tempfile::TempDir;
 
 use super::spool::Spool;
@@ -22,16 +24,19 @@ use super::{
 };
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
-use crate::config::secret::Secrets;
+use crate::config::programs::{self, ProgramSettings};
+use crate::task::fingerprint::{FileRole, Fingerprint};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
-use program_call::ProgramCall;
+use program_call::{ApprovedFiles, ProgramCall};
 
 mod argument;
 pub(super) mod group;
+pub(super) mod held;
 mod outcome;
 mod program_call;
 mod shell_text;
+mod startup;
 
 /// The default for `max_bytes`.
 const MAX_BYTES: u64 = 1 << 20;
@@ -50,6 +55,10 @@ pub struct Process {
     /// `secret:NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Other files that an approval is bound to, such as what a script includes: absolute, or relative to the folder
+    /// in which the program runs. They are compared directly before it starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<String>,
     /// The working directory: a template, relative to the caller's folder. Absent: the caller's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
@@ -114,6 +123,9 @@ impl Runner for Process {
         if self.encoding.as_ref().is_some_and(|label| Encoding::for_label(label.as_bytes()).is_none()) {
             found.note(Err(DefinitionMistake::new("encoding", &"no encoding of that name; one is `windows-1252`")));
         }
+        if self.covers.iter().any(|file| file.is_empty() || file.contains('\0')) {
+            found.note(Err(DefinitionMistake::new("covers", &"name files; one of the names is empty")));
+        }
         if self.max_bytes == 0 {
             found.note(Err(DefinitionMistake::new("max_bytes", &"it must be at least 1")));
         }
@@ -125,7 +137,7 @@ impl Runner for Process {
 
     fn text_kind(&self, place: &str) -> TextKind {
         match place.split(['.', '[']).next().unwrap_or_default() {
-            "allow" | "output" | "content_type" | "encoding" => TextKind::Constant,
+            "allow" | "covers" | "output" | "content_type" | "encoding" => TextKind::Constant,
             "argv" if place.ends_with("].output_file") || place.ends_with("].prefix") => TextKind::Constant,
             "env" => TextKind::TemplateOrSecret,
             "argv" if place.ends_with("].if") => TextKind::Condition,
@@ -157,9 +169,17 @@ impl Runner for Process {
             None => None,
         };
         let output_path = output_folder.as_ref().map_or(Path::new(""), TempDir::path);
-        let prepared = program_call.prepare(&context.secrets, output_path).await?;
+        let prepared = {
+            let approved = invocation.approved.as_ref();
+            let agent = invocation.caller.uid;
+            if let Some(approved) = approved {
+                self.check_same_files(invocation, approved, &context.config)?;
+            }
+            let approved = approved.map(|files| ApprovedFiles { files: files.clone(), agent });
+            program_call.prepare(&context.secrets, &context.config.programs, output_path, approved).await?
+        };
         let program = prepared.program.clone();
-        let exit = group::run(prepared.command, prepared.stdin, self.max_bytes, cancel)
+        let exit = group::run(prepared.command, prepared.held, prepared.stdin, self.max_bytes, cancel)
             .await
             .map_err(|error| program_call.cannot_start(&error))?;
         let reader = outcome::OutputReader {
@@ -198,13 +218,14 @@ fn check_open(folder: &Path, own: &OwnFolders) -> Result<(), Failure> {
 pub(crate) async fn run_configured(
     argv: &[String],
     stdin: &str,
-    secrets: &Secrets,
+    context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     let program_call = ProgramCall::configured(argv, stdin);
-    let mut prepared = program_call.prepare(secrets, Path::new("")).await.map_err(|failure| failure.error.message)?;
+    let prepared = program_call.prepare(&context.secrets, &context.config.programs, Path::new(""), None).await;
+    let mut prepared = prepared.map_err(|failure| failure.error.message)?;
     prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
-    let exit = group::run(prepared.command, prepared.stdin, MAX_BYTES, cancel).await;
+    let exit = group::run(prepared.command, prepared.held, prepared.stdin, MAX_BYTES, cancel).await;
     let name = program_call.name();
     match exit.map_err(|error| program_call.cannot_start(&error).error.message)? {
         ProgramExit { stopped: Some(_), .. } => Err(format!("`{name}` was stopped")),
@@ -223,15 +244,54 @@ fn is_script(path: &Path) -> bool {
 }
 
 impl Process {
-    /// Returns the program and the scripts among its constant arguments.
-    pub fn files(&self, invocation: &Invocation) -> Vec<PathBuf> {
-        let Ok(program_call) = ProgramCall::of(self, invocation) else { return Vec::new() };
+    /// Returns the files that the program executes, with the scripts among its constant arguments and those that the
+    /// definition covers.
+    pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
+        let program_call = ProgramCall::of(self, invocation)?;
+        let mut files = program_call.startup(&config.programs)?.files();
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
             Argument::Template(_) | Argument::When(_) | Argument::OutputFile(_) => None,
         });
         let scripts = constants.map(|text| program_call.folder().join(text)).filter(|path| is_script(path));
-        program_call.program().into_iter().chain(scripts).collect()
+        for path in scripts.chain(self.covers.iter().map(|path| program_call.folder().join(path))) {
+            if files.iter().all(|(known, _)| *known != path) {
+                files.push((path, FileRole::Covered));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Fails if the program cannot be found, read or started in its folder.
+    pub(super) fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        let program_call = ProgramCall::of(self, invocation)?;
+        program_call.check_folder()?;
+        if self.folder.is_some() {
+            check_open(program_call.folder(), &context.own_folders)?;
+        }
+        for (path, _) in self.files(invocation, &context.config)? {
+            if let Err(error) = regular_file::open(&path) {
+                let message = format!("failed to read `{}`: {error}", path.display());
+                return Err(Failure::new(Code::CannotStart, message)
+                    .hint("an approval is bound to the content of this file; ask a human to make it readable"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless the invocation would execute the files that a human was shown, by their names.
+    fn check_same_files(
+        &self,
+        invocation: &Invocation,
+        approved: &[Fingerprint],
+        config: &Config,
+    ) -> Result<(), Failure> {
+        let shown = approved.iter().map(|file| (&file.path, file.role));
+        let is_same = match self.files(invocation, config) {
+            Ok(now) => shown.eq(now.iter().map(|(path, role)| (path, *role))),
+            Err(_) => false,
+        };
+        if is_same { Ok(()) } else { Err(Failure::drifted("the program changed after the human was asked")) }
     }
 
     /// Returns the program as the definition names it.
@@ -240,6 +300,14 @@ impl Process {
             Some(Argument::Template(program)) => program,
             Some(Argument::When(_) | Argument::OutputFile(_)) | None => "",
         }
+    }
+
+    /// Returns the file of the program, if it is one that can be started. A `PATH` that the definition sets counts if it
+    /// is constant.
+    pub fn find(&self, settings: &ProgramSettings) -> Option<PathBuf> {
+        let own = self.env.get("PATH").filter(|path| template::is_constant(path));
+        let folders = own.map_or_else(|| settings.path.clone(), |path| std::env::split_paths(path).collect());
+        programs::find(Path::new(self.program()), folders).filter(|found| programs::is_program(found))
     }
 
     fn options(&self) -> ArgumentOptions {

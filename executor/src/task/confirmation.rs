@@ -335,6 +335,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::task::fingerprint::FileRole;
 
     #[test]
     fn every_change_of_the_task_or_the_confirmation_changes_the_digest() {
@@ -369,7 +370,7 @@ mod tests {
             |confirmation: &mut Confirmation| confirmation.expires_at += jiff::SignedDuration::from_micros(1),
             |confirmation: &mut Confirmation| confirmation.preview = Some(ReplacedValues::Fields(Map::new())),
             |confirmation: &mut Confirmation| {
-                confirmation.files.push(Fingerprint { path: "/bin/x".into(), sha256: String::new() });
+                confirmation.files.push(Fingerprint::of(std::path::Path::new("/none"), FileRole::Program, 0));
             },
         ] {
             let mut other = first.clone();
@@ -379,6 +380,27 @@ mod tests {
         let distinct: std::collections::HashSet<_> = digests.iter().collect();
         assert_eq!(distinct.len(), digests.len());
         assert_eq!(first.digest_of("i", &task, &task.input), first.digest, "unchanged data, unchanged digest");
+    }
+
+    #[test]
+    fn every_part_of_a_fingerprint_is_in_the_digest() {
+        let task = crate::store::contract::task(None);
+        let file = Fingerprint::of(std::path::Path::new("/none"), FileRole::Program, 0);
+        let digest = |change: fn(&mut Fingerprint)| {
+            let mut confirmation = Confirmation::sample(&task);
+            confirmation.files.push(file.clone());
+            change(&mut confirmation.files[0]);
+            confirmation.digest_of("i", &task, &task.input)
+        };
+        let digests = [
+            digest(|_| {}),
+            digest(|file| file.path = "/other".into()),
+            digest(|file| file.sha256.push('0')),
+            digest(|file| file.role = FileRole::Script),
+            digest(|file| file.owner = Some(7)),
+            digest(|file| file.writable = None),
+        ];
+        assert_eq!(digests.iter().collect::<std::collections::HashSet<_>>().len(), digests.len());
     }
 
     #[test]

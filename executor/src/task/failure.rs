@@ -40,6 +40,12 @@ impl Failure {
         ErrorBody::new(code, message).into()
     }
 
+    /// What a human was shown is no longer so, as `what` says.
+    pub fn drifted(what: &str) -> Self {
+        Self::new(Code::Drifted, format!("{what}; nothing was done"))
+            .hint("if it is still wanted, run it again: the human will be asked about the current state")
+    }
+
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error = self.error.hint(hint);

@@ -1,11 +1,12 @@
 //! Fingerprints: whether a file still has the content that a human approved.
 //!
 //! A definition names a program, but what runs is a file. The file could be replaced between the approval and the
-//! start, so an approval is bound to the file's content.
+//! start, so an approval is bound to the file's content. `executor/src/runner/process/held.rs` sees to it that what
+//! was compared is also what is executed.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
@@ -14,13 +15,46 @@ use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// A file and the hash of its content.
+use crate::base::write_access::WriteAccess;
+
+/// A file that a task executes, and the hash of its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
     pub path: PathBuf,
     /// In hexadecimal; empty if the file could not be read.
     pub sha256: String,
+    /// Records of older versions do not say it.
+    #[serde(default, skip_serializing_if = "FileRole::is_program")]
+    pub role: FileRole,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
+    /// Who else can change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writable: Option<WriteAccess>,
+}
+
+/// What a file is for the program that a task starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileRole {
+    /// The program that the definition names.
+    #[default]
+    Program,
+    /// What the `#!` line of a script names.
+    Interpreter,
+    /// What the program interprets: the first argument of an interpreter.
+    Script,
+    /// Listed in the definition's `covers`, or a script among its constant arguments. The program opens it by its
+    /// name, so it is compared directly before the start, and not held.
+    Covered,
+}
+
+impl FileRole {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_program(&self) -> bool {
+        *self == Self::Program
+    }
 }
 
 /// Identifies one version of a file without reading it: programs cannot set its ctime.
@@ -40,13 +74,35 @@ const MAX_CACHED: usize = 256;
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl Fingerprint {
-    pub fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), sha256: sha256(path).unwrap_or_default() }
+    /// The file as it is now. `agent` is the Unix user of the agent.
+    pub fn of(path: &Path, role: FileRole, agent: u32) -> Self {
+        let owner = fs::metadata(path).ok().map(|metadata| metadata.uid());
+        let sha256 = sha256(path).unwrap_or_default();
+        Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent) }
+    }
+
+    /// Whether both are the same file in the same role, with the same content.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        (&self.path, &self.sha256, self.role) == (&other.path, &other.sha256, other.role) && !self.sha256.is_empty()
     }
 
     /// Whether the file still has this content.
     pub fn is_current(&self) -> bool {
-        !self.sha256.is_empty() && Self::of(&self.path) == *self
+        !self.sha256.is_empty() && sha256(&self.path).is_ok_and(|sha256| sha256 == self.sha256)
+    }
+}
+
+/// Copies `from` to `to`, and returns the hash of what was copied.
+pub fn hash_copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
+    let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK_BYTES]);
+    loop {
+        match from.read(&mut chunk)? {
+            0 => return Ok(digest::hex(&hash.finalize())),
+            count => {
+                hash.update(&chunk[..count]);
+                to.write_all(&chunk[..count])?;
+            }
+        }
     }
 }
 
@@ -62,14 +118,7 @@ fn sha256(path: &Path) -> io::Result<String> {
     if let Some(sha256) = cache().get(&identity) {
         return Ok(sha256.clone());
     }
-    let (mut file, mut hash, mut chunk) = (regular_file::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
-    loop {
-        match file.read(&mut chunk)? {
-            0 => break,
-            count => hash.update(&chunk[..count]),
-        }
-    }
-    let sha256 = digest::hex(&hash.finalize());
+    let sha256 = hash_copy(&mut regular_file::open(path)?, &mut io::sink())?;
     let mut cache = cache();
     if cache.len() >= MAX_CACHED {
         cache.clear();
@@ -88,7 +137,7 @@ mod tests {
         let path = folder.path().join("script");
         fs::write(&path, "echo one").expect("written");
         let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time");
-        let first = Fingerprint::of(&path);
+        let first = Fingerprint::of(&path, FileRole::Program, 0);
         assert!(first.is_current() && first.is_current());
         fs::write(&path, "echo two").expect("written");
         fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
@@ -96,6 +145,6 @@ mod tests {
         fs::write(&path, "echo one").expect("written");
         assert!(first.is_current(), "the original content matches again");
         fs::remove_file(&path).expect("removed");
-        assert!(!first.is_current() && !Fingerprint::of(&path).is_current());
+        assert!(!first.is_current() && !Fingerprint::of(&path, FileRole::Program, 0).is_current());
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::task::Task;
+use crate::task::fingerprint::Fingerprint;
 use crate::task::name::SubtoolName;
 
 /// Grant ids have the same form as task ids.
@@ -30,6 +31,9 @@ pub struct Grant {
     /// Hash of the definition that the human saw; the grant does not cover any other.
     pub definition_hash: String,
     pub scope: GrantScope,
+    /// The files that the human saw; the grant covers no call that executes others. Absent in grants of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<Fingerprint>>,
     /// Keyed by top-level field of the input.
     pub fields: BTreeMap<String, FieldCoverage>,
     pub made_at: Timestamp,
@@ -137,11 +141,23 @@ impl Grant {
         self.status(now) == GrantStatus::Live && self.matches(task)
     }
 
+    /// Whether `task` executes the files that the human saw. Of a call that asked nobody, they are not known.
+    fn covers_files_of(&self, task: &Task) -> bool {
+        match (&self.files, &task.confirmation) {
+            (Some(seen), Some(confirmation)) => {
+                let is_same = |(seen, now): (&Fingerprint, &Fingerprint)| seen.is_same_as(now);
+                seen.len() == confirmation.files.len() && seen.iter().zip(&confirmation.files).all(is_same)
+            }
+            (None, _) | (_, None) => true,
+        }
+    }
+
     /// Whether `task` is a call that the grant describes, whether or not the grant is live.
     pub fn matches(&self, task: &Task) -> bool {
         self.tool == task.tool
             && self.definition_hash == task.definition_hash
             && self.scope.includes(&task.caller)
+            && self.covers_files_of(task)
             && task.input.keys().all(|field| self.fields.contains_key(field))
             && self.fields.iter().all(|(field, coverage)| coverage.includes(task.input.get(field)))
     }
@@ -169,6 +185,7 @@ mod tests {
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
             scope: GrantScope { uid: task.caller.uid, session: task.caller.session.clone(), folder: None },
+            files: None,
             fields: fields.collect(),
             made_at: task.created_at,
             made_from: task.id,
@@ -214,6 +231,26 @@ mod tests {
             change(&mut other);
             assert!(!exact.covers(&other, now));
         }
+    }
+
+    #[test]
+    fn a_grant_covers_only_the_program_that_was_shown() {
+        let mut asked = task(json!({}));
+        let file = |sha256: &str| Fingerprint {
+            sha256: sha256.to_owned(),
+            ..Fingerprint::of(std::path::Path::new("/none"), crate::task::fingerprint::FileRole::Program, 0)
+        };
+        let mut confirmation = crate::task::confirmation::Confirmation::sample(&asked);
+        confirmation.files = vec![file("aa")];
+        asked.confirmation = Some(Box::new(confirmation.clone()));
+        let grant = Grant { files: Some(vec![file("aa")]), ..grant(&asked, &[]) };
+        assert!(grant.covers(&asked, asked.created_at));
+        for files in [vec![file("bb")], vec![], vec![file("aa"), file("bb")]] {
+            confirmation.files = files;
+            asked.confirmation = Some(Box::new(confirmation.clone()));
+            assert!(!grant.covers(&asked, asked.created_at), "{:?}", confirmation.files);
+        }
+        assert!(Grant { files: None, ..grant }.covers(&asked, asked.created_at), "a grant of an older version");
     }
 
     #[test]

@@ -331,6 +331,7 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
         tool: task.tool,
         definition_hash: task.definition_hash,
         scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+        files: None,
         fields,
         made_at: bench.now,
         made_from: id,

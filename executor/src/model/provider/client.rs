@@ -326,7 +326,7 @@ fn adapter_kind(provider: ProviderKind) -> AdapterKind {
 }
 
 /// Returns the base URL of the provider's API. A URL without a path gets the provider's usual path.
-fn base_url(url: Option<&Url>, provider: ProviderKind) -> Url {
+pub(crate) fn base_url(url: Option<&Url>, provider: ProviderKind) -> Url {
     let (default_host, default_path) = match provider {
         ProviderKind::Openai | ProviderKind::OpenaiResponses => ("https://api.openai.com", "v1/"),
         ProviderKind::Anthropic => ("https://api.anthropic.com", "v1/"),

@@ -57,7 +57,7 @@ pub(crate) async fn run(
 ) -> Result<(), String> {
     // The program gets SIGTERM after the timeout, and its process group is killed if it does not exit.
     let stop = cancel.child_token();
-    let running = process::run_configured(argv, event, &runner_context.secrets, &stop);
+    let running = process::run_configured(argv, event, runner_context, &stop);
     tokio::pin!(running);
     tokio::select! {
         ended = &mut running => ended,

@@ -3,7 +3,7 @@
 //! The same [`Draft`] is used for the plan and for sending, so a human sees exactly what is sent. Has no side effects:
 //! secrets are only names here, and files only paths.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use reqwest::header::HeaderName;
 use serde_json::{Map, Value, json};
@@ -133,6 +133,21 @@ impl Draft {
 }
 
 impl DraftBody {
+    /// The files that are uploaded.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        match self {
+            Self::Text(_) | Self::Json(_) | Self::Form(_) => Vec::new(),
+            Self::File { path } => vec![path],
+            Self::Multipart(parts) => {
+                let files = parts.iter().filter_map(|(_, part)| match part {
+                    DraftPart::File { path, .. } => Some(path.as_path()),
+                    DraftPart::Text(_) => None,
+                });
+                files.collect()
+            }
+        }
+    }
+
     fn to_plan(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
@@ -233,7 +248,7 @@ fn draft_part(values: &TemplateValues, part: &FormPart) -> Result<Option<DraftPa
     Ok(Some(DraftPart::File { path, content_type, file_name }))
 }
 
-fn guess_content_type(path: &std::path::Path) -> String {
+fn guess_content_type(path: &Path) -> String {
     mime_guess::from_path(path).first_or_octet_stream().to_string()
 }
 

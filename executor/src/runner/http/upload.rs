@@ -25,6 +25,11 @@ pub(super) async fn open(
     Ok((tokio::fs::File::from_std(file), length))
 }
 
+/// Fails if `path` cannot be opened now.
+pub(super) fn check(path: &Path, invocation: &Invocation, config: &Config, own: &OwnFolders) -> Result<(), Failure> {
+    open_within(&path.to_string_lossy(), invocation, config, own).map(drop)
+}
+
 fn open_within(
     path: &str,
     invocation: &Invocation,

@@ -18,6 +18,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::held::HeldFiles;
 use crate::base::children;
 
 /// How long a program may take to exit after SIGTERM, before it gets SIGKILL.
@@ -47,15 +48,20 @@ pub(in crate::runner) enum StopCause {
     TooMuchOutput(&'static str),
 }
 
-/// Starts `command` and waits until it and its group have ended. Fails only if the program cannot be started.
+/// Starts `command` and waits until it and its group have ended. Fails only if the program cannot be started. The
+/// files in `held` are as they are until it has started.
 pub(in crate::runner) async fn run(
     mut command: Command,
+    held: HeldFiles,
     stdin: Option<String>,
     max_bytes: u64,
     cancel: &CancellationToken,
 ) -> io::Result<ProgramExit> {
     let mark = uuid::Uuid::now_v7().simple().to_string();
-    let (mut child, registered) = children::spawn_program(command.process_group(0).kill_on_drop(true), &mark)?;
+    let (mut child, registered) =
+        children::spawn_program(command.process_group(0).kill_on_drop(true), &mark, held.passed())?;
+    // Ends the lease on the program's file: the kernel lets no one write to a file that is executed.
+    drop(held);
     let group = ProcessGroup::led_by(&child)?;
     let mut stdout = StreamCapture::new(child.stdout.take(), max_bytes);
     let mut stderr = StreamCapture::new(child.stderr.take(), max_bytes);

@@ -4,7 +4,6 @@
 //! user of the machine can read the arguments of a program.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{env, io, iter};
@@ -16,14 +15,18 @@ use tokio::process::Command;
 
 use super::Process;
 use super::argument::{self, FilledArgument};
+use super::held::{HeldFiles, HeldStart};
+use super::startup::Startup;
+use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
 use crate::task::failure::{Failure, Retry};
+use crate::task::fingerprint::Fingerprint;
 
-/// The variables that a program inherits from the executor: enough to find programs, the home folder and the
-/// language, and nothing that could hold a key.
-const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
+/// The variables that a program inherits from the executor: enough to find the home folder and the language, and
+/// nothing that could hold a key. `PATH` is that of the configuration.
+const INHERITED: [&str; 4] = ["HOME", "LANG", "TMPDIR", "USER"];
 
 pub(super) struct ProgramCall {
     program: String,
@@ -38,10 +41,26 @@ enum VariableValue {
     Secret(SecretName),
 }
 
+/// The files that a human was shown.
+pub(super) struct ApprovedFiles {
+    pub(super) files: Vec<Fingerprint>,
+    /// The Unix user of the agent.
+    pub(super) agent: u32,
+}
+
+impl ApprovedFiles {
+    async fn hold(self, startup: Startup) -> Result<HeldStart, Failure> {
+        // Hashing a large program would block the runtime.
+        let held = tokio::task::spawn_blocking(move || HeldStart::of(&startup, &self.files, self.agent)).await;
+        held.unwrap_or_else(|error| Err(Failure::new(Code::Internal, format!("failed to open the program: {error}"))))
+    }
+}
+
 /// A program that is ready to be started.
 pub(super) struct PreparedProgram {
     pub(super) command: Command,
     pub(super) program: PathBuf,
+    pub(super) held: HeldFiles,
     pub(super) stdin: Option<String>,
     /// The secrets in its environment.
     pub(super) secrets: Vec<Secret>,
@@ -114,13 +133,29 @@ impl ProgramCall {
         &self.folder
     }
 
-    /// Returns the file of the program, if it is found.
-    pub(super) fn program(&self) -> Option<PathBuf> {
-        let path = self.env.iter().find_map(|(name, setting)| match setting {
+    pub(super) fn check_folder(&self) -> Result<(), Failure> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        Err(Failure::new(Code::NotFound, format!("the folder `{}` does not exist", self.folder.display()))
+            .hint("it is the working directory of the program; name a folder that exists"))
+    }
+
+    /// Finds what the program executes.
+    pub(super) fn startup(&self, settings: &ProgramSettings) -> Result<Startup, Failure> {
+        let search = self.search_path(settings);
+        let arguments: Vec<_> = self.arguments.iter().map(FilledArgument::shown).collect();
+        let folders: Vec<_> = env::split_paths(&search).filter(|folder| folder.is_absolute()).collect();
+        Startup::of(self.find(&search)?, &arguments, &self.folder, &folders)
+    }
+
+    /// The `PATH` of the program: that of its definition, or of the configuration.
+    fn search_path(&self, settings: &ProgramSettings) -> OsString {
+        let own = self.env.iter().find_map(|(name, setting)| match setting {
             VariableValue::Text(text) if name == "PATH" => Some(OsString::from(text)),
             VariableValue::Text(_) | VariableValue::Secret(_) => None,
         });
-        self.find(&path.or_else(|| env::var_os("PATH")).unwrap_or_default()).ok()
+        own.unwrap_or_else(|| settings.search_path())
     }
 
     pub(super) fn plan(&self) -> Value {
@@ -146,10 +181,18 @@ impl ProgramCall {
         })
     }
 
-    /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`.
-    pub(super) async fn prepare(&self, secrets: &Secrets, output_folder: &Path) -> Result<PreparedProgram, Failure> {
+    /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`. What a human
+    /// has `approved` is held; `agent` is the Unix user of the agent.
+    pub(super) async fn prepare(
+        &self,
+        secrets: &Secrets,
+        settings: &ProgramSettings,
+        output_folder: &Path,
+        approved: Option<ApprovedFiles>,
+    ) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
             INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
+        env.push(("PATH".into(), settings.search_path()));
         let mut passed = Vec::new();
         for (name, setting) in &self.env {
             let value = match setting {
@@ -164,34 +207,45 @@ impl ProgramCall {
             env.retain(|(known, _)| known != OsStr::new(name));
             env.push((name.into(), value.into()));
         }
-        let search = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-        let program = self.find(search.unwrap_or_default())?;
-        if !self.folder.is_dir() {
-            return Err(Failure::new(Code::NotFound, format!("the folder `{}` does not exist", self.folder.display()))
-                .hint("it is the working directory of the program; name a folder that exists"));
-        }
-        let mut command = Command::new(&program);
+        let program = self.find(&self.search_path(settings))?;
+        self.check_folder()?;
+        let mut arguments: Vec<_> =
+            self.arguments.iter().map(|argument| argument.with_output_in(output_folder)).collect();
+        let (mut command, held) = match approved {
+            None => (Command::new(&program), HeldFiles::default()),
+            Some(approved) => {
+                let startup = self.startup(settings)?;
+                let name = startup.binary.clone();
+                let start = approved.hold(startup).await?;
+                if let Some((place, words)) = start.script {
+                    arguments.splice(place..=place, words);
+                }
+                arguments.splice(..0, start.before);
+                for (name, value) in start.env {
+                    add_variable(&mut env, name, value);
+                }
+                let mut command = Command::new(start.binary);
+                command.arg0(name);
+                (command, start.files)
+            }
+        };
         command
-            .args(self.arguments.iter().map(|argument| argument.with_output_in(output_folder)))
+            .args(arguments)
             .env_clear()
             .envs(env)
             .current_dir(&self.folder)
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Ok(PreparedProgram { command, program, stdin: self.stdin.clone(), secrets: passed })
+        Ok(PreparedProgram { command, program, held, stdin: self.stdin.clone(), secrets: passed })
     }
 
     fn find(&self, search: &OsStr) -> Result<PathBuf, Failure> {
         let name = Path::new(self.name());
-        if name.is_absolute() {
-            return Ok(name.to_owned());
-        }
-        let mut candidates = env::split_paths(search).filter(|folder| folder.is_absolute()).map(|dir| dir.join(name));
-        candidates.find(|candidate| is_program(candidate)).ok_or_else(|| {
-            let message = format!("no program named `{}` in PATH", name.display());
+        programs::find(name, env::split_paths(search)).ok_or_else(|| {
+            let message = format!("no program named `{}` in the folders of `path` under [programs]", name.display());
             Failure::new(Code::CannotStart, message)
-                .hint("ask a human to install it, or to start the executor with a PATH that contains it")
+                .hint("ask a human to install it, or to add its folder to `path` under [programs] in config.toml")
         })
     }
 
@@ -217,6 +271,12 @@ fn check_allowed(first: Option<&String>, allow: &[String]) -> Result<(), Failure
     Err(Failure::new(Code::NotAllowed, message).hint(format!("use one of: `{}`", allow.join("`, `"))))
 }
 
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+/// Sets a variable; of one that lists folders, what the definition sets stays behind it.
+fn add_variable(env: &mut Vec<(OsString, OsString)>, name: &str, value: PathBuf) {
+    let mut value = value.into_os_string();
+    if let Some(at) = env.iter().position(|(known, _)| known == name) {
+        value.push(":");
+        value.push(env.remove(at).1);
+    }
+    env.push((name.into(), value));
 }

@@ -1,0 +1,44 @@
+//! Where the programs of subtools are found.
+
+use std::collections::BTreeMap;
+
+use executor::base::write_access::WriteAccess;
+use executor::catalog::Catalog;
+use executor::config::Config;
+use executor::runner::Run;
+
+use super::Check;
+
+/// Says for each program of a subtool which file it is. One that is missing is no failure: hardly any installation uses
+/// every shipped pack.
+pub(super) fn check(catalog: &Catalog, config: &Config) -> Check {
+    const NAME: &str = "program_files";
+    let mut files = BTreeMap::new();
+    for subtool in catalog.subtools() {
+        if let Run::Process(process) = &subtool.definition.run {
+            files.entry(process.program().to_owned()).or_insert_with(|| process.find(&config.programs));
+        }
+    }
+    let missing = files.values().filter(|file| file.is_none()).count();
+    let message = match missing {
+        0 => format!("{} found in the folders of `path` under [programs]", files.len()),
+        _ => format!("{} found in the folders of `path` under [programs], {missing} missing", files.len() - missing),
+    };
+    let user = nix::unistd::geteuid().as_raw();
+    let line = |(name, file): (&String, &Option<std::path::PathBuf>)| match file {
+        None => format!("`{name}`: missing"),
+        Some(file) => {
+            let mark = match WriteAccess::to(file, user) {
+                Some(WriteAccess::Others) => ", which other users could change",
+                Some(WriteAccess::Agent) | None => "",
+            };
+            format!("`{name}`: {}{mark}", file.display())
+        }
+    };
+    let hint = "install what is missing, or add its folder to `path` under [programs] in config.toml";
+    Check {
+        found: files.iter().map(line).collect(),
+        hint: Some(hint.to_owned()).filter(|_| missing > 0),
+        ..Check::good(NAME, message)
+    }
+}
