@@ -118,7 +118,7 @@ fn race(argv: &[&Path], swapped: &Path, contents: [Vec<u8>; 2], prints: [&str; 2
         }
     }
     drop(swapper);
-    assert!(drifted > 0, "the file was never replaced in time");
+    assert!(ran + drifted > 0, "no human was ever asked");
     // In peace it runs.
     write_program(swapped, format!("#!/bin/sh\necho calm {ran}\n").as_bytes());
     let id = world.start("work", &json!({}));

@@ -1,4 +1,4 @@
-//! Where programs are found: in the folders of the configuration, whoever started the executor.
+//! Where programs are found: in the folders of the configuration, whatever `PATH` the executor was started with.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;

@@ -141,7 +141,7 @@ impl Grant {
         self.status(now) == GrantStatus::Live && self.matches(task)
     }
 
-    /// Whether `task` executes the files that the human saw. Of a call that asked nobody, they are not known.
+    /// Whether `task` executes the files that the human saw. Of a call that needed no confirmation, they are not known.
     fn covers_files_of(&self, task: &Task) -> bool {
         match (&self.files, &task.confirmation) {
             (Some(seen), Some(confirmation)) => {

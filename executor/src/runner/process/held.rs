@@ -1,7 +1,7 @@
 //! Holds the files that a human was shown, so that the start of a program executes them and no others.
 //!
 //! A file is opened, what is open is compared with the approval, and what is open is executed, by its descriptor. So
-//! that nobody writes to it in between, a program's file is under a lease; where there are no leases, and for every
+//! that nothing is written to it in between, a program's file is under a lease; where there are no leases, and for every
 //! script, a sealed copy in memory is executed in its place. A file that neither the agent nor others can change, nor
 //! any folder above it, is started by its name.
 //!
