@@ -77,8 +77,7 @@ fn shown_hash(human: &Human, id: &str, path: &Path) -> String {
 
 fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest as _;
-    let hash: String = sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    hash[..12].to_owned()
+    protocol::digest::hex(&sha2::Sha256::digest(bytes))[..12].to_owned()
 }
 
 /// Has a human approve [`RACES`] calls of a program that is replaced all the time. Each prints which one it is.
@@ -93,7 +92,7 @@ fn race(argv: &[&Path], swapped: &Path, contents: [Vec<u8>; 2], prints: [&str; 2
     let human = Human::of(&world);
     let hashes = [sha256(&contents[0]), sha256(&contents[1])];
     let (mut ran, mut drifted) = (0, 0);
-    let swapper = Swapper::start(swapped.to_owned(), contents, swap);
+    let writer = Swapper::start(swapped.to_owned(), contents, swap);
     for _ in 0..RACES {
         // A moment in which the file is empty or written, is no program: it is refused before a human is asked.
         let started = world.run(&["run", "work"]);
@@ -117,7 +116,7 @@ fn race(argv: &[&Path], swapped: &Path, contents: [Vec<u8>; 2], prints: [&str; 2
             drifted += 1;
         }
     }
-    drop(swapper);
+    drop(writer);
     assert!(ran + drifted > 0, "no human was ever asked");
     // In peace it runs.
     write_program(swapped, format!("#!/bin/sh\necho calm {ran}\n").as_bytes());

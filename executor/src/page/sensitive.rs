@@ -88,7 +88,7 @@ fn names_a_secret(text: &str) -> bool {
             _ => false,
         }
     };
-    SECRETS.iter().any(|secret| is_named(&secret)) || words.iter().enumerate().any(is_code)
+    SECRETS.iter().any(is_named) || words.iter().enumerate().any(is_code)
 }
 
 /// The words of a text or a name such as `apiKey` or `api_key`, in lower case.
