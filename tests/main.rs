@@ -13,6 +13,9 @@ mod layers;
 mod myworld;
 mod page;
 mod skip;
+// A passkey in software, the same as in the executor's own tests.
+#[path = "../executor/src/base/webauthn/soft_key.rs"]
+mod soft_key;
 mod tidy;
 mod vocabulary;
 mod world;

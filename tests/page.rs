@@ -18,4 +18,5 @@ mod scenario;
 mod sessions;
 mod squatter;
 mod threats;
+mod touch;
 mod views;

@@ -13,8 +13,8 @@ use protocol::paths::{NoHomeFolder, Paths};
 use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
-    agent, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq, jq_worker, lint,
-    list, logs, man, new, read, resolve, run, secret, setup, tasks, test, wait,
+    agent, approver, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq,
+    jq_worker, lint, list, logs, man, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -95,6 +95,11 @@ enum Command {
     /// Manage the process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::ExecutorCommand),
+    /// Manage the keys with which you approve: passkeys and security keys
+    #[command(subcommand)]
+    Approver(approver::ApproverCommand),
+    /// Check from the record alone that a task was approved with a touch of a key
+    Verify(verify::Args),
     /// Ask a language model that uses the subtools; without a question, start a chat
     Agent(agent::Args),
     /// Serve your own agent's one tool: JSON lines in, JSON lines out
@@ -222,6 +227,8 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
+        Command::Approver(command) => approver::run(&command, context),
+        Command::Verify(args) => verify::run(&args, context),
         Command::Setup(args) => setup::run(&args, context),
         Command::Hook(args) => Ok(hook::run(&args, context)),
         Command::Agent(args) => agent::run(&args, context),

@@ -1,6 +1,7 @@
 //! The commands, one file each: the arguments and the code that runs.
 
 pub(crate) mod agent;
+pub(crate) mod approver;
 pub(crate) mod cancel;
 pub(crate) mod command_executor;
 pub(crate) mod completions;
@@ -23,4 +24,5 @@ pub(crate) mod secret;
 pub(crate) mod setup;
 pub(crate) mod tasks;
 pub(crate) mod test;
+pub(crate) mod verify;
 pub(crate) mod wait;

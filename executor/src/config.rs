@@ -18,6 +18,7 @@ use url::Url;
 
 use crate::config::programs::ProgramSettings;
 use crate::config::secret::SecretName;
+use crate::task::confirmation::Assurance;
 
 /// Every setting with its default, as a commented TOML file.
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
@@ -25,6 +26,7 @@ pub const DEFAULTS: &str = include_str!("../default-config.toml");
 mod agent;
 mod file;
 mod hook;
+pub mod key_file;
 pub mod log;
 pub mod programs;
 mod rate_limit;
@@ -130,6 +132,9 @@ pub struct ConfirmSettings {
     pub notify: bool,
     /// A program and its arguments, run when tasks wait; empty means none.
     pub on_confirmation: Vec<String>,
+    /// The file with the keys of the approver, which belongs to root; `None` for one of the executor's own.
+    #[serde(deserialize_with = "none_if_empty")]
+    pub keys: Option<PathBuf>,
     pub rules: Vec<RuleSettings>,
 }
 
@@ -147,6 +152,9 @@ pub struct RuleSettings {
     #[serde(default)]
     pub when: Option<String>,
     pub then: RuleAction,
+    /// How strong an approval must be, if the rule asks.
+    #[serde(default)]
+    pub min_assurance: Option<Assurance>,
     /// The reason shown to humans and callers.
     #[serde(default)]
     pub because: Option<String>,

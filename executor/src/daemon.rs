@@ -46,6 +46,7 @@ use crate::store::{Store, StoreError};
 use crate::task::Task;
 use crate::telemetry::Telemetry;
 
+mod approver_keys;
 mod attempts;
 mod background;
 pub mod detach;
@@ -71,6 +72,7 @@ mod task_driver;
 mod task_log;
 mod watch;
 
+use approver_keys::ApproverKeyring;
 use attempts::AttemptPool;
 use background::{Background, DaemonEvent};
 use hooks::HookDeliveries;
@@ -141,6 +143,7 @@ struct Daemon {
     tasks: TaskDriver,
     inbox: Inbox,
     config_file: ConfigFile,
+    keys: ApproverKeyring,
     _config_watch: Option<RecommendedWatcher>,
     notifier: DesktopNotifier,
     sweeper: Sweeper,
@@ -245,12 +248,13 @@ impl Daemon {
             .with_prompts(paths.prompts());
         let settings = intake.live_settings();
         let switched_off = SwitchedOffTools::below(&folder);
+        let keys = ApproverKeyring::new(folder.clone(), config.confirm.keys.as_deref(), Arc::clone(&approver));
         let tasks = TaskDriver {
             clock: MonotonicClock::new(&open),
             dispatcher: Dispatcher::new(limits),
             publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&approver)),
             attempts: AttemptPool::new(background.clone(), settings.clone(), Arc::clone(&data_folder)),
-            page: PageEndpoint::new(site, approver, mailbox.clone(), background.clone(), settings.clone()),
+            page: PageEndpoint::new(site, Arc::clone(&approver), mailbox.clone(), background.clone(), settings.clone()),
             hooks: HookDeliveries::new(store.as_mut(), mailbox.clone(), background.clone(), settings.clone())?,
             record: RecordKeeper::new(store),
             switched_off: switched_off.clone(),
@@ -267,6 +271,7 @@ impl Daemon {
             tasks,
             inbox: Inbox::new(mailbox.clone(), intake, switched_off, background.clone()),
             config_file,
+            keys,
             _config_watch: config_watch,
             notifier: DesktopNotifier::new(paths, background.clone(), settings),
             sweeper: Sweeper::new(mailbox.clone(), data_folder, &config.executor),

@@ -16,6 +16,7 @@ use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
+use crate::base::webauthn::Assertion;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
 use crate::store::switched_off::SwitchedOffTool;
@@ -39,6 +40,7 @@ mod reassessment;
 mod recovery;
 mod resolution;
 mod slots;
+mod touch_verifier;
 
 #[cfg(test)]
 mod properties;
@@ -60,6 +62,8 @@ pub use recovery::RecoveryInfo;
 use recovery::unknown_outcome;
 pub use resolution::ResolveRequest;
 use slots::{SlotKind, Slots};
+pub use touch_verifier::TouchRequest;
+use touch_verifier::TouchVerifier;
 
 /// The longest delay between two attempts, unless a server asks for a longer one.
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
@@ -102,6 +106,7 @@ pub enum Event {
     Revoke {
         ticket: Ticket,
         grant: GrantId,
+        touch: Option<Box<Assertion>>,
     },
     /// The preview of a task is known. `confirmation`, which contains it, replaces the one with the digest `expected`.
     SetPreview {
@@ -260,6 +265,7 @@ pub struct Dispatcher {
     idempotency_keys: HashMap<(u32, String), TaskId>,
     /// Resolutions that may not be in the store yet.
     resolutions: HashMap<TaskId, Resolution>,
+    touch: TouchVerifier,
     draining: bool,
 }
 
@@ -278,6 +284,7 @@ impl Dispatcher {
             rate_limits: RateLimits::default(),
             idempotency_keys: HashMap::new(),
             resolutions: HashMap::new(),
+            touch: TouchVerifier::default(),
             draining: false,
         }
     }
@@ -328,7 +335,7 @@ impl Dispatcher {
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
             Event::JobAccepted { id, attempt, job } => self.note_job(id, attempt, job, effects),
             Event::Decide(request) => self.decide(*request, now, effects),
-            Event::Revoke { ticket, grant } => self.revoke(ticket, grant, now, effects),
+            Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
             Event::SetPreview { id, expected, confirmation } => self.set_preview(id, expected, confirmation, effects),
             Event::RulesChanged(change) => self.apply_rules(*change, now, effects),
             Event::SetClock { ahead } => self.set_clock(ahead, now),

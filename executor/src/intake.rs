@@ -282,8 +282,14 @@ impl Intake {
         if let Err(error) = checked.and_then(|()| reason::check(subtool, run.reason.as_deref())) {
             return refused(error);
         }
-        let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
-        let PolicyRuling { decision, why, .. } = settings.policy.decide_for_session(case);
+        let case = PolicyCase {
+            name: &subtool.name,
+            definition: &subtool.definition,
+            input: &input,
+            caller: &caller,
+            assurance: self.approver.assurance(),
+        };
+        let PolicyRuling { decision, why, needs, .. } = settings.policy.decide_for_session(case);
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
@@ -293,7 +299,7 @@ impl Intake {
             return refused(error);
         }
         let waits = run.if_no_approver == IfNoApprover::Wait && !caller.unattended;
-        let ruling = PolicyRuling { decision, why: why.clone(), rule: None };
+        let ruling = PolicyRuling { decision, why: why.clone(), rule: None, needs };
         let mut invocation = Invocation {
             id: id.to_string(),
             attempt: 1,
@@ -339,7 +345,7 @@ impl Intake {
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
-            let confirmation = self.confirmation(&task, &subtool.definition, why, run.reason, now);
+            let confirmation = self.confirmation(&task, &subtool.definition, (why, needs), run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
         IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }

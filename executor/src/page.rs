@@ -28,6 +28,7 @@ use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
 use crate::store::StoreError;
 use crate::store::sqlite::records::{RecordReader, TaskCounts};
+use crate::task::confirmation::Assurance;
 
 mod actions;
 mod assets;
@@ -38,6 +39,7 @@ mod events;
 mod form;
 mod gate;
 mod hidden;
+mod keys;
 mod link;
 mod peer;
 pub mod proof;
@@ -54,22 +56,29 @@ mod visible;
 mod wording;
 
 pub use command::{PageCommand, PageMessage, TaskChange};
+use keys::PendingRegistrations;
+pub use keys::{KeyStanding, KeysView};
 pub use link::{LINK_LIFETIME, links_folder, make_link};
 pub use session::PageSessions;
 pub use site::PageSite;
 
 /// How far a decision on this page can be trusted; shown on every page.
+const LEVEL_OF_TOUCH: &str = "What destroys something or goes outward needs a touch of your key, which no program can \
+                              imitate. Anything else is as safe as your user account.";
 const LEVEL: &str = "A yes here is as safe as your user account. It keeps out web sites and other users, but not a program \
                      that runs as you.";
-const LEVEL_HINT: &str =
-    "An executor that runs as another user, or a hardware key that you touch, would close this gap.";
+const LEVEL_HINT: &str = "A passkey or a security key that you enrol under Keys, or an executor that runs as another user, \
+                          would close this gap.";
+const LEVEL_OF_TOUCH_HINT: &str = "A program that runs as you could still show you something else than what you sign; an \
+                                   executor that runs as another user would close this gap.";
 
-const TEMPLATES: [(&str, &str); 15] = [
+const TEMPLATES: [(&str, &str); 16] = [
     ("base.html", include_str!("../web/base.html")),
     ("card.html", include_str!("../web/card.html")),
     ("grants.html", include_str!("../web/grants.html")),
     ("history.html", include_str!("../web/history.html")),
     ("icons.html", include_str!("../web/icons.html")),
+    ("keys.html", include_str!("../web/keys.html")),
     ("login.html", include_str!("../web/login.html")),
     ("message.html", include_str!("../web/message.html")),
     ("parts.html", include_str!("../web/parts.html")),
@@ -96,6 +105,8 @@ pub struct PageContext {
     pub send: PageSender,
     pub settings: LiveSettings,
     pub mailbox: Mailbox,
+    /// The keys of the approver, which the daemon owns.
+    pub keys: watch::Receiver<KeysView>,
 }
 
 impl fmt::Debug for PageContext {
@@ -108,6 +119,7 @@ impl fmt::Debug for PageContext {
 #[derive(Debug)]
 pub(crate) struct Page {
     context: PageContext,
+    registrations: PendingRegistrations,
     /// Parsed at the first view, since most executors stop before anyone opens the page.
     templates: OnceLock<Environment<'static>>,
 }
@@ -121,7 +133,7 @@ pub fn serve(
     ended: &CancellationToken,
 ) -> io::Result<()> {
     link::forget_links(folder);
-    let page = Page { context, templates: OnceLock::new() };
+    let page = Page { context, registrations: PendingRegistrations::default(), templates: OnceLock::new() };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
@@ -166,6 +178,10 @@ impl Page {
         Arc::clone(&self.context.catalog.borrow())
     }
 
+    fn keys(&self) -> KeysView {
+        self.context.keys.borrow().clone()
+    }
+
     fn runner_context(&self) -> Arc<RunnerContext> {
         self.context.settings.runner_context()
     }
@@ -207,12 +223,13 @@ impl Page {
 
     /// The frame for a visitor without a session; it shows nothing about tasks.
     fn signed_out_frame<'a>(&self, title: &'a str, nav: &'a str) -> Frame<'a> {
+        let has_keys = self.context.approver.assurance() >= Assurance::Touch;
         Frame {
             title,
             nav,
             host: format!("{}:{}", self.context.site.host, self.context.site.port),
-            level: LEVEL,
-            level_hint: LEVEL_HINT,
+            level: if has_keys { LEVEL_OF_TOUCH } else { LEVEL },
+            level_hint: if has_keys { LEVEL_OF_TOUCH_HINT } else { LEVEL_HINT },
             counts: None,
             problem: None,
             version: env!("CARGO_PKG_VERSION"),

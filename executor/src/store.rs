@@ -10,6 +10,7 @@ use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
+use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
 use crate::task::grant::{Grant, GrantId};
@@ -52,6 +53,11 @@ pub enum Change {
     },
     /// Resolves a task that is [`State::Unknown`] and not yet resolved.
     Resolve(TaskId, Box<Resolution>),
+    /// Remembers the last signature counter of a key; it never goes back.
+    KeyCounter {
+        credential: Base64Url,
+        counter: u32,
+    },
     /// Adds, updates or removes the delivery of an event to a hook.
     Delivery(Box<HookDelivery>, DeliveryState),
 }
@@ -219,6 +225,9 @@ pub trait Store: Outbox + Send {
     /// Returns every grant, ended ones included, oldest first.
     fn grants(&self) -> Result<Vec<Grant>, StoreError>;
 
+    /// Returns the last counter of every key that was ever enrolled.
+    fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError>;
+
     /// Returns every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
 
@@ -288,6 +297,7 @@ pub(crate) mod contract {
         let request = ConfirmationRequest {
             why,
             reason: Some("r".to_owned()),
+            needs: None,
             instance,
             wait,
             files: Vec::new(),
@@ -359,6 +369,7 @@ pub(crate) mod contract {
             uses: 0,
             last_use: None,
             revoked_at: None,
+            proof: None,
         };
         let change = |grant: &Grant, expected_uses| Change::Grant { grant: Box::new(grant.clone()), expected_uses };
         store.commit(&[change(&grant, None)]).expect("committed");
@@ -385,6 +396,15 @@ pub(crate) mod contract {
         outbox::contract::check(store);
         check_confirmations(store);
         check_grants(store);
+        check_key_counters(store);
+    }
+
+    fn check_key_counters(store: &mut dyn Store) {
+        let change = |name: &str, counter| Change::KeyCounter { credential: Base64Url(name.into()), counter };
+        store.commit(&[change("a", 3), change("b", 0)]).expect("committed");
+        store.commit(&[change("a", 7), change("a", 5)]).expect("committed");
+        let stored = [(Base64Url(b"a".to_vec()), 7), (Base64Url(b"b".to_vec()), 0)];
+        assert_eq!(store.key_counters().expect("read"), stored, "a counter never goes back");
     }
 
     fn check_resolutions(store: &mut dyn Store) {

@@ -15,6 +15,7 @@ use effect::EffectClass;
 use name::SubtoolName;
 use notes::TaskNotes;
 
+pub mod approver_key;
 pub mod confirmation;
 pub mod effect;
 pub mod failure;
@@ -23,6 +24,7 @@ pub mod grant;
 pub mod name;
 pub mod notes;
 pub mod resolution;
+pub mod touch;
 
 /// One accepted `run` request, and what has happened to it.
 #[derive(Debug, Clone, PartialEq)]

@@ -154,6 +154,7 @@ impl Telemetry {
                     }
                 }
                 Change::Grant { .. }
+                | Change::KeyCounter { .. }
                 | Change::Note { .. }
                 | Change::SetPreview { .. }
                 | Change::Resolve(..)

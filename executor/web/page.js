@@ -14,6 +14,7 @@ import { onKey } from "./page/keyboard.js";
 import { act, search, resolveTask, tryIt } from "./page/tasks.js";
 import { hasLink, login, openView } from "./page/login.js";
 import { isSignedOut } from "./page/send.js";
+import { enrolKey } from "./page/keys.js";
 
 const actions = {
     theme: switchTheme,
@@ -81,6 +82,9 @@ const actions = {
         await navigator.clipboard.writeText(find(button.dataset.copies).textContent);
         announce("copied");
     },
+    "revoke-key"(button) {
+        act(button, "/keys/revoke", { id: button.dataset.id }, () => location.reload());
+    },
     revoke(button) {
         act(button, "/grants/revoke", { id: button.dataset.id }, () => {
             const grant = button.closest("[data-grant-id]");
@@ -131,6 +135,7 @@ function onSubmit(event) {
     if (!kind) return;
     event.preventDefault();
     if (kind === "try") tryIt(form);
+    else if (kind === "enrol") enrolKey(form);
     else if (kind === "resolve") resolveTask(form, event.submitter?.value === "true");
     else forms[kind](cardOf(form));
 }

@@ -102,6 +102,12 @@ codes! {
     UsedLink = "used-link", Exit::Refused;
     /// A request to the page came without a valid proof of its session.
     ProofRequired = "proof-required", Exit::Refused;
+    /// The decision needs a touch of an enrolled key.
+    NeedsTouch = "needs-touch", Exit::Refused;
+    /// What a key signed is not valid for the decision.
+    BadTouch = "bad-touch", Exit::Refused;
+    /// The key cannot be enrolled or revoked.
+    BadKey = "bad-key", Exit::Refused;
     /// The task changed since the human saw it on the page.
     Stale = "stale", Exit::Refused;
     /// The task was decided before, or has ended.

@@ -17,7 +17,7 @@ use crate::skip::skip;
 use crate::world::{World, is_alive, until};
 
 /// The paths that change something.
-const ACTIONS: [&str; 11] = [
+const ACTIONS: [&str; 14] = [
     "/decide",
     "/edit",
     "/decide-edit",
@@ -26,6 +26,9 @@ const ACTIONS: [&str; 11] = [
     "/grants",
     "/grants/preview",
     "/grants/revoke",
+    "/keys",
+    "/keys/begin",
+    "/keys/revoke",
     "/try",
     "/logout",
     "/resolve",

@@ -4,6 +4,7 @@ use executor::catalog::{Catalog, Sources, Subtool};
 use executor::config::Config;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
+use executor::task::confirmation::Assurance;
 use protocol::code::{Code, Exit};
 use protocol::nearest::did_you_mean;
 use protocol::tool_scope::ToolScope;
@@ -99,8 +100,11 @@ fn confirmation(
     let Value::Object(input) = input else { unreachable!("it was built as an object above") };
     let caller = &context.caller;
     let definition = &*subtool.definition;
-    let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller });
-    let PolicyRuling { decision, why, rule } =
+    // A sandbox may hide the keys; then it says what holds without one.
+    let has_keys = super::approver::key_file(context).and_then(|file| super::approver::read(&file));
+    let assurance = if has_keys.is_ok_and(|keys| !keys.is_empty()) { Assurance::Touch } else { Assurance::Page };
+    let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller, assurance });
+    let PolicyRuling { decision, why, rule, needs } =
         if caller.read_only { ruling.for_read_only_session(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {
@@ -110,7 +114,7 @@ fn confirmation(
         },
         "why": why,
         "rule": rule,
-        "min_assurance": definition.min_assurance,
+        "min_assurance": needs.or_else(|| (assurance == Assurance::Touch && definition.is_grave()).then_some(assurance)),
         "grantable": definition.grantable,
     }))
 }

@@ -40,7 +40,8 @@ pub struct Definition {
     /// Whether a human must approve a run. Absent: policy decides from the annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
-    /// The minimum assurance of an approval, if one is needed. Absent: `page`.
+    /// The minimum assurance of an approval, if one is needed. Absent: `page`; and `touch` for what destroys something or
+    /// goes outward, once the human has enrolled a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_assurance: Option<Assurance>,
     /// Whether a call must say why it is made, with `--reason`. The reason is shown to the human and logged.
@@ -161,6 +162,14 @@ impl Definition {
     /// about the tasks that it delegates.
     pub fn runs_in_read_only_sessions(&self) -> bool {
         self.annotations.effect_class() == EffectClass::Read && !self.run.delegates()
+    }
+
+    /// Whether it may destroy something, or sends something to the world outside: the declared effects that a human
+    /// should confirm with a touch.
+    pub fn is_grave(&self) -> bool {
+        let Annotations { read_only_hint, destructive_hint, open_world_hint, .. } = self.annotations;
+        let sends = matches!(self.run, Run::Http(_)) && open_world_hint != Some(false);
+        !read_only_hint && (destructive_hint == Some(true) || open_world_hint == Some(true) || sends)
     }
 
     pub fn data_class(&self) -> DataClass {

@@ -90,11 +90,15 @@ impl Daemon {
     /// Takes over what earlier executors left, then starts to listen.
     fn start(&mut self, paths: &Paths, open: Vec<Task>) -> Result<(), DaemonError> {
         self.publish_problem(None);
+        self.tasks.dispatcher.restore_key_counters(self.tasks.record.store().key_counters()?);
+        self.keys.load(&mut self.tasks.dispatcher);
         recover::recover(&mut self.tasks, &self.inbox.intake, open)?;
         let requests = self.mailbox.unanswered()?;
         self.answer_requests(requests, Vec::new())?;
         self.watchdog = Some(Watchdog::start(&self.background)?);
-        self.tasks.page.serve(paths, &self.inbox.intake)?;
+        self.tasks.page.serve(paths, &self.inbox.intake, self.keys.view())?;
+        let origin = self.tasks.page.origin().unwrap_or_default();
+        self.tasks.dispatcher.set_page(self.tasks.page.instance().to_owned(), origin);
         if unless_exhausted(self.look(Vec::new()))?.is_none() {
             self.inbox.retry_soon();
         }
@@ -182,7 +186,7 @@ impl Daemon {
     /// One step of serving. Returns a reason to stop, if there is one.
     fn serve(&mut self, arrived: Vec<DaemonEvent>) -> Result<Option<ExitReason>, DaemonError> {
         let Some(arrived) = self.unless_settling(arrived) else { return Ok(None) };
-        let Batch { rules, mut events, deliveries, stop_requested } = self.batch(arrived);
+        let Batch { rules, mut events, deliveries, stop_requested } = self.batch(arrived)?;
         events.splice(..0, rules);
         self.tasks.on_deliveries(deliveries)?;
         if stop_requested || !self.owns_mailbox() {
@@ -215,7 +219,7 @@ impl Daemon {
         Ok(None)
     }
 
-    fn batch(&mut self, arrived: Vec<DaemonEvent>) -> Batch {
+    fn batch(&mut self, arrived: Vec<DaemonEvent>) -> Result<Batch, StoreError> {
         let (mut batch, mut messages) = (Batch::default(), Vec::new());
         for event in arrived {
             match event {
@@ -234,14 +238,14 @@ impl Daemon {
         let needs_definitions = !messages.is_empty() || self.tasks.dispatcher.has_approved();
         batch.rules.extend(self.refresh_rules(needs_definitions));
         for message in messages {
-            batch.events.extend(self.on_page_message(message));
+            batch.events.extend(self.on_page_message(message)?);
         }
         batch.events.extend(self.tasks.clock_events());
         if batch.stop_requested {
             // First, so that nothing starts in the slots of finished attempts.
             batch.events.insert(0, Event::Drain);
         }
-        batch
+        Ok(batch)
     }
 
     /// Takes the requests out of the inbox and answers them in one commit with `events`. Returns whether there was

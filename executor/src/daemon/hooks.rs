@@ -100,6 +100,7 @@ impl HookDeliveries {
             | Change::Resolve(..)
             | Change::Delivery(..)
             | Change::Grant { .. }
+            | Change::KeyCounter { .. }
             | Change::Note { .. }
             | Change::SetPreview { .. } => None,
         };

@@ -139,7 +139,8 @@ impl Inbox {
                 RequestOutcome::Event(Event::Cancel { request: request.id, task, uid })
             }
             IntakeOutcome::Resolve { task: id, uid, verdict } => {
-                let asked = ResolveRequest { request: request.id, id, uid, task: store.task(id)?, verdict };
+                let asked =
+                    ResolveRequest { request: request.id, id, uid, task: store.task(id)?, verdict, touch: None };
                 RequestOutcome::Event(Event::Resolve(Box::new(asked)))
             }
             IntakeOutcome::Abandon { session, uid } => {

@@ -10,9 +10,12 @@ use protocol::mailbox::presence::ConfigProblem;
 
 use super::Daemon;
 use super::background::DaemonEvent;
-use crate::dispatcher::{DecisionAction, DecisionError, Event, Reassessment};
+use tokio::sync::oneshot;
+
+use crate::dispatcher::{DecisionAction, DecisionError, DecisionResult, Effects, Event, Reassessment};
 use crate::intake::settings::Settings;
 use crate::page::{PageCommand, PageMessage};
+use crate::store::StoreError;
 
 impl Daemon {
     /// Returns everything that has arrived, or `None` while the configuration is being written: nothing is judged,
@@ -33,9 +36,11 @@ impl Daemon {
             self.apply(next);
             fault::point("reload", "applied");
         }
+        let pinned = self.inbox.intake.settings().config().confirm.keys.clone();
+        let has_new_keys = self.keys.look(pinned.as_deref(), &mut self.tasks.dispatcher);
         let has_new_definitions = (needs_definitions || is_replaced) && self.inbox.intake.refresh();
         let now = self.tasks.clock.now();
-        (is_replaced || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
+        (is_replaced || has_new_keys || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
     }
 
     /// Tells callers whether the configuration file is in force.
@@ -75,8 +80,20 @@ impl Daemon {
     }
 
     /// Turns a message of the page into an event. An edit that the rules refuse is not one.
-    pub(super) fn on_page_message(&mut self, message: PageMessage) -> Option<Event> {
-        match self.refusal_of_edit(&message.command) {
+    pub(super) fn on_page_message(&mut self, message: PageMessage) -> Result<Option<Event>, StoreError> {
+        let message = match message {
+            PageMessage { command: PageCommand::EnrolKey { name, key, touch }, reply, .. } => {
+                let (dispatcher, now) = (&mut self.tasks.dispatcher, self.tasks.clock.now());
+                let enrolled = self.keys.enrol((&name, *key), touch.as_ref(), dispatcher, now);
+                return self.commit_keys(enrolled, reply);
+            }
+            PageMessage { command: PageCommand::RevokeKey { credential, touch }, reply, .. } => {
+                let revoked = self.keys.revoke(&credential, touch.as_ref(), &mut self.tasks.dispatcher);
+                return self.commit_keys(revoked, reply);
+            }
+            message => message,
+        };
+        let event = match self.refusal_of_edit(&message.command) {
             None => self.tasks.on_page_message(message),
             Some(error) => {
                 if message.reply.send(Err(error)).is_err() {
@@ -84,7 +101,25 @@ impl Daemon {
                 }
                 None
             }
+        };
+        Ok(event)
+    }
+
+    /// Commits the counters that changed with the keys, answers, and has open tasks judged again: more may need a touch.
+    fn commit_keys(
+        &mut self,
+        outcome: Result<Effects, DecisionError>,
+        reply: oneshot::Sender<DecisionResult>,
+    ) -> Result<Option<Event>, StoreError> {
+        let result = match outcome {
+            Ok(effects) => self.tasks.carry_out(effects).map(|()| Ok(Vec::new()))?,
+            Err(error) => Err(error),
+        };
+        if reply.send(result).is_err() {
+            tracing::debug!("the page no longer waits for a reply");
         }
+        let now = self.tasks.clock.now();
+        Ok(Some(self.inbox.reassess(&self.tasks.dispatcher, now)))
     }
 
     /// The rules judged the input that the agent asked for. They must not refuse the one that replaces it.

@@ -9,7 +9,7 @@ use protocol::mailbox::request::Answer;
 use protocol::paths::Paths;
 use protocol::resolution::ResolvedBy;
 use protocol::task::{State, TaskId};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
@@ -17,7 +17,7 @@ use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use crate::page::{self, PageCommand, PageContext, PageMessage, PageSessions, PageSite, TaskChange};
+use crate::page::{self, KeysView, PageCommand, PageContext, PageMessage, PageSessions, PageSite, TaskChange};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
@@ -68,7 +68,12 @@ impl PageEndpoint {
 
     /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
     /// confirm them.
-    pub(super) fn serve(&mut self, paths: &Paths, intake: &Intake) -> Result<(), DaemonError> {
+    pub(super) fn serve(
+        &mut self,
+        paths: &Paths,
+        intake: &Intake,
+        keys: watch::Receiver<KeysView>,
+    ) -> Result<(), DaemonError> {
         let folder = paths.executor();
         if !self.settings.current().config().page.enabled {
             return Ok(self.site.close(&folder)?);
@@ -93,6 +98,7 @@ impl PageEndpoint {
             send: Box::new(move |message| events.send(DaemonEvent::PageMessage(Box::new(message)))),
             settings: self.settings.clone(),
             mailbox: self.mailbox.clone(),
+            keys,
         };
         let _runtime = self.background.enter();
         page::serve(context, &folder, listeners, self.background.tracker(), self.background.executor_ended())?;
@@ -103,6 +109,11 @@ impl PageEndpoint {
     /// The address of the page, while it is served.
     pub(super) fn origin(&self) -> Option<String> {
         self.is_served.then(|| self.site.origin())
+    }
+
+    /// The id of this executor's record.
+    pub(super) fn instance(&self) -> &str {
+        &self.site.instance
     }
 
     /// Whether a human has the page open.
@@ -121,15 +132,15 @@ impl PageEndpoint {
         let PageMessage { command, session, reply } = message;
         let ticket = TaskId::new();
         let event = match command {
-            PageCommand::Decide { tasks, action, grant } => {
-                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant }))
+            PageCommand::Decide { tasks, action, grant, touch } => {
+                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant, touch }))
             }
-            PageCommand::Revoke(grant) => Event::Revoke { ticket, grant },
+            PageCommand::Revoke { grant, touch } => Event::Revoke { ticket, grant, touch: touch.map(Box::new) },
             PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
-            PageCommand::Resolve { task, happened, note } => {
+            PageCommand::Resolve { task, happened, note, touch } => {
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
                 let (id, uid) = (task.id, task.caller.uid);
-                let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict };
+                let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict, touch };
                 Event::Resolve(Box::new(asked))
             }
             PageCommand::RefreshCatalog => {
@@ -137,8 +148,8 @@ impl PageEndpoint {
                 send_reply(reply, Ok(Vec::new()));
                 return None;
             }
-            // Concerns only the positions.
-            PageCommand::PresenceChanged => return None,
+            // The daemon has handled the keys, and the rest concerns only the positions.
+            PageCommand::EnrolKey { .. } | PageCommand::RevokeKey { .. } | PageCommand::PresenceChanged => return None,
         };
         self.replies.insert(ticket, reply);
         Some(event)

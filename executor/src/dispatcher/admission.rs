@@ -9,6 +9,7 @@ use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step};
 
 use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
+use crate::catalog::definition::Definition;
 use crate::store::Change;
 use crate::store::switched_off::{self, SwitchedOffTool};
 use crate::task::Task;
@@ -18,7 +19,7 @@ impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
         let Admission { mut task, definition, rate_limits, earlier } = admission;
         let id = task.id;
-        if let Some(mut answer) = self.refuse(&task, &rate_limits, earlier.as_ref(), now) {
+        if let Some(mut answer) = self.refuse((&task, &definition), &rate_limits, earlier.as_ref(), now) {
             if let Answer::Refused(error) = &mut answer
                 && error.code == Code::RateLimited
                 && self.exceeds_auto_disable(&task, &rate_limits, now)
@@ -37,7 +38,7 @@ impl Dispatcher {
         for limit in &rate_limits {
             self.rate_limits.count(&task.caller, limit, now);
         }
-        let grant = task.confirmation.as_ref().and_then(|_| self.confirmations.grant_for(&task, now));
+        let grant = self.believed_grant(&task, &definition, now);
         if let Some(grant) = grant {
             self.use_grant(grant, &mut task, now, effects);
         }
@@ -75,7 +76,7 @@ impl Dispatcher {
     /// Returns the answer to a request that does not become a new task.
     fn refuse(
         &mut self,
-        task: &Task,
+        (task, definition): (&Task, &Definition),
         limits: &[AppliedRateLimit],
         earlier: Option<&Task>,
         now: Timestamp,
@@ -101,7 +102,7 @@ impl Dispatcher {
         if let Some(error) = self.quotas.refuse(task, self.limits) {
             return Some(Answer::Refused(error));
         }
-        if task.confirmation.is_none() || self.confirmations.grant_for(task, now).is_some() {
+        if task.confirmation.is_none() || self.believed_grant(task, definition, now).is_some() {
             return None;
         }
         match self.confirmations.find_same(task) {

@@ -18,13 +18,16 @@ use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
 use super::fair_queue::{QueueKey, queue_key};
+use super::touch_verifier::TouchRequest;
 use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
+use crate::base::webauthn::{Assertion, Base64Url, WebauthnError};
 use crate::store::{Change, ConfirmationUpdate};
 use crate::task::Task;
 use crate::task::confirmation::{
     Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
 };
 use crate::task::grant::{Grant, GrantId};
+use crate::task::touch::{Statement, TouchProof};
 
 mod grants;
 #[cfg(test)]
@@ -66,6 +69,8 @@ pub struct DecideRequest {
     pub session: String,
     /// A grant to store with the decision, made from its only task.
     pub grant: Option<Box<Grant>>,
+    /// What a key of the human signed.
+    pub touch: Option<Assertion>,
 }
 
 /// Identifies a command of the page.
@@ -98,8 +103,25 @@ pub enum DecisionError {
     NotPending(TaskId),
     /// The task changed since the human was shown it.
     Stale(TaskId),
+    /// It needs a touch of a key, and came without.
+    NeedsTouch(Box<TouchRequest>),
+    /// The key that signed is not enrolled.
+    UnknownKey,
+    /// What a key signed is not valid for this.
+    BadTouch(WebauthnError),
     /// A command of the page other than a decision was refused.
     Refused(Box<ErrorBody>),
+}
+
+impl DecisionError {
+    /// The same, but this key may not sign.
+    #[must_use]
+    pub fn without_key(mut self, credential: &Base64Url) -> Self {
+        if let Self::NeedsTouch(request) = &mut self {
+            request.credentials.retain(|other| other != credential);
+        }
+        self
+    }
 }
 
 /// The pending confirmations, recent denials and the grants.
@@ -187,9 +209,14 @@ impl PendingConfirmations {
         same.iter().find(|(_, at)| is_same_start(**at)).map(|(id, _)| *id)
     }
 
-    /// Returns a grant that approves `task`.
-    pub(super) fn grant_for(&self, task: &Task, now: Timestamp) -> Option<GrantId> {
-        self.grants.values().find(|grant| grant.covers(task, now)).map(|grant| grant.id)
+    /// Returns a grant that approves `task` and that `is_believed`.
+    pub(super) fn grant_for(
+        &self,
+        task: &Task,
+        now: Timestamp,
+        is_believed: impl Fn(&Grant) -> bool,
+    ) -> Option<GrantId> {
+        self.grants.values().find(|grant| grant.covers(task, now) && is_believed(grant)).map(|grant| grant.id)
     }
 
     /// Returns the refusal if a human may not be asked about `task` at this time.
@@ -302,17 +329,24 @@ impl Dispatcher {
     }
 
     pub(super) fn decide(&mut self, request: DecideRequest, now: Timestamp, effects: &mut Effects) {
-        let DecideRequest { ticket, tasks, action, session, grant } = request;
-        if let Some(error) = self.decision_error(&tasks, &action) {
-            effects.actions.push(Action::Reply(ticket, Err(error)));
-            return;
-        }
-        if let Some(grant) = grant {
+        let checked = match self.decision_error(&request.tasks, &request.action) {
+            Some(error) => Err(error),
+            None => self.touch_for(&request, effects),
+        };
+        let DecideRequest { ticket, tasks, action, session, grant, .. } = request;
+        let proof = match checked {
+            Ok(proof) => proof.map(Box::new),
+            Err(error) => return effects.actions.push(Action::Reply(ticket, Err(error))),
+        };
+        if let Some(mut grant) = grant {
+            grant.proof.clone_from(&proof);
             effects.changes.push(Change::Grant { grant: grant.clone(), expected_uses: None });
             self.confirmations.grants.insert(grant.id, *grant);
         }
-        let decided =
-            tasks.into_iter().map(|(id, _)| (id, self.decide_one(id, &action, &session, now, effects))).collect();
+        let decided = tasks
+            .into_iter()
+            .map(|(id, _)| (id, self.decide_one(id, &action, (&session, &proof), now, effects)))
+            .collect();
         effects.actions.push(Action::Reply(ticket, Ok(decided)));
     }
 
@@ -361,7 +395,7 @@ impl Dispatcher {
         &mut self,
         id: TaskId,
         action: &DecisionAction,
-        session: &str,
+        (session, proof): (&str, &Option<Box<TouchProof>>),
         now: Timestamp,
         effects: &mut Effects,
     ) -> State {
@@ -372,6 +406,7 @@ impl Dispatcher {
             open.task.confirmation.take().expect("a task that waits for a decision has a confirmation");
         let expected = confirmation.digest;
         let mut decision = Decision::new(now, Verdict::Approved, DecidedBy::Page(session.to_owned()));
+        decision.proof.clone_from(proof);
         let (mut step, mut end, mut input) = (Step::Enqueue, None, None);
         match action {
             DecisionAction::Approve => {}
@@ -416,7 +451,19 @@ impl Dispatcher {
     }
 
     /// Revokes a grant. Tasks that it approved and that have not started are denied when their turn comes.
-    pub(super) fn revoke(&mut self, ticket: Ticket, id: GrantId, now: Timestamp, effects: &mut Effects) {
+    pub(super) fn revoke(
+        &mut self,
+        ticket: Ticket,
+        id: GrantId,
+        touch: Option<&Assertion>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        // What was allowed with a touch is taken back with one.
+        let needs_touch = self.confirmations.grants.get(&id).is_some_and(|grant| self.is_proved(grant));
+        if needs_touch && let Err(error) = self.check_touch(Statement::RevokeGrant { grant: id }, touch, effects) {
+            return effects.actions.push(Action::Reply(ticket, Err(error)));
+        }
         let result = match self.confirmations.grants.get_mut(&id) {
             Some(grant) => {
                 if grant.revoked_at.is_none() {
@@ -459,7 +506,10 @@ impl Dispatcher {
         }
         let Some(confirmation) = &task.confirmation else { return true };
         let is_revoked = |by: &DecidedBy| match by {
-            DecidedBy::Grant(id) => self.confirmations.grants.get(id).is_none_or(|grant| grant.revoked_at.is_some()),
+            DecidedBy::Grant(id) => self.confirmations.grants.get(id).is_none_or(|grant| {
+                grant.revoked_at.is_some()
+                    || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
+            }),
             DecidedBy::Page(_) => false,
         };
         if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {

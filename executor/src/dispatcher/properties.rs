@@ -98,7 +98,8 @@ fn definitions() -> [Arc<Definition>; 4] {
 
 fn confirmation(task: &Task, now: Timestamp) -> Confirmation {
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-    let request = ConfirmationRequest { why, reason: None, instance, wait, files: Vec::new(), has_preview: false };
+    let request =
+        ConfirmationRequest { why, reason: None, needs: None, instance, wait, files: Vec::new(), has_preview: false };
     Confirmation::ask(task, request, task.id.to_string(), now)
 }
 
@@ -257,7 +258,7 @@ impl PropertyModel {
             Act::Decide { which, verdict, is_stale } => self.decision(*which, *verdict, *is_stale)?,
             Act::Revoke { which } => {
                 let grants: Vec<_> = self.store.grants().expect("read").iter().map(|grant| grant.id).collect();
-                Event::Revoke { ticket: TaskId::new(), grant: pick(&grants, *which)? }
+                Event::Revoke { ticket: TaskId::new(), grant: pick(&grants, *which)?, touch: None }
             }
             Act::Drift { which } => {
                 let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
@@ -354,7 +355,8 @@ impl PropertyModel {
             self.approved.insert(id);
         }
         let (ticket, session) = (TaskId::new(), String::new());
-        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks: vec![(id, digest)], action, session, grant })))
+        let tasks = vec![(id, digest)];
+        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant, touch: None })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {
@@ -373,6 +375,7 @@ impl PropertyModel {
             uses: 0,
             last_use: None,
             revoked_at: None,
+            proof: None,
         }
     }
 
@@ -388,6 +391,7 @@ impl PropertyModel {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
                 Change::SetPreview { .. } | Change::Note { .. } => {}
+                Change::KeyCounter { .. } => {}
                 Change::Grant { grant, .. } => {
                     assert!(
                         grant.most_uses.is_none_or(|most| grant.uses <= most),

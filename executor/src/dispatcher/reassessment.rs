@@ -143,7 +143,8 @@ mod tests {
         let digest = bench.stored(id).confirmation.expect("a confirmation").digest;
         let (ticket, session) = (TaskId::new(), "page".to_owned());
         let (tasks, action) = (vec![(id, digest)], DecisionAction::Approve);
-        bench.handle(Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant: None })))
+        let request = DecideRequest { ticket, tasks, action, session, grant: None, touch: None };
+        bench.handle(Event::Decide(Box::new(request)))
     }
 
     #[test]

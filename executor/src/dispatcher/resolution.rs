@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
-use protocol::resolution::Resolution;
+use protocol::resolution::{Resolution, ResolvedBy};
 use protocol::task::TaskId;
 
 use super::{Action, Dispatcher, Effects};
+use crate::base::webauthn::Assertion;
 use crate::store::Change;
 use crate::task::resolution::ResolutionClaim;
+use crate::task::touch::Statement;
 use crate::task::{Task, resolution};
 
 /// A request, from a caller or the page, to resolve a task.
@@ -23,11 +25,23 @@ pub struct ResolveRequest {
     /// The stored task; `None` if there is no such task.
     pub task: Option<Task>,
     pub verdict: ResolutionClaim,
+    /// What a key of the human signed.
+    pub touch: Option<Assertion>,
 }
 
 impl Dispatcher {
     pub(super) fn handle_resolve(&mut self, resolve: ResolveRequest, now: Timestamp, effects: &mut Effects) {
-        let ResolveRequest { request, id, uid, task, verdict } = resolve;
+        let ResolveRequest { request, id, uid, task, verdict, touch } = resolve;
+        // A human who approved it with a touch resolves it with one.
+        let decision = task.as_ref().and_then(|task| task.confirmation.as_ref()?.decision.as_ref());
+        let was_touched = decision.is_some_and(|decision| decision.proof.is_some());
+        if verdict.by == ResolvedBy::Human && was_touched && !self.approver_keys().is_empty() {
+            let (happened, note) = (verdict.happened, verdict.note.clone());
+            let statement = Statement::Resolve { task: id, happened, note };
+            if let Err(error) = self.check_touch(statement, touch.as_ref(), effects) {
+                return effects.actions.push(Action::Reply(request, Err(error)));
+            }
+        }
         let result = match task.filter(|task| task.caller.uid == uid) {
             Some(task) => self.resolve(task, verdict, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
@@ -71,7 +85,6 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
-    use protocol::resolution::ResolvedBy;
     use protocol::task::State;
     use serde_json::json;
 
@@ -84,7 +97,7 @@ mod tests {
         use crate::store::Store as _;
         let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
         let task = bench.store.task(id).expect("read");
-        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict }))
+        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict, touch: None }))
     }
 
     fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {

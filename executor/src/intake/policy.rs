@@ -13,7 +13,7 @@ use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
 use crate::runner::Run;
-use crate::task::confirmation::{ASSURANCE, QUESTION};
+use crate::task::confirmation::{Assurance, QUESTION};
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
@@ -35,6 +35,8 @@ pub struct PolicyRuling {
     pub why: String,
     /// The number of the rule in `confirm.rules` that decided, counted from 1; `None` if none did.
     pub rule: Option<usize>,
+    /// How strong an approval must be, if the definition or a rule says so.
+    pub needs: Option<Assurance>,
 }
 
 impl PolicyRuling {
@@ -45,7 +47,7 @@ impl PolicyRuling {
             return self;
         }
         let why = "this session is read-only (--read-only), and the subtool is not declared read-only".to_owned();
-        Self { decision: PolicyDecision::Refuse, why, rule: None }
+        Self { decision: PolicyDecision::Refuse, why, rule: None, needs: None }
     }
 }
 
@@ -56,6 +58,8 @@ pub struct PolicyCase<'a> {
     pub definition: &'a Definition,
     pub input: &'a Map<String, Value>,
     pub caller: &'a Caller,
+    /// How strong an approval can be here.
+    pub assurance: Assurance,
 }
 
 /// The `[confirm]` settings, compiled.
@@ -73,6 +77,7 @@ struct CompiledRule {
     tags: Vec<String>,
     when: Option<String>,
     then: RuleAction,
+    needs: Option<Assurance>,
     because: Option<String>,
 }
 
@@ -104,19 +109,20 @@ impl Policy {
 
     /// Decides about one run.
     pub fn decide(&self, case: PolicyCase<'_>) -> PolicyRuling {
-        let ruling = self.ruling(case);
+        let mut ruling = self.ruling(case);
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
-            return PolicyRuling { decision: PolicyDecision::Ask, why: QUESTION.to_owned(), rule: None };
+            (ruling.decision, ruling.why, ruling.rule) = (PolicyDecision::Ask, QUESTION.to_owned(), None);
         }
-        match case.definition.min_assurance {
-            Some(min) if ruling.decision == PolicyDecision::Ask && min > ASSURANCE => PolicyRuling {
+        ruling.needs = ruling.needs.max(case.definition.min_assurance);
+        match ruling.needs {
+            Some(needs) if ruling.decision == PolicyDecision::Ask && needs > case.assurance => PolicyRuling {
                 decision: PolicyDecision::NeedsAssurance,
                 why: format!(
                     "it requires an approval with assurance `{}`, but this executor provides `{}`",
-                    wire_name(min),
-                    wire_name(ASSURANCE)
+                    wire_name(needs),
+                    wire_name(case.assurance)
                 ),
-                rule: ruling.rule,
+                ..ruling
             },
             _ => ruling,
         }
@@ -124,8 +130,11 @@ impl Policy {
 
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         let matching = self.rules.iter().filter_map(|rule| rule.apply(case));
-        if let Some((then, why, number)) = matching.max_by_key(|(then, ..)| *then) {
-            return PolicyRuling { decision: then.into(), why, rule: Some(number) };
+        let matching: Vec<_> = matching.collect();
+        // Whatever decides: each rule that asks may demand more.
+        let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
+        if let Some((rule, why)) = matching.into_iter().max_by_key(|(rule, _)| rule.then) {
+            return PolicyRuling { decision: rule.then.into(), why, rule: Some(rule.number), needs };
         }
         let (decision, why) = match &case.definition.confirm {
             Some(Confirm::Never) => (PolicyDecision::Run, "its definition never asks for confirmation".to_owned()),
@@ -149,7 +158,7 @@ impl Policy {
                 ),
             },
         };
-        PolicyRuling { decision, why, rule: None }
+        PolicyRuling { decision, why, rule: None, needs: None }
     }
 }
 
@@ -166,6 +175,9 @@ impl From<RuleAction> for PolicyDecision {
 impl CompiledRule {
     fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
         let invalid = |problem: String| RuleError { number, problem };
+        if rule.min_assurance.is_some() && rule.then != RuleAction::Ask {
+            return Err(invalid("`min_assurance` is for a rule that asks: `then = \"ask\"`".to_owned()));
+        }
         let mut tools = GlobSetBuilder::new();
         for tool in &rule.tools {
             tools.add(Glob::new(tool).map_err(|error| invalid(error.to_string()))?);
@@ -179,6 +191,7 @@ impl CompiledRule {
             tags: rule.tags.clone(),
             when: rule.when.clone(),
             then: rule.then,
+            needs: rule.min_assurance,
             because: rule.because.clone(),
         };
         for (samples, expected) in [(&rule.matches, true), (&rule.not_matches, false)] {
@@ -198,18 +211,18 @@ impl CompiledRule {
 
     /// Returns the action of this rule if it matches `case`. If evaluating its condition fails, an `ask` or `refuse`
     /// rule matches and an `allow` rule does not, so that a mistake never allows anything.
-    fn apply(&self, case: PolicyCase<'_>) -> Option<(RuleAction, String, usize)> {
+    fn apply(&self, case: PolicyCase<'_>) -> Option<(&Self, String)> {
         if !self.covers(case.name.as_str(), &case.definition.tags) {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
         match self.when.as_ref().map(|when| self.holds(when, case.input, case.caller)) {
-            None | Some(Ok(true)) => Some((self.then, why, self.number)),
+            None | Some(Ok(true)) => Some((self, why)),
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == RuleAction::Allow => None,
             Some(Err(error)) => {
                 let why = format!("failed to evaluate the condition of rule {}: {error}", self.number);
-                Some((self.then, why, self.number))
+                Some((self, why))
             }
         }
     }
@@ -281,7 +294,8 @@ mod tests {
         let definition = serde_json::from_value(Value::Object(whole.clone())).expect("a definition");
         let caller = Caller { uid: 1000, session: Some("s".to_owned()), ..Caller::default() };
         let name = name.parse().expect("a name");
-        policy.decide(PolicyCase { name: &name, definition: &definition, input: &input, caller: &caller })
+        let assurance = Assurance::Page;
+        policy.decide(PolicyCase { name: &name, definition: &definition, input: &input, caller: &caller, assurance })
     }
 
     fn decided(policy: &Policy, fields: Value, input: Value) -> PolicyDecision {

@@ -27,16 +27,22 @@ impl Intake {
         if let Err(error) = privileges::check(definition, &input, &settings.config().access.privileges) {
             return Reassessment::Refuse(Box::new(error));
         }
-        let case = PolicyCase { name: &task.tool, definition, input: &input, caller: &task.caller };
+        let case = PolicyCase {
+            name: &task.tool,
+            definition,
+            input: &input,
+            caller: &task.caller,
+            assurance: self.approver.assurance(),
+        };
         let ruling = settings.policy.decide_for_session(case);
         let is_asked = task.confirmation.is_some();
         if ruling.decision == PolicyDecision::Run || ruling.decision == PolicyDecision::Ask && is_asked {
             return Reassessment::Keep;
         }
-        let why = ruling.why.clone();
+        let (why, needs) = (ruling.why.clone(), ruling.needs);
         match self.refusal_by_policy(tool, definition, !task.caller.unattended, ruling) {
             Some(error) => Reassessment::Refuse(Box::new(error)),
-            None => Reassessment::Ask(Box::new(self.confirmation(task, definition, why, None, now))),
+            None => Reassessment::Ask(Box::new(self.confirmation(task, definition, (why, needs), None, now))),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::config::seal;
 use crate::config::secret::{HiddenTexts, SecretError};
 use crate::runner::{Invocation, Run};
 use crate::task::Task;
-use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
+use crate::task::confirmation::{self, Assurance, Confirmation, ConfirmationRequest};
 use crate::task::failure::Failure;
 use crate::task::fingerprint::Fingerprint;
 
@@ -26,7 +26,7 @@ impl Intake {
         &self,
         task: &Task,
         definition: &Definition,
-        why: String,
+        (why, needs): (String, Option<Assurance>),
         reason: Option<String>,
         now: Timestamp,
     ) -> Confirmation {
@@ -39,7 +39,7 @@ impl Intake {
         let files = definition.run.files(&invocation, self.settings().config()).unwrap_or_default();
         let files = files.iter().map(|(path, role)| Fingerprint::of(path, *role, task.caller.uid)).collect();
         let has_preview = definition.preview.is_some();
-        let request = ConfirmationRequest { why, reason, instance, wait, files, has_preview };
+        let request = ConfirmationRequest { why, reason, needs, instance, wait, files, has_preview };
         let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);
         confirmation.asked_moment = MonotonicTime::now();
         confirmation
@@ -108,10 +108,12 @@ impl Intake {
                 ErrorBody::new(Code::RefusedByPolicy, format!("`{tool}` is refused: {why}"))
                     .hint("do not work around it: a human decided this; tell the user, who can change the rule"),
             ),
-            PolicyDecision::NeedsAssurance => Some(
-                ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be approved here: {why}"))
-                    .hint("tell the user, who can do it by hand or change `min_assurance` in its definition"),
-            ),
+            PolicyDecision::NeedsAssurance => {
+                Some(ErrorBody::new(Code::NeedsAssurance, format!("`{tool}` cannot be approved here: {why}")).hint(
+                    "tell the user, who can enrol a key with `agent-magic-tool approver enrol`, do it by hand, or \
+                         change `min_assurance`",
+                ))
+            }
             PolicyDecision::Ask if !self.settings().config().page.enabled => Some(
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human, and the page is disabled"))
                     .hint("tell the user to set `enabled = true` under [page] in config.toml"),

@@ -25,9 +25,10 @@ use super::gate::{SessionName, refuse};
 use super::views::ViewError;
 use super::visible::VisibleText;
 use super::wording::decided_words;
-use super::{Page, form, hidden};
+use super::{Page, form, hidden, keys};
 use crate::attempt;
 use crate::base::schema::Problem;
+use crate::base::webauthn::Assertion;
 use crate::catalog::Subtool;
 use crate::config::seal;
 use crate::dispatcher::{DecisionAction, DecisionError};
@@ -41,14 +42,14 @@ mod sessions;
 pub(super) use sessions::{challenge, end_other_sessions, end_session, login, logout};
 
 /// The answer to an action, or the response that refuses it.
-type ActionResult = Result<Response, Response>;
+pub(super) type ActionResult = Result<Response, Response>;
 type CurrentSession = Extension<SessionName>;
 type PageState = State<Arc<Page>>;
 
 /// The longest note of a human that is kept; the rest is cut off.
 const MAX_NOTE_CHARS: usize = 2_000;
 
-fn parse_body<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
+pub(super) fn parse_body<T: DeserializeOwned>(body: &Bytes) -> Result<T, Response> {
     let invalid = |reason: String| refuse(StatusCode::BAD_REQUEST, Code::BadRequest, &reason);
     let value = json::parse(body).map_err(|error| invalid(error.to_string()))?;
     serde_json::from_value(value).map_err(|error| invalid(error.to_string()))
@@ -87,6 +88,8 @@ struct DecideBody {
     reason: Option<String>,
     #[serde(default)]
     typed: Option<String>,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
@@ -101,7 +104,7 @@ pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSe
             DecisionAction::Approve
         }
     };
-    send_decision(&page, session, tasks, action, None).await
+    send_decision(&page, session, tasks, action, (None, decision.touch)).await
 }
 
 /// Refuses to approve a question, or a destructive task in a batch or without its name typed.
@@ -137,12 +140,12 @@ async fn send_decision(
     session: SessionName,
     tasks: Vec<(TaskId, Digest)>,
     action: DecisionAction,
-    grant: Option<Box<Grant>>,
+    (grant, touch): (Option<Box<Grant>>, Option<Assertion>),
 ) -> ActionResult {
     if tasks.is_empty() {
         return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`decisions` is empty"));
     }
-    match page.send(PageCommand::Decide { tasks, action, grant }, session.0).await {
+    match page.send(PageCommand::Decide { tasks, action, grant, touch }, session.0).await {
         None => Err(stopping()),
         Some(Err(error)) => Err(not_decided(page, error)),
         Some(Ok(decided)) => {
@@ -152,14 +155,22 @@ async fn send_decision(
     }
 }
 
-fn stopping() -> Response {
+pub(super) fn stopping() -> Response {
     refuse(StatusCode::SERVICE_UNAVAILABLE, Code::NoExecutor, "the executor is stopping; nothing was done")
 }
 
-fn not_decided(page: &Page, error: DecisionError) -> Response {
+pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
     let (code, message, id) = match error {
         DecisionError::Stale(id) => (Code::Stale, "this is no longer what was shown; look at it again", id),
         DecisionError::NotPending(id) => (Code::AlreadyDecided, "this was already decided, or has ended", id),
+        DecisionError::NeedsTouch(request) => return keys::touch_required(page, &request),
+        DecisionError::UnknownKey => {
+            return refuse(StatusCode::FORBIDDEN, Code::BadTouch, "this key is not enrolled, so nothing was decided");
+        }
+        DecisionError::BadTouch(error) => {
+            let message = format!("the touch is not valid, so nothing was decided: {error}");
+            return refuse(StatusCode::FORBIDDEN, Code::BadTouch, &message);
+        }
         DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
@@ -203,6 +214,8 @@ struct EditBody {
     reason: Option<String>,
     #[serde(default)]
     typed: Option<String>,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 /// Checks an edit; returns the task, the edited input, the digest that was shown, and the digest of the edited task.
@@ -271,7 +284,7 @@ pub(super) async fn decide_edit(
     } else {
         DecisionAction::Edit { input, digest, reason: note(edit.reason) }
     };
-    send_decision(&page, session, vec![(edit.id, shown)], action, None).await
+    send_decision(&page, session, vec![(edit.id, shown)], action, (None, edit.touch)).await
 }
 
 #[derive(Deserialize)]
@@ -283,6 +296,8 @@ struct AnswerBody {
     /// The fields of the form, if the question is accepted.
     #[serde(default)]
     content: Option<Map<String, Value>>,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -313,7 +328,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
             .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.runner_context().secrets)
             .map_err(|problems| invalid_input(&problems))?,
     };
-    send_decision(&page, session, vec![decided], DecisionAction::Answer(content), None).await
+    send_decision(&page, session, vec![decided], DecisionAction::Answer(content), (None, answered.touch)).await
 }
 
 /// The prefix of the names of secrets that this task asked for.
@@ -347,13 +362,15 @@ struct ResolveBody {
     happened: bool,
     #[serde(default)]
     note: Option<String>,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 /// Records whether a task with an unknown outcome had its effect.
 pub(super) async fn resolve(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
-    let ResolveBody { id, happened, note: text } = parse_body(&body)?;
+    let ResolveBody { id, happened, note: text, touch } = parse_body(&body)?;
     let task = existing_task(&page, id)?;
-    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(text) }, session.0).await {
+    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(text), touch }, session.0).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(error)) => Err(not_decided(&page, error)),
@@ -371,6 +388,8 @@ struct GrantBody {
     most_uses: Option<u32>,
     #[serde(default)]
     typed: Option<String>,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 #[derive(Deserialize)]
@@ -443,6 +462,7 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
         uses: 0,
         last_use: None,
         revoked_at: None,
+        proof: None,
     };
     Ok((task, grant))
 }
@@ -466,7 +486,8 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
         return Err(name_required(&task));
     }
     check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
-    send_decision(&page, session, vec![decided], DecisionAction::Approve, Some(Box::new(grant))).await
+    let grant = Some(Box::new(grant));
+    send_decision(&page, session, vec![decided], DecisionAction::Approve, (grant, wanted.touch)).await
 }
 
 /// Counts how many of the recent requests a grant would have let run.
@@ -490,6 +511,8 @@ pub(super) async fn preview_grant(
 #[serde(deny_unknown_fields)]
 struct RevokeBody {
     id: GrantId,
+    #[serde(default)]
+    touch: Option<Assertion>,
 }
 
 pub(super) async fn revoke_grant(
@@ -497,11 +520,12 @@ pub(super) async fn revoke_grant(
     Extension(session): CurrentSession,
     body: Bytes,
 ) -> ActionResult {
-    let RevokeBody { id } = parse_body(&body)?;
-    match page.send(PageCommand::Revoke(id), session.0).await {
+    let RevokeBody { id, touch } = parse_body(&body)?;
+    match page.send(PageCommand::Revoke { grant: id, touch }, session.0).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
-        Some(Err(_)) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),
+        Some(Err(DecisionError::NotPending(_))) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),
+        Some(Err(error)) => Err(not_decided(&page, error)),
     }
 }
 

@@ -27,7 +27,7 @@ const STYLE: &str = concat!(
 );
 
 /// The modules that `page.js` imports, by file name.
-const SCRIPTS: [(&str, &str); 16] = [
+const SCRIPTS: [(&str, &str); 18] = [
     ("batch.js", include_str!("../../web/page/batch.js")),
     ("card.js", include_str!("../../web/page/card.js")),
     ("draw.js", include_str!("../../web/page/draw.js")),
@@ -35,6 +35,7 @@ const SCRIPTS: [(&str, &str); 16] = [
     ("first.js", include_str!("../../web/page/first.js")),
     ("form.js", include_str!("../../web/page/form.js")),
     ("keyboard.js", include_str!("../../web/page/keyboard.js")),
+    ("keys.js", include_str!("../../web/page/keys.js")),
     ("live.js", include_str!("../../web/page/live.js")),
     ("login.js", include_str!("../../web/page/login.js")),
     ("remember.js", include_str!("../../web/page/remember.js")),
@@ -43,6 +44,7 @@ const SCRIPTS: [(&str, &str); 16] = [
     ("tasks.js", include_str!("../../web/page/tasks.js")),
     ("theme.js", include_str!("../../web/page/theme.js")),
     ("time.js", include_str!("../../web/page/time.js")),
+    ("touch.js", include_str!("../../web/page/touch.js")),
     ("waiting.js", include_str!("../../web/page/waiting.js")),
 ];
 

@@ -13,11 +13,12 @@ use super::wording::{DisplayTime, effect_words, scope_words, span, user};
 use crate::attempt as perform;
 use crate::base::write_access::WriteAccess;
 use crate::catalog::Subtool;
+use crate::catalog::definition::Definition;
 use crate::config::{Config, seal};
 use crate::runner::Run;
 use crate::runner::ask_user::UserQuestion;
 use crate::task::Task;
-use crate::task::confirmation::ReplacedValues;
+use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::{FileRole, Fingerprint};
 
@@ -42,6 +43,8 @@ pub(super) struct Card {
     would_send: VisibleText,
     reason: Option<VisibleText>,
     danger: bool,
+    /// How strong an approval must be.
+    assurance: Assurance,
     confirm_word: String,
     /// The number of lines to show at once, if there are more.
     long: Option<usize>,
@@ -199,6 +202,7 @@ impl Card {
             would_send: VisibleText::of(&would_send),
             reason: confirmation.reason.as_deref().map(VisibleText::text),
             danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
+            assurance: assurance(confirmation, definition, page),
             confirm_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_scope: scope_words(task.caller.uid, task.caller.folder.as_deref()),
@@ -210,6 +214,14 @@ impl Card {
             question: question_text,
         })
     }
+}
+
+/// How strong an approval the dispatcher will demand.
+fn assurance(confirmation: &Confirmation, definition: Option<&Definition>, page: &Page) -> Assurance {
+    let demanded = confirmation.needs.is_some_and(|needs| needs > Assurance::Page);
+    let has_keys = page.context.approver.assurance() >= Assurance::Touch;
+    let is_default = has_keys && definition.is_some_and(Definition::is_grave);
+    if demanded || is_default { Assurance::Touch } else { Assurance::Page }
 }
 
 /// The question that `task` asks, if its subtool asks the user.

@@ -3,6 +3,7 @@
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
+use crate::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use crate::dispatcher::{DecisionAction, DecisionResult};
 use crate::task::Task;
 use crate::task::confirmation::Digest;
@@ -28,13 +29,19 @@ pub enum PageCommand {
         action: DecisionAction,
         /// A grant to store together with the approval.
         grant: Option<Box<Grant>>,
+        /// What a key of the human signed.
+        touch: Option<Assertion>,
     },
     /// Revokes a grant.
-    Revoke(GrantId),
+    Revoke { grant: GrantId, touch: Option<Assertion> },
     /// Cancels a task as its caller would; `uid` is the caller's user.
     Cancel { task: TaskId, uid: u32 },
     /// Says whether a task that ended as `unknown` had its effect. `task` is the task as recorded.
-    Resolve { task: Box<Task>, happened: bool, note: Option<String> },
+    Resolve { task: Box<Task>, happened: bool, note: Option<String>, touch: Option<Assertion> },
+    /// Enrols a key that the page has registered.
+    EnrolKey { name: String, key: Box<RegisteredKey>, touch: Option<Assertion> },
+    /// Revokes a key.
+    RevokeKey { credential: Base64Url, touch: Option<Assertion> },
     /// Reloads definitions that have changed.
     RefreshCatalog,
     /// A browser opened or closed the event stream.

@@ -22,19 +22,24 @@ use serde_json::{Map, Value};
 use super::gate::SessionName;
 use super::session::BrowserKind;
 use super::*;
+use crate::base::webauthn::soft_key::SoftKey;
+use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::Sources;
 use crate::config::Config;
 use crate::config::secret::Secrets;
 use crate::intake::settings::{LiveSettings, Settings};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Store as _, Transition, contract};
+use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
 use crate::task::fingerprint::{FileRole, Fingerprint};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
-const VIEWS: [&str; 11] =
-    ["card", "grants", "history", "login", "message", "sessions", "subtool", "subtools", "task", "tasks", "waiting"];
+const VIEWS: [&str; 12] = [
+    "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task", "tasks",
+    "waiting",
+];
 
 /// The file name, the template name and the contents of each sample.
 fn samples() -> Vec<(String, String, Value)> {
@@ -117,6 +122,7 @@ async fn the_server_gives_the_names_that_the_samples_have() {
         ("message", Some(views::not_found(context()).await)),
         ("login", Some(page.login())),
         ("sessions", views::sessions(context(), session()).await.ok()),
+        ("keys", keys::view(context()).await.ok()),
     ];
     for (view, answer) in answers {
         let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} cannot be shown"));
@@ -180,9 +186,24 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
         send: Box::new(|_| false),
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
         settings: LiveSettings::fixed(settings),
+        keys: watch::channel(keys()).1,
     };
-    let page = Page { context, templates: templates.into() };
+    let page = Page { context, registrations: PendingRegistrations::default(), templates: templates.into() };
     (Arc::new(page), tasks)
+}
+
+/// One enrolled key.
+fn keys() -> KeysView {
+    let soft = SoftKey::es256("a");
+    let key = ApproverKey {
+        name: "laptop".to_owned(),
+        credential: Base64Url(soft.credential.clone()),
+        public_key: PublicKey::parse(&soft.cose()).expect("a key"),
+        counter: 0,
+        enrolled_at: clock::now(),
+        enrolled_by: EnrolledBy::FirstRun,
+    };
+    KeysView { keys: ApproverKeys { keys: vec![key], reset_at: None }, standing: KeyStanding::Enrolled }
 }
 
 /// Fills the record with something of everything that a view can show.
@@ -207,6 +228,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         let asking = ConfirmationRequest {
             why,
             reason: Some("asked for".to_owned()),
+            needs: None,
             instance,
             wait,
             files: vec![Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Program, 0)],
@@ -263,6 +285,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         uses: 1,
         last_use: Some(now),
         revoked_at: None,
+        proof: None,
     };
     let tasks = SampleTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
     let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));

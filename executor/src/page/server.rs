@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, MAX_BODY_BYTES, SessionName};
-use super::{Page, actions, assets, events, peer, views};
+use super::{Page, actions, assets, events, keys, peer, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,6 +49,9 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/history", get(views::history))
         .route("/task/{id}", get(views::task))
         .route("/grants", get(views::grants).post(actions::grant))
+        .route("/keys", get(keys::view).post(keys::enrol))
+        .route("/keys/begin", post(keys::begin))
+        .route("/keys/revoke", post(keys::revoke))
         .route("/subtools", get(views::subtools))
         .route("/subtool/{name}", get(views::subtool))
         .route("/events", get(events::stream))

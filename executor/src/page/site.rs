@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::write_private;
 use crate::task::confirmation::nonce;
+use crate::task::touch::relying_party_id;
 
 /// The file in the executor's folder.
 const FILE_NAME: &str = "page.json";
@@ -45,6 +46,11 @@ impl PageSite {
         Ok(site)
     }
 
+    /// The host name that keys are bound to: the same for good, and that of the page or one above it.
+    pub fn rp_id(&self) -> String {
+        relying_party_id(&self.instance)
+    }
+
     /// The page's origin, as a browser sends it.
     pub fn origin(&self) -> String {
         format!("http://{}:{}", self.host, self.port)
@@ -63,7 +69,7 @@ impl PageSite {
         }
         let listeners = outcome?;
         self.port = listeners[0].local_addr()?.port();
-        self.host = format!("{}.amt-{}.localhost", &nonce()[..8], self.instance.get(..12).unwrap_or("page"));
+        self.host = format!("{}.{}", &nonce()[..8], self.rp_id());
         self.save(folder)?;
         Ok(listeners)
     }

@@ -76,7 +76,7 @@ impl IntoResponse for ViewError {
     }
 }
 
-type ViewResult = Result<Response, ViewError>;
+pub(super) type ViewResult = Result<Response, ViewError>;
 
 pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let now = clock::now();
@@ -427,7 +427,13 @@ pub(super) async fn subtool(
 /// What the policy says about a call without input by an unknown caller, and why.
 fn policy_words(page: &Page, subtool: &Subtool) -> (&'static str, String) {
     let (input, caller) = (serde_json::Map::new(), Caller { uid: 0, ..Caller::default() });
-    let case = PolicyCase { name: &subtool.name, definition: &subtool.definition, input: &input, caller: &caller };
+    let case = PolicyCase {
+        name: &subtool.name,
+        definition: &subtool.definition,
+        input: &input,
+        caller: &caller,
+        assurance: page.context.approver.assurance(),
+    };
     let ruling = page.context.settings.current().policy.decide(case);
     let words = match ruling.decision {
         PolicyDecision::Run => "runs without asking",

@@ -7,6 +7,7 @@ use protocol::task::{State, Step, TaskId};
 
 use super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
 use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
+use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::grant::{Grant, GrantId};
@@ -15,6 +16,7 @@ use crate::task::grant::{Grant, GrantId};
 pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<RecordedStep>)>,
     grants: BTreeMap<GrantId, Grant>,
+    key_counters: BTreeMap<Base64Url, u32>,
     /// By hook and task, with whether the delivery was given up.
     deliveries: BTreeMap<(String, TaskId), (HookDelivery, bool)>,
 }
@@ -23,8 +25,13 @@ impl Store for MemoryStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let (mut tasks, mut grants, mut deliveries) =
             (self.tasks.clone(), self.grants.clone(), self.deliveries.clone());
+        let mut key_counters = self.key_counters.clone();
         for change in changes {
             match change {
+                Change::KeyCounter { credential, counter } => {
+                    let stored = key_counters.entry(credential.clone()).or_default();
+                    *stored = (*stored).max(*counter);
+                }
                 Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Duplicate(task.id)),
                 Change::Accept(task) => {
                     tasks.insert(task.id, ((**task).clone(), Vec::new()));
@@ -96,6 +103,7 @@ impl Store for MemoryStore {
             }
         }
         (self.tasks, self.grants, self.deliveries) = (tasks, grants, deliveries);
+        self.key_counters = key_counters;
         Ok(())
     }
 
@@ -153,6 +161,10 @@ impl Store for MemoryStore {
         let mut ids: Vec<_> = ended.map(|(task, _)| task.id).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError> {
+        Ok(self.key_counters.clone().into_iter().collect())
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {

@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Change, ConfirmationRecord, ConfirmationUpdate, EndedRecord, RecordedStep, Store, StoreError, Transition};
+use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
@@ -28,6 +29,7 @@ use crate::task::notes::TaskNotes;
 use damage::{DamageGuard, OpenedFile};
 
 mod damage;
+mod key_counters;
 mod log;
 mod outbox;
 pub mod records;
@@ -36,12 +38,13 @@ pub use outbox::undelivered;
 
 /// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
 /// `user_version` to its number, counted from 1.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
     include_str!("../../migrations/4.sql"),
     include_str!("../../migrations/5.sql"),
+    include_str!("../../migrations/6.sql"),
 ];
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
@@ -153,6 +156,7 @@ impl SqliteStore {
                 }
                 Change::Note { id, attempt, notes } => note(&transaction, *id, *attempt, notes)?,
                 Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
+                Change::KeyCounter { credential, counter } => key_counters::save(&transaction, credential, *counter)?,
                 Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,
                 Change::Delivery(delivery, state) => outbox::record_delivery(&transaction, delivery, *state)?,
             }
@@ -237,6 +241,10 @@ impl Store for SqliteStore {
         let sql = "SELECT id FROM tasks
                    WHERE finished_at IS NOT NULL AND uid = ?1 AND caller ->> 'session' = ?2 ORDER BY id";
         self.read(sql, params![uid, session], |row| parse(row.get(0)?))
+    }
+
+    fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError> {
+        key_counters::read(&self.connection)
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {

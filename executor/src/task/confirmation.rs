@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 use crate::task::Task;
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::Fingerprint;
+use crate::task::touch::TouchProof;
 
 /// Identifies the layout of the digested data; change it whenever the layout changes.
 const LAYOUT: &str = "agent-magic-tool/confirmation/1";
@@ -44,6 +45,10 @@ impl Digest {
             hash.update(part);
         }
         Self(hash.finalize().into())
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -104,6 +109,9 @@ pub struct Confirmation {
     pub nonce: String,
     /// Digest of the task with its current input; an edit changes it.
     pub digest: Digest,
+    /// How strong an approval must be, if the definition or a rule says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Assurance>,
     /// The files that the task would execute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Fingerprint>,
@@ -142,9 +150,9 @@ pub struct Decision {
     /// The human's answer, if the task asked a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// Reserved for a proof of human presence: a signature over the digest.
+    /// What a key of the human signed, if the decision was made with a touch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<Value>,
+    pub proof: Option<Box<TouchProof>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,14 +190,12 @@ pub enum Assurance {
     SecondDevice,
 }
 
-/// The strongest assurance that this executor supports.
-pub const ASSURANCE: Assurance = Assurance::Page;
-
 /// The parts of a confirmation that do not come from the task.
 #[derive(Debug, Clone)]
 pub struct ConfirmationRequest {
     pub why: String,
     pub reason: Option<String>,
+    pub needs: Option<Assurance>,
     /// The id of this executor's store: an approval given for another store is not valid here.
     pub instance: String,
     pub wait: Duration,
@@ -212,7 +218,7 @@ impl Confirmation {
 
     /// Creates the confirmation of `task` with its current input.
     pub fn ask(task: &Task, request: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
-        let ConfirmationRequest { why, reason, instance, wait, files, has_preview } = request;
+        let ConfirmationRequest { why, reason, needs, instance, wait, files, has_preview } = request;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -222,6 +228,7 @@ impl Confirmation {
             expires_at,
             nonce,
             digest: Digest([0; 32]),
+            needs,
             files,
             preview: has_preview.then_some(ReplacedValues::Pending),
             decision: None,
@@ -240,25 +247,36 @@ impl Confirmation {
             EffectClass::Once => "once",
         };
         let folder = task.caller.folder.as_ref().map(|folder| folder.as_os_str().as_encoded_bytes());
-        Digest::of(&[
+        // Only where it is demanded, so that older records keep their digests.
+        let needs = self.needs.map(|needs| serde_json::to_vec(&needs).expect("a name is plain JSON"));
+        let (input, files) = (
+            serde_json::to_vec(input).expect("JSON values serialize"),
+            serde_json::to_vec(&self.files).expect("fingerprints are plain JSON"),
+        );
+        let (id, preview) = (task.id.to_string(), self.preview.as_ref().map(text).unwrap_or_default());
+        let (uid, expires_at) = (task.caller.uid.to_be_bytes(), self.expires_at.as_microsecond().to_be_bytes());
+        // An absent value must differ from an empty one.
+        let (has_folder, has_session) = ([u8::from(folder.is_some())], [u8::from(task.caller.session.is_some())]);
+        let mut parts: Vec<&[u8]> = vec![
             LAYOUT.as_bytes(),
             instance.as_bytes(),
-            task.id.to_string().as_bytes(),
+            id.as_bytes(),
             task.tool.as_str().as_bytes(),
             task.definition_hash.as_bytes(),
-            &serde_json::to_vec(input).expect("JSON values serialize"),
-            &task.caller.uid.to_be_bytes(),
-            // An absent value must differ from an empty one.
-            &[u8::from(folder.is_some())],
+            &input,
+            &uid,
+            &has_folder,
             folder.unwrap_or_default(),
-            &[u8::from(task.caller.session.is_some())],
+            &has_session,
             task.caller.session.as_deref().unwrap_or_default().as_bytes(),
             effect.as_bytes(),
-            &serde_json::to_vec(&self.files).expect("fingerprints are plain JSON"),
-            &self.preview.as_ref().map(text).unwrap_or_default(),
-            &self.expires_at.as_microsecond().to_be_bytes(),
+            &files,
+            &preview,
+            &expires_at,
             self.nonce.as_bytes(),
-        ])
+        ];
+        parts.extend(needs.as_deref());
+        Digest::of(&parts)
     }
 
     /// Returns this confirmation with the result of the lookup, and a new digest.
@@ -321,6 +339,7 @@ impl Confirmation {
         let request = ConfirmationRequest {
             why: "w".to_owned(),
             reason: None,
+            needs: None,
             instance: "i".to_owned(),
             wait: Duration::from_hours(1),
             files: Vec::new(),
@@ -368,6 +387,8 @@ mod tests {
         for change in [
             |confirmation: &mut Confirmation| confirmation.nonce.push('x'),
             |confirmation: &mut Confirmation| confirmation.expires_at += jiff::SignedDuration::from_micros(1),
+            |confirmation: &mut Confirmation| confirmation.needs = Some(Assurance::Page),
+            |confirmation: &mut Confirmation| confirmation.needs = Some(Assurance::Touch),
             |confirmation: &mut Confirmation| confirmation.preview = Some(ReplacedValues::Fields(Map::new())),
             |confirmation: &mut Confirmation| {
                 confirmation.files.push(Fingerprint::of(std::path::Path::new("/none"), FileRole::Program, 0));

@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::task::Task;
+use crate::task::confirmation::Digest;
 use crate::task::fingerprint::Fingerprint;
 use crate::task::name::SubtoolName;
+use crate::task::touch::TouchProof;
 
 /// Grant ids have the same form as task ids.
 pub type GrantId = TaskId;
@@ -50,6 +52,9 @@ pub struct Grant {
     pub last_use: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// What a key of the human signed, if the grant was made with a touch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Box<TouchProof>>,
 }
 
 /// Whose calls a grant covers.
@@ -117,6 +122,14 @@ pub enum GrantStatus {
 }
 
 impl Grant {
+    /// The digest of what it allows, to whom and for how long; not of its name, and not of how it was used.
+    pub fn content(&self) -> Digest {
+        let lifetime = self.expires_at.duration_since(self.made_at).as_secs();
+        let what = (&self.tool, &self.definition_hash, &self.files, &self.fields);
+        let content = (what, &self.scope, lifetime, self.most_uses);
+        Digest::of(&[&serde_json::to_vec(&content).expect("a grant is plain JSON")])
+    }
+
     pub fn status(&self, now: Timestamp) -> GrantStatus {
         if self.revoked_at.is_some() {
             GrantStatus::Revoked
@@ -195,6 +208,7 @@ mod tests {
             uses: 0,
             last_use: None,
             revoked_at: None,
+            proof: None,
         }
     }
 

@@ -21,7 +21,7 @@ export async function login() {
     try {
         const { key } = await sendUnproven("/login", { secret });
         await storeKey(key);
-        location.replace("/");
+        location.replace(location.pathname);
     } catch (problem) {
         if (!words) return;
         if (!(problem instanceof Problem))

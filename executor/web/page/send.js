@@ -5,6 +5,7 @@
 
 import { find, showBanner } from "./draw.js";
 import { NoExecutor, SignedOut, prove } from "./session.js";
+import { touch } from "./touch.js";
 
 /** How long to wait for an answer, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -51,8 +52,21 @@ async function proof(method, target, body) {
     }
 }
 
-/** Sends a decision, with the proof of the session. */
+/**
+ * Sends what a person decided, with the proof of the session. If the executor needs a touch of a key for it, asks for the
+ * touch and sends it again with what the key signed.
+ */
 export async function send(path, body) {
+    try {
+        return await sendProven(path, body);
+    } catch (problem) {
+        const request = problem.answer?.touch;
+        if (problem.code !== "needs-touch" || !request || request.credentials.length === 0) throw problem;
+        return sendProven(path, { ...body, touch: await touch(request) });
+    }
+}
+
+async function sendProven(path, body) {
     const text = toJson(body);
     return post(path, text, { "x-page-proof": await proof("POST", path, text) });
 }

@@ -52,10 +52,10 @@ pub(crate) fn refuse_agents(context: &Context) -> Result<(), Error> {
     }
 }
 
-/// Creates a link to the page and opens it in a browser if there is one.
+/// Creates a link to this path of the page and opens it in a browser if there is one.
 ///
 /// The link works without any further login, so the caller may print it only to a terminal.
-pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
+pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error> {
     refuse_agents(context)?;
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
@@ -67,7 +67,7 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
             .hint("check `enabled` under [page] in config.toml, then the executor's log"));
     }
     let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
-    let link = format!("{}/#{secret}", site.origin());
+    let link = format!("{}{path}#{secret}", site.origin());
     let opened = match browser(context) {
         Some(browser) => open(&browser, &links_folder(&folder), &link)
             .map_err(|error| context.output.note(&format!("failed to open a browser: {error}")))
@@ -78,7 +78,7 @@ pub(crate) fn open_page(context: &Context) -> Result<PageLink, Error> {
 }
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
-    let PageLink { link, opened } = open_page(context)?;
+    let PageLink { link, opened } = open_page(context, "/")?;
     let seconds = LINK_LIFETIME.as_secs();
     if context.output.is_terminal() {
         context

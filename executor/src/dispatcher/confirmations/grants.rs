@@ -88,6 +88,7 @@ mod tests {
             uses: 0,
             last_use: None,
             revoked_at: None,
+            proof: None,
         };
         let later = |hours| bench.now + SignedDuration::from_hours(hours);
         let (first, second) = (later(1), later(2));
@@ -126,6 +127,7 @@ mod tests {
             uses: 1,
             last_use: Some(at(1)),
             revoked_at: None,
+            proof: None,
         };
         assert_eq!(grant.ended_at(), at(5));
         assert_eq!(Grant { uses: 2, ..grant.clone() }.ended_at(), at(1));

@@ -32,7 +32,8 @@ fn decide_with_grant(
 ) -> Turn {
     let (ticket, session) = (TaskId::new(), "page".to_owned());
     let grant = grant.map(Box::new);
-    bench.handle(Event::Decide(Box::new(DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant })))
+    let request = DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant, touch: None };
+    bench.handle(Event::Decide(Box::new(request)))
 }
 
 /// Admits a task that waits for confirmation.
@@ -341,6 +342,7 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
         uses: 0,
         last_use: None,
         revoked_at: None,
+        proof: None,
     }
 }
 
@@ -372,10 +374,10 @@ fn revoking_a_grant_denies_the_tasks_that_have_not_started() {
     decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone()));
     let queued = unconfirmed(bench.now, json!({}));
     assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
-    let turn = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: grant.id });
+    let turn = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: grant.id, touch: None });
     assert_eq!(turn.replies, [Ok(vec![])]);
     assert_eq!(bench.succeed(id).performed, []);
     assert_eq!(bench.state(queued.id), State::Denied);
-    let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id });
+    let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id, touch: None });
     assert_eq!(none.replies, [Err(DecisionError::NotPending(id))]);
 }

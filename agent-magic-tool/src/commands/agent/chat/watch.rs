@@ -76,7 +76,7 @@ impl PageAccess {
     /// Opens the page in the browser, or returns a link to it, as text for the user.
     pub(super) fn link(&self) -> String {
         *self.link_shown.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        match page_command::open_page(&self.context) {
+        match page_command::open_page(&self.context, "/") {
             Ok(PageLink { opened: true, .. }) => "the page is open in your browser".to_owned(),
             Ok(PageLink { link, .. }) => format!("{link} (works once, within a minute; for a new link: /page)"),
             Err(_) => "run this in your own terminal: agent-magic-tool executor page".to_owned(),
