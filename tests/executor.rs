@@ -1,6 +1,7 @@
 //! The guarantees of the executor, one file for each.
 
 pub(crate) mod bounds;
+mod closed;
 pub(crate) mod faults;
 mod github;
 mod gmail;

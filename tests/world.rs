@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::mailbox::Mailbox;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -194,7 +195,10 @@ impl Drop for World {
         // Kills all executors of this world, even those that hold no lock, and then the programs that they started,
         // which might otherwise run forever.
         let root = self.root.path();
-        for pid in executors_in(root).into_iter().chain(programs_in(root)) {
+        // Of an executor that is closed to its own user, only the lock tells.
+        let locked = Mailbox::open(&self.mailbox()).ok().and_then(|mailbox| mailbox.executor().ok().flatten());
+        let locked = locked.and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+        for pid in executors_in(root).into_iter().chain(locked).chain(programs_in(root)) {
             // Fails if it has just ended by itself.
             kill(pid, Signal::SIGKILL).ok();
         }

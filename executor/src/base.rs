@@ -2,6 +2,7 @@
 //! and the signatures of passkeys.
 
 pub mod children;
+pub mod closed_process;
 pub mod credential;
 pub mod jq;
 pub mod jq_pool;

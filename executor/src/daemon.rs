@@ -26,6 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch as watch_channel;
 
 use crate::base::children;
+use crate::base::closed_process::close_process;
 use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
 use crate::catalog::{Catalog, Sources};
@@ -189,6 +190,8 @@ pub fn run(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitRea
 }
 
 fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
+    // Before anything secret is read.
+    close_process()?;
     let (config_file, ParsedConfig { config, .. }) = ConfigFile::read(paths).map_err(SettingsError::from)?;
     // Before the lock is taken, so that the caller is told why there is no executor.
     Policy::new(&config.confirm).map_err(SettingsError::from)?;

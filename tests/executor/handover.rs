@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::closed::may_look_inside;
 use crate::world::{World, is_alive, until};
 
 fn define_slow(world: &World, seconds: &str) {
@@ -68,10 +69,13 @@ fn the_executor_inherits_no_descriptor_and_leads_its_own_session() {
     assert_eq!(ran.exit, 0, "{ran}");
     let pid = world.executor().expect("an executor");
     let proc = |what: &str| format!("/proc/{pid}/{what}");
-    assert_eq!(std::fs::read_link(proc("cwd")).expect("a folder"), std::path::Path::new("/"));
     let stat = std::fs::read_to_string(proc("stat")).expect("a state");
     let session = stat.rsplit(')').next().expect("fields").split_whitespace().nth(3).expect("a session");
     assert_eq!(session, pid.to_string(), "the executor should lead its own session");
+    if !may_look_inside() {
+        return;
+    }
+    assert_eq!(std::fs::read_link(proc("cwd")).expect("a folder"), std::path::Path::new("/"));
     for entry in std::fs::read_dir(proc("fd")).expect("descriptors").flatten() {
         let target = std::fs::read_link(entry.path()).unwrap_or_default().display().to_string();
         let number: i32 = entry.file_name().to_str().and_then(|name| name.parse().ok()).expect("a number");
@@ -164,6 +168,9 @@ fn a_replaced_program_takes_over() {
         std::fs::read_link(format!("/proc/{pid}/exe")).ok()
     };
     assert_eq!(call(&["executor", "start"]).exit, 0);
+    if !may_look_inside() {
+        return;
+    }
     assert_eq!(is_executor_running().as_ref(), Some(&program));
     // Replace the file as a package manager does.
     let next = world.folder().join("next");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::size;
+use crate::executor::closed::may_look_inside;
 use crate::world::{Transcript, World, program, until};
 
 fn older() -> PathBuf {
@@ -84,6 +85,9 @@ fn an_upgrade_under_load_loses_no_task_and_repeats_none() {
     let expected: Vec<_> = (0..count).map(|number| format!("{number:04}")).collect();
     assert_eq!(marks(&world), expected, "each task runs once");
     // A file is replaced while the executor starts nothing new.
+    if !may_look_inside() {
+        return;
+    }
     until("the new program serves", || {
         let pid = call(&world, &installed, &["executor", "status"]).json()["pid"].as_i64();
         pid.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok()).as_ref() == Some(&installed)
