@@ -10,6 +10,7 @@ mod hostile;
 pub(crate) mod http;
 pub(crate) mod human;
 mod kills;
+mod large;
 mod limits;
 mod live;
 mod programs;

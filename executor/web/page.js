@@ -2,7 +2,7 @@
 // server rendered and send what a person decided. It decides nothing by itself.
 
 import { memory, root, switchTheme } from "./page/theme.js";
-import { all, announce, find } from "./page/draw.js";
+import { all, announce, copyExactly, find } from "./page/draw.js";
 import { Card, cardOf, openCards } from "./page/card.js";
 import { approveEdited, checkEdit } from "./page/edit.js";
 import { previewGrant, remember } from "./page/remember.js";
@@ -37,6 +37,9 @@ const actions = {
         const card = cardOf(button);
         if (button.getAttribute("aria-expanded") === "true") card.closePanels();
         else card.open(button.dataset.opens);
+    },
+    end(button) {
+        cardOf(button).showEnd();
     },
     "close-panels"(button) {
         cardOf(button).closePanels();
@@ -180,6 +183,7 @@ function forgetLink() {
 
 function startView() {
     forgetLink();
+    document.addEventListener("copy", copyExactly);
     document.addEventListener("submit", onSubmit);
     document.addEventListener("input", onInput);
     document.addEventListener("keydown", onKey);

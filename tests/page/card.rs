@@ -53,7 +53,7 @@ impl Card<'_> {
         self.tab.until_at(self.caller, &expression).await;
     }
 
-    async fn click(&mut self, inner: &str) {
+    pub(super) async fn click(&mut self, inner: &str) {
         let selector = self.selector(inner);
         self.tab.click_from(self.caller, &selector).await;
     }

@@ -11,11 +11,18 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
+use rows::TextBlock;
+
+mod rows;
+
 /// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
 static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
         .expect("a valid character class")
 });
+
+/// Characters that are drawn onto the one before them.
+static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{M}").expect("a valid character class"));
 
 /// A longer run of spaces becomes a chip with their number.
 const MAX_SPACES: usize = 2;
@@ -59,12 +66,16 @@ pub(super) type VisibleLine = Vec<TextSpan>;
 /// A value as a human must see it.
 #[derive(Debug, Serialize)]
 pub(super) struct VisibleText {
-    lines: Vec<VisibleLine>,
+    blocks: Vec<TextBlock>,
+    /// The number of its lines.
+    lines: usize,
     bytes: usize,
     kind: &'static str,
     notes: Vec<String>,
     /// The decoded JSON, if the value is a text that holds a JSON object or array.
     decoded: Option<Box<Self>>,
+    #[serde(skip)]
+    height: usize,
 }
 
 impl VisibleText {
@@ -90,8 +101,10 @@ impl VisibleText {
             notes.push("contains encoded JSON".to_owned());
         }
         let decoded = decoded.map(|value| Box::new(Self::of(&value)));
-        let lines = if kind == "json" { text.split('\n').map(indented).collect() } else { lines(&text) };
-        Self { lines, bytes: text.len(), kind, notes, decoded }
+        let shown: Vec<_> = if kind == "json" { text.split('\n').map(indented).collect() } else { lines(&text) };
+        let lines = shown.len();
+        let (blocks, height) = rows::blocks(shown);
+        Self { blocks, lines, bytes: text.len(), kind, notes, decoded, height }
     }
 
     pub(super) fn text(text: &str) -> Self {
@@ -100,8 +113,7 @@ impl VisibleText {
 
     /// How many lines the value fills in a column of the page's usual width, more or less.
     pub(super) fn height(&self) -> usize {
-        const BYTES_PER_LINE: usize = 125;
-        self.lines.len().max(self.bytes.div_ceil(BYTES_PER_LINE))
+        self.height
     }
 }
 
@@ -311,9 +323,10 @@ mod tests {
     #[test]
     fn indentation_of_json_does_not_become_chips() {
         let value = json!({"to": [" a", "b    c", "\u{202e}"]});
-        let shown = VisibleText::of(&value);
-        assert_eq!(read_back(&shown.lines), serde_json::to_string_pretty(&value).expect("JSON"));
-        let lines = serde_json::to_value(&shown.lines).expect("JSON");
+        let text = serde_json::to_string_pretty(&value).expect("JSON");
+        let shown: Vec<_> = text.split('\n').map(indented).collect();
+        assert_eq!(read_back(&shown), text);
+        let lines = serde_json::to_value(&shown).expect("JSON");
         assert_eq!(lines[1], json!([{"t": "  \"to\": ["}]));
         assert_eq!(lines[2], json!([{"t": "    \" a\","}]), "a space after a quote is visible");
         assert_eq!(lines[3], json!([{"t": "    \"b"}, {"c": "U+0020 ×4", "n": "4 times space"}, {"t": "c\","}]));
@@ -332,8 +345,9 @@ mod tests {
 
     #[test]
     fn numbers_keep_every_digit() {
-        let shown = VisibleText::of(&json!(9_007_199_254_740_993_i64));
-        assert_eq!((shown.kind, read_back(&shown.lines).as_str()), ("number", "9007199254740993"));
+        let shown = serde_json::to_value(VisibleText::of(&json!(9_007_199_254_740_993_i64))).expect("JSON");
+        let spans = &shown["blocks"][0]["rows"][0]["spans"];
+        assert_eq!((&shown["kind"], spans), (&json!("number"), &json!([{"t": "9007199254740993"}])));
     }
 
     proptest! {

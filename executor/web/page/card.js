@@ -125,6 +125,14 @@ export class Card {
         if (this.isLong) announce("Read to the end.");
     }
 
+    /** Scrolls to the end of a long input. What comes into view gets its true height then, so more than once. */
+    showEnd(times = 5) {
+        const evidence = this.part("evidence");
+        evidence.scrollTop = evidence.scrollHeight;
+        if (times > 1 && !this.isClosed) requestAnimationFrame(() => this.showEnd(times - 1));
+        else evidence.focus({ preventScroll: true });
+    }
+
     /** Why this card cannot be approved yet, as a sentence, or null. */
     obstacle(isOfEdited = false) {
         const verb = this.isQuestion ? "answer" : "approve";

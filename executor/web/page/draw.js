@@ -46,25 +46,35 @@ export function stateBadge(state, words) {
     return badge;
 }
 
+function rowElement(row, many) {
+    const spans = row.spans.map((span) =>
+        "c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t,
+    );
+    if (row.fold) {
+        const folded = build("span", { class: "folded" }, ...spans);
+        return build("span", { class: "line fold", "data-n": row.label, "data-fold": row.fold }, folded);
+    }
+    const line = build("span", many ? { class: "line", "data-n": row.label } : { class: "line" }, ...spans);
+    if (row.end) line.append("\n");
+    return line;
+}
+
 /** Shows a value like the macro `value` of parts.html. */
 export function valueElement(value) {
-    const many = value.lines.length > 1;
+    const many = value.lines > 1 || value.blocks.length > 1 || value.blocks[0].rows.length > 1;
     const isEmpty = value.kind === "string" && value.bytes === 0;
     const element = build("bdi", {
         dir: "ltr",
         class: `value kind-${value.kind}${many ? " many" : ""}${isEmpty ? " empty-text" : ""}`,
     });
-    value.lines.forEach((spans, index) => {
-        const line = build("span", { class: "line" });
-        for (const span of spans) {
-            line.append("c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t);
-        }
-        if (index < value.lines.length - 1) line.append("\n");
-        element.append(line);
-    });
+    for (const { rows } of value.blocks) {
+        const block = value.blocks.length > 1 ? build("span", { class: "block" }) : element;
+        if (block !== element) element.append(block);
+        for (const row of rows) block.append(rowElement(row, many));
+    }
     const notes = build("span", { class: "value-notes" });
     if (isEmpty) notes.append(build("span", {}, "empty text"));
-    if (many) notes.append(build("span", {}, `${value.lines.length} lines, ${value.bytes} bytes`));
+    if (many) notes.append(build("span", {}, `${value.lines} ${value.lines === 1 ? "line" : "lines"}, ${value.bytes} bytes`));
     for (const note of value.notes) notes.append(build("span", { class: "flag" }, icon("eye"), note));
     const drawn = notes.childNodes.length > 0 ? [element, notes] : [element];
     if (value.decoded) {
@@ -72,6 +82,21 @@ export function valueElement(value) {
         drawn.push(build("div", { class: "decoded" }, word, ...valueElement(value.decoded)));
     }
     return drawn;
+}
+
+/**
+ * Copies exactly the text of a value. A browser would add line breaks where a long line is broken, and leave out folded
+ * ones.
+ */
+export function copyExactly(event) {
+    const selection = getSelection();
+    if (selection.rangeCount !== 1) return;
+    const range = selection.getRangeAt(0);
+    const within = range.commonAncestorContainer;
+    const element = within.nodeType === Node.ELEMENT_NODE ? within : within.parentElement;
+    if (!element?.closest(".value")) return;
+    event.clipboardData.setData("text/plain", range.cloneContents().textContent);
+    event.preventDefault();
 }
 
 /** Has screen readers say something. */
