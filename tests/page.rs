@@ -1,6 +1,7 @@
 //! The page: as a human sees it in a real browser, and as an attacker meets it.
 
 mod addresses;
+mod asked;
 mod card;
 mod clocks;
 mod crowd;

@@ -179,7 +179,9 @@ fn a_binary_that_is_replaced_all_the_time_never_runs_unseen() {
 fn searched_folder(world: &World) -> PathBuf {
     let folder = world.home().join("programs");
     fs::create_dir_all(&folder).expect("the folder is created");
-    world.configure("[programs]\npath = [\"~/programs\", \"/usr/bin\", \"/bin\"]\n");
+    world.configure(
+        "[programs]\npath = [\"~/programs\", \"/usr/bin\", \"/bin\"]\n[secrets.word]\ncommand = [\"tell-word\"]\n",
+    );
     folder
 }
 
@@ -189,12 +191,18 @@ fn programs_are_found_in_the_configured_folders_whatever_the_path_of_the_executo
     let searched = searched_folder(&world);
     let planted = world.folder().join("planted");
     fs::create_dir_all(&planted).expect("the folder is created");
-    for name in ["own-tool", "env", "ls"] {
+    for name in ["own-tool", "tell-word", "env", "ls"] {
         write_program(&planted.join(name), b"#!/bin/sh\necho planted\n");
     }
     write_program(&searched.join("own-tool"), b"#!/usr/bin/env sh\necho \"configured $PATH\"; type ls\n");
     let tool = |argv: &[&str]| json!({"description": "Runs.", "input": {}, "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": argv}}});
-    world.define("tools.json", &json!({"own_tool": tool(&["own-tool"]), "gone": tool(&["no-such-tool"])}));
+    write_program(&searched.join("tell-word"), b"#!/bin/sh\necho configured-word\n");
+    let mut with_secret = tool(&["sh", "-c", "test \"$WORD\" = configured-word && echo right"]);
+    with_secret["run"]["process"]["env"] = json!({"WORD": "secret:word"});
+    world.define(
+        "tools.json",
+        &json!({"own_tool": tool(&["own-tool"]), "gone": tool(&["no-such-tool"]), "with_secret": with_secret}),
+    );
     let mut start = world.command(&["executor", "start"]);
     start.env("PATH", format!("{}:/usr/bin:/bin", planted.display()));
     assert_eq!(world.transcript(&start.output().expect("the program starts")).exit, 0);
@@ -202,6 +210,9 @@ fn programs_are_found_in_the_configured_folders_whatever_the_path_of_the_executo
     let path = format!("{}:/usr/bin:/bin", searched.display());
     let data = ended["data"].as_str().unwrap_or_else(|| panic!("{ended}"));
     assert!(data.starts_with(&format!("configured {path}\n")) && !data.contains("planted"), "{data}");
+    // Also the program that prints a secret.
+    let ended = world.result_of("with_secret", &json!({}));
+    assert_eq!(ended["data"], "right", "{ended}");
 
     let doctor = world.run(&["doctor"]).json();
     let checks = doctor["checks"].as_array().expect("checks");

@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::base::{children, credential};
+use crate::config::programs::{self, ProgramSettings};
 use crate::config::seal::Seal;
 use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
@@ -174,6 +175,8 @@ impl From<SecretError> for Failure {
 pub struct Secrets {
     folder: PathBuf,
     sources: std::collections::BTreeMap<String, SecretSource>,
+    /// Where the programs of sources are found; `None`: where the executor finds its own.
+    programs: Option<ProgramSettings>,
     /// Every value handed out so far, with its name: what must be redacted. Shared with the secrets of earlier and
     /// later configurations.
     exposed: Arc<RwLock<KnownSecrets>>,
@@ -189,12 +192,12 @@ impl fmt::Debug for Secrets {
 impl Secrets {
     /// The secrets of this user.
     pub fn of(paths: &Paths, config: &Config) -> Self {
-        Self::new(paths.secrets(), config.secrets.clone())
+        Self { programs: Some(config.programs.clone()), ..Self::new(paths.secrets(), config.secrets.clone()) }
     }
 
     pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
         let seal = Arc::new(Seal::at(folder.join(".inputs.key")));
-        Self { folder, sources, exposed: Arc::default(), seal }
+        Self { folder, sources, programs: None, exposed: Arc::default(), seal }
     }
 
     /// What seals and opens hidden inputs.
@@ -206,7 +209,8 @@ impl Secrets {
     #[must_use]
     pub fn with_sources_of(&self, config: &Config) -> Self {
         let (exposed, seal) = (Arc::clone(&self.exposed), Arc::clone(&self.seal));
-        Self { folder: self.folder.clone(), sources: config.secrets.clone(), exposed, seal }
+        let programs = Some(config.programs.clone());
+        Self { folder: self.folder.clone(), sources: config.secrets.clone(), programs, exposed, seal }
     }
 
     /// Returns the value of `name`. A configured source takes precedence over a stored value.
@@ -214,7 +218,7 @@ impl Secrets {
         let value = match self.sources.get(name.as_str()) {
             Some(SecretSource::Env(variable)) => std::env::var(variable)
                 .map_err(|_| source_error(name, variable, "the environment variable is not set"))?,
-            Some(SecretSource::Command(argv)) => from_command(name, argv).await?,
+            Some(SecretSource::Command(argv)) => from_command(name, argv, self.programs.as_ref()).await?,
             None => self.stored(name)?,
         };
         let secret = Secret(value.trim_end_matches(['\r', '\n']).to_owned());
@@ -352,14 +356,22 @@ impl Secrets {
     }
 }
 
-async fn from_command(name: &SecretName, argv: &[String]) -> Result<String, SecretError> {
+/// The program is found in the configured folders, which also are its `PATH`.
+async fn from_command(
+    name: &SecretName,
+    argv: &[String],
+    settings: Option<&ProgramSettings>,
+) -> Result<String, SecretError> {
     let from = argv.join(" ");
     let Some((program, arguments)) = argv.split_first() else {
         return Err(source_error(name, "command", "the command is empty"));
     };
     let failed = |error: io::Error| source_error(name, &from, &error.to_string());
-    let mut command = tokio::process::Command::new(program);
+    let folders = settings.map_or(&[][..], |settings| &settings.path);
+    let found = programs::find(program.as_ref(), folders.iter().cloned()).unwrap_or_else(|| program.into());
+    let mut command = tokio::process::Command::new(found);
     command
+        .envs(settings.map(|settings| ("PATH", settings.search_path())))
         .args(arguments)
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
