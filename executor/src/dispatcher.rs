@@ -47,10 +47,10 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use confirmations::PendingConfirmations;
 pub use confirmations::{
     CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
 };
+use confirmations::{PendingConfirmations, after};
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
 use notes::{give_up_at, given_up, note_failure};
@@ -217,6 +217,8 @@ struct OpenTask {
     phase: LookupPhase,
     /// Its key in [`Dispatcher::delayed`], if it is there.
     delayed_to: Option<Timestamp>,
+    /// Until when it is held after its approval.
+    held_until: Option<Timestamp>,
     /// What rules that changed while it was running say about its next attempt.
     reassessed: Reassessment,
 }
@@ -230,6 +232,7 @@ impl OpenTask {
             is_suspect: false,
             phase: LookupPhase::Work,
             delayed_to: None,
+            held_until: None,
             reassessed: Reassessment::Keep,
         }
     }
@@ -456,7 +459,11 @@ impl Dispatcher {
             Some(at) => Some(at.saturating_add(self.ahead).unwrap_or(Timestamp::MAX)),
             None => open.task.not_before,
         };
-        open.delayed_to = not_before.filter(|at| *at > now);
+        if let (Some(until), Some(hold), None) = (open.task.held_until(), open.definition.hold, open.held_until) {
+            // The clock may have been set back since the approval: it is never held for longer than its definition says.
+            open.held_until = Some(until.min(after(now, hold.get())));
+        }
+        open.delayed_to = not_before.max(open.held_until).filter(|at| *at > now);
         match open.delayed_to {
             Some(at) => {
                 self.delayed.insert((at, id));

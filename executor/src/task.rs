@@ -91,6 +91,12 @@ impl Task {
         self.run_at.filter(|_| self.attempt == 0)
     }
 
+    /// Returns until when the task does not start although it was approved; `None` once it has started.
+    pub fn held_until(&self) -> Option<Timestamp> {
+        let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref())?;
+        decision.held_until.filter(|_| self.attempt == 0 && !self.state.is_final())
+    }
+
     /// Returns when the task could first start: it was accepted, its scheduled time came, and a human had decided.
     pub fn ready_at(&self) -> Timestamp {
         let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());

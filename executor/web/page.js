@@ -85,6 +85,9 @@ const actions = {
         await navigator.clipboard.writeText(find(button.dataset.copies).textContent);
         announce("copied");
     },
+    undo(button) {
+        act(button, "/undo", { id: button.dataset.id }, ({ id }) => location.assign(`/task/${encodeURIComponent(id)}`));
+    },
     "revoke-key"(button) {
         act(button, "/keys/revoke", { id: button.dataset.id }, () => location.reload());
     },

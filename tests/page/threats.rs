@@ -17,7 +17,7 @@ use crate::skip::skip;
 use crate::world::{World, is_alive, until};
 
 /// The paths that change something.
-const ACTIONS: [&str; 14] = [
+const ACTIONS: [&str; 15] = [
     "/decide",
     "/edit",
     "/decide-edit",
@@ -30,6 +30,7 @@ const ACTIONS: [&str; 14] = [
     "/keys/begin",
     "/keys/revoke",
     "/try",
+    "/undo",
     "/logout",
     "/resolve",
 ];

@@ -4,6 +4,7 @@
 //! runner checks only what is its own. What is wrong between two definitions is the matter of `load.rs`.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -16,6 +17,9 @@ use crate::base::template::{self, TemplateError};
 use crate::config::secret::{InvalidReference, SecretName};
 use crate::runner::{Invocation, ResponseFacts, Run, TextKind};
 use crate::task::effect::EffectClass;
+
+/// The longest time that a run waits after its approval.
+const MAX_HOLD: Duration = Duration::from_hours(1);
 
 /// Returns the compiled input schema, or every mistake with its place.
 pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedMessage>> {
@@ -41,6 +45,9 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
     if definition.run.repeats_a_change() && !definition.effect_class().repeatable() {
         let message = "sends its POST once for each page; declare `readOnlyHint` if that changes nothing";
         found.add("run.http.pagination", message);
+    }
+    if definition.hold.is_some_and(|hold| hold.get() > MAX_HOLD) {
+        found.add("hold", "the maximum is 1h: a human who approves wants it done");
     }
     if definition.concurrency == Some(0) {
         found.add("concurrency", "a limit of 0 would run no task; the minimum is 1");
@@ -97,6 +104,9 @@ fn expressions(definition: &Definition, names: &DeclaredNames, found: &mut Mista
     if let Some(preview) = &definition.preview {
         templates_of("preview.input", &preview.input, names, found);
         jq("preview.replaces", &preview.replaces, &[], names, found);
+    }
+    if let Some(undo) = &definition.undo {
+        jq("undo.input", &undo.input, &[], names, found);
     }
 }
 

@@ -50,6 +50,12 @@ pub struct Definition {
     /// Whether a human may approve later calls in advance, with a grant.
     #[serde(default = "enabled")]
     pub grantable: bool,
+    /// How a run that succeeded is undone. The human finds it as a button in the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Undo>,
+    /// How long a run waits after a human approved it, so that they can still stop it. Absent: it starts at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<PositiveDuration>,
     /// The timeout of one attempt. Absent: the configured default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<PositiveDuration>,
@@ -235,6 +241,17 @@ pub struct Preview {
     /// The subtool with that name, set when the catalog is loaded.
     #[serde(skip)]
     pub lookup: Option<Lookup>,
+}
+
+/// What undoes a run: another subtool, which is requested and asked about like any other.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// The subtool that undoes it.
+    pub subtool: SubtoolName,
+    /// A jq expression over the data of the run: the input of that subtool. `$input` is the input of the run.
+    #[schemars(example = "{id: .id}")]
+    pub input: String,
 }
 
 /// A resolved lookup subtool.

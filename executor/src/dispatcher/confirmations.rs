@@ -427,6 +427,9 @@ impl Dispatcher {
             }
             DecisionAction::Answer(answer) => decision.answer = Some(answer.clone()),
         }
+        if matches!(action, DecisionAction::Approve | DecisionAction::Edit { .. }) {
+            decision.held_until = open.definition.hold.map(|hold| after(now, hold.get()));
+        }
         confirmation.decision = Some(decision);
         let update = ConfirmationUpdate { expected: Some(expected), confirmation: (*confirmation).clone(), input };
         open.task.confirmation = Some(confirmation);
@@ -516,7 +519,7 @@ impl Dispatcher {
             let error = denied(Some("the grant that approved it was revoked before it started"));
             self.end_before_start(id, Step::Deny, now, |_| error, effects);
             false
-        } else if confirmation.expires_at <= now {
+        } else if expires_at(confirmation) <= now {
             self.end_before_start(id, Step::Expire, now, expired, effects);
             false
         } else {
@@ -564,6 +567,13 @@ impl Dispatcher {
     }
 }
 
-fn after(at: Timestamp, span: Duration) -> Timestamp {
+/// When an approved task that has not started expires. The time for which it is held does not count.
+fn expires_at(confirmation: &Confirmation) -> Timestamp {
+    let held =
+        confirmation.decision.as_ref().and_then(|decision| Some(decision.held_until?.duration_since(decision.at)));
+    confirmation.expires_at.saturating_add(held.unwrap_or_default()).unwrap_or(Timestamp::MAX)
+}
+
+pub(super) fn after(at: Timestamp, span: Duration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)
 }

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use protocol::caller::Caller;
 use protocol::code::Code;
-use protocol::handover::{PendingRequest, Reply};
-use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::task::{State as TaskState, TaskId};
 use protocol::{clock, json};
 use serde::Deserialize;
@@ -32,13 +28,14 @@ use crate::base::webauthn::Assertion;
 use crate::catalog::Subtool;
 use crate::config::seal;
 use crate::dispatcher::{DecisionAction, DecisionError};
-use crate::results::handover;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
+mod requests;
 mod sessions;
 
+pub(super) use requests::{try_it, undo, undo_of};
 pub(super) use sessions::{challenge, end_other_sessions, end_session, login, logout};
 
 /// The answer to an action, or the response that refuses it.
@@ -149,7 +146,13 @@ async fn send_decision(
         None => Err(stopping()),
         Some(Err(error)) => Err(not_decided(page, error)),
         Some(Ok(decided)) => {
-            let decided: Vec<_> = decided.iter().map(|(id, state)| json!({"id": id, "state": state})).collect();
+            // The daemon answers after its commit, so the record has the decision.
+            let held_until =
+                |id| page.read(|records| records.task(id)).ok().flatten().and_then(|task| task.held_until());
+            let decided: Vec<_> = decided
+                .iter()
+                .map(|(id, state)| json!({"id": id, "state": state, "held_until": held_until(*id)}))
+                .collect();
             Ok(Json(json!({"decided": decided})).into_response())
         }
     }
@@ -526,39 +529,5 @@ pub(super) async fn revoke_grant(
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(DecisionError::NotPending(_))) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),
         Some(Err(error)) => Err(not_decided(&page, error)),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TryBody {
-    tool: String,
-    #[serde(default)]
-    input: Map<String, Value>,
-}
-
-/// Runs a subtool for the human through the mailbox, like a request of any other caller.
-pub(super) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult {
-    const TIMEOUT: Duration = Duration::from_secs(20);
-    let TryBody { tool, input } = parse_body(&body)?;
-    let run = Operation::run(RunRequest { tool, input, ..RunRequest::default() });
-    let caller = Caller { session: Some("page".to_owned()), ..Caller::default() };
-    let not_posted = |error: std::io::Error| {
-        refuse(StatusCode::SERVICE_UNAVAILABLE, Code::Io, &format!("failed to write the request: {error}"))
-    };
-    let request = PendingRequest::post(&page.context.mailbox, run, caller).map_err(not_posted)?;
-    match tokio::time::timeout(TIMEOUT, handover::reply(&request)).await {
-        Ok(Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id)))) => {
-            Ok(Json(json!({"id": id})).into_response())
-        }
-        Ok(Some(Reply::Answer(Answer::Refused(error)))) => {
-            let problems = error.details.get("problems").cloned();
-            let body = json!({"error": error, "problems": problems});
-            Err((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response())
-        }
-        Ok(_) => {
-            Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "the executor gave an unexpected answer"))
-        }
-        Err(_) => Err(stopping()),
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/grants/preview", post(actions::preview_grant))
         .route("/grants/revoke", post(actions::revoke_grant))
         .route("/try", post(actions::try_it))
+        .route("/undo", post(actions::undo))
         .fallback(views::not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::check_request))

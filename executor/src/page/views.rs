@@ -14,6 +14,7 @@ use protocol::{clock, excerpt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::actions::undo_of;
 use super::card::{Card, CardCaller, fields, question_of};
 use super::gate::{SessionName, refuse};
 use super::touches::touches;
@@ -121,6 +122,8 @@ struct OpenRow {
     ago: String,
     asked: String,
     running_for: Option<String>,
+    /// When it starts, if it is held after its approval.
+    held_until: Option<String>,
     can_stop: bool,
 }
 
@@ -142,6 +145,7 @@ pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
             ago,
             asked: at,
             running_for: started.map(|recorded| span(now.duration_since(recorded.at).as_secs())),
+            held_until: task.held_until().map(|at| at.to_string()),
             can_stop: true,
         });
     }
@@ -169,10 +173,12 @@ struct EndedRow {
     other_session: Option<String>,
     code: Option<String>,
     summary: VisibleLine,
+    /// The subtool that undoes it, if it can be undone.
+    undo: Option<String>,
 }
 
 impl EndedRow {
-    fn of(task: &Task, session: &SessionName, now: Timestamp) -> Self {
+    fn of(task: &Task, page: &Page, session: &SessionName, now: Timestamp) -> Self {
         let end = task.end.as_ref();
         let code = end.and_then(|end| match &end.outcome {
             Outcome::Error(error) => Some(error.code.to_string()),
@@ -192,6 +198,7 @@ impl EndedRow {
             other_session: decided_by(task).and_then(|by| other_session(by, &session.0)),
             code,
             summary: line(&excerpt::chars(&input, MAX_SUMMARY_CHARS)),
+            undo: undo_of(page, task).map(|undo| undo.subtool.to_string()),
         }
     }
 }
@@ -218,7 +225,7 @@ pub(super) async fn history(
             .finish();
         format!("/history?{query}")
     });
-    let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, &session, now)).collect();
+    let rows: Vec<_> = rows.iter().map(|task| EndedRow::of(task, &page, &session, now)).collect();
     let states: Vec<_> = TaskState::ALL.into_iter().filter(|state| state.is_final()).map(TaskState::as_str).collect();
     let view = json!({"page": page.frame("History", "history")?, "query": query.q, "state": query.state, "states": states,
         "rows": rows, "older": older});
@@ -287,7 +294,7 @@ pub(super) async fn task(
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
         "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
-        "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
+        "held_until": task.held_until(), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
     });
     Ok(page.show("task.html", &view))
 }
@@ -408,7 +415,7 @@ pub(super) async fn subtool(
     let now = clock::now();
     let wanted = HistoryFilter { tool: Some(&name), ..HistoryFilter::default() };
     let runs = page.read(|records| records.ended(&wanted, MAX_RUNS))?;
-    let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, &session, now)).collect();
+    let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, &page, &session, now)).collect();
     let definition = &subtool.definition;
     let (policy, why) = policy_words(&page, subtool);
     let schema = serde_json::to_string_pretty(&definition.input).expect("a JSON value can be serialized");

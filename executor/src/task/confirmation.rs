@@ -150,6 +150,9 @@ pub struct Decision {
     /// The human's answer, if the task asked a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
+    /// Until when the task does not start, so that the human can still stop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Timestamp>,
     /// What a key of the human signed, if the decision was made with a touch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Box<TouchProof>>,
@@ -206,7 +209,7 @@ pub struct ConfirmationRequest {
 
 impl Decision {
     pub fn new(at: Timestamp, verdict: Verdict, by: DecidedBy) -> Self {
-        Self { at, verdict, by, reason: None, asked_input: None, answer: None, proof: None }
+        Self { at, verdict, by, reason: None, asked_input: None, answer: None, held_until: None, proof: None }
     }
 }
 

@@ -52,6 +52,8 @@ export class Card {
         this.isGone = false;
         /** The edited input and its digest, after the executor has checked them. */
         this.edited = null;
+        /** When the approved task starts, if it is held so that a person can still stop it. */
+        this.heldUntil = null;
         /** The button that opened the current panel; it gets the focus back. */
         this.trigger = null;
         /** What a key asked for while the card was arming. */
@@ -246,8 +248,9 @@ export class Card {
     }
 
     approved(words, answer) {
-        const state = answer.decided?.find((one) => one.id === this.id)?.state ?? answer.state ?? "queued";
-        this.close("check", words, state);
+        const decided = answer.decided?.find((one) => one.id === this.id);
+        this.heldUntil = decided?.held_until ?? null;
+        this.close("check", words, decided?.state ?? answer.state ?? "queued");
     }
 
     deny() {
@@ -319,6 +322,10 @@ export class Card {
         const side = build("span", { class: "closed-side" });
         const status = build("span", { "data-task": this.id });
         const update = lastUpdates.get(this.id);
+        // A held task can still be stopped.
+        if (this.heldUntil) {
+            side.append(build("time", { class: "tabular", datetime: this.heldUntil, "data-left": "", "data-held": this.id }));
+        }
         const isNewer = update && update.state !== "awaiting_confirmation";
         const own = state ? { state, state_words: stateWords ?? state.replaceAll("_", " ") } : null;
         const shown = isNewer ? update : own;

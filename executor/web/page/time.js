@@ -19,7 +19,9 @@ export function refreshTimes() {
                 ? `${span((now - at) / 1000)} ago`
                 : at > now
                   ? `${span((at - now) / 1000)} left`
-                  : "time is up";
+                  : "held" in time.dataset
+                    ? ""
+                    : "time is up";
         if (time.textContent !== words) time.textContent = words;
     }
 }

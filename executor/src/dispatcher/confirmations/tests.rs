@@ -381,3 +381,61 @@ fn revoking_a_grant_denies_the_tasks_that_have_not_started() {
     let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id, touch: None });
     assert_eq!(none.replies, [Err(DecisionError::NotPending(id))]);
 }
+
+fn held() -> Arc<Definition> {
+    definition(json!({"hold": "20s"}))
+}
+
+/// Approves a task whose definition has a `hold`.
+fn approve_held(bench: &mut Bench, input: Value) -> TaskId {
+    let task = unconfirmed(bench.now, input);
+    bench.admit(&task, &held());
+    let of = [(task.id, digest(bench, task.id))];
+    let turn = decide(bench, &of, DecisionAction::Approve);
+    assert_eq!((turn.performed, turn.replies), (vec![], vec![Ok(vec![(task.id, State::Queued)])]));
+    task.id
+}
+
+#[test]
+fn a_held_task_starts_after_its_time_and_not_before() {
+    let mut bench = Bench::new(limits(1));
+    let id = approve_held(&mut bench, json!({}));
+    let until = bench.now + SignedDuration::from_secs(20);
+    assert_eq!((bench.stored(id).held_until(), bench.dispatcher.next_deadline()), (Some(until), Some(until)));
+    bench.now = until - SignedDuration::from_millis(1);
+    assert_eq!(bench.handle(Event::Tick).performed, []);
+    // A restart does not shorten it.
+    bench.crash(Some(&held()));
+    assert_eq!(bench.handle(Event::Tick).performed, []);
+    bench.now = until;
+    assert_eq!(bench.handle(Event::Tick).performed, [id]);
+    assert_eq!(bench.stored(id).held_until(), None, "it has started");
+}
+
+#[test]
+fn a_held_task_can_be_stopped_and_does_not_expire_while_it_is_held() {
+    let mut bench = Bench::new(limits(2));
+    let stopped = approve_held(&mut bench, json!({"n": 1}));
+    bench.cancel(stopped, 1);
+    assert_eq!(bench.state(stopped), State::Cancelled);
+    let task = unconfirmed(bench.now, json!({"n": 2}));
+    bench.admit(&task, &held());
+    bench.now = task.confirmation.as_ref().expect("a confirmation").expires_at - SignedDuration::from_secs(1);
+    let of = [(task.id, digest(&bench, task.id))];
+    decide(&mut bench, &of, DecisionAction::Approve);
+    bench.pass(Duration::from_secs(20));
+    bench.handle(Event::Tick);
+    assert_eq!(bench.state(task.id), State::Running);
+    assert_eq!(bench.state(stopped), State::Cancelled);
+}
+
+#[test]
+fn a_clock_that_was_ahead_holds_a_task_no_longer_than_its_definition_says() {
+    let mut bench = Bench::new(limits(1));
+    let id = approve_held(&mut bench, json!({}));
+    bench.now -= SignedDuration::from_hours(24);
+    bench.crash(Some(&held()));
+    bench.pass(Duration::from_secs(20));
+    bench.handle(Event::Tick);
+    assert_eq!(bench.state(id), State::Running);
+}
