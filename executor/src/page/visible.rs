@@ -24,6 +24,10 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
 /// Characters that are drawn onto the one before them.
 static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{M}").expect("a valid character class"));
 
+/// What a human is told about an escaped text.
+const ESCAPED: &str =
+    "many characters that are not visible, each written as \\u{its number in hexadecimal}; a backslash is \\\\";
+
 /// A longer run of spaces becomes a chip with their number.
 const MAX_SPACES: usize = 2;
 /// The shortest text that is tried as JSON, in bytes: `{}`.
@@ -38,6 +42,9 @@ pub(super) enum TextSpan {
         character: char,
         count: usize,
     },
+    /// Text and chips together, of a value with very many chips: `\u{200B}` stands for a character that is not visible,
+    /// `\u{20*4}` for four of them, and `\\\\` for a backslash.
+    Escaped(String),
 }
 
 impl Serialize for TextSpan {
@@ -45,6 +52,10 @@ impl Serialize for TextSpan {
         let mut map = serializer.serialize_map(None)?;
         match self {
             Self::Text(text) => map.serialize_entry("t", text)?,
+            Self::Escaped(text) => {
+                map.serialize_entry("c", text)?;
+                map.serialize_entry("n", ESCAPED)?;
+            }
             Self::Chip { character, count } => {
                 let code = format!("U+{:04X}", u32::from(*character));
                 let name = name_of(*character);
@@ -279,6 +290,7 @@ mod tests {
                 .map(|span| match span {
                     TextSpan::Text(text) => text.clone(),
                     TextSpan::Chip { character, count } => character.to_string().repeat(*count),
+                    TextSpan::Escaped(_) => unreachable!("only rows are escaped"),
                 })
                 .collect()
         };
@@ -288,7 +300,7 @@ mod tests {
     fn texts(lines: &[VisibleLine]) -> impl Iterator<Item = &str> {
         lines.iter().flatten().filter_map(|span| match span {
             TextSpan::Text(text) => Some(text.as_str()),
-            TextSpan::Chip { .. } => None,
+            TextSpan::Chip { .. } | TextSpan::Escaped(_) => None,
         })
     }
 

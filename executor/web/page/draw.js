@@ -68,7 +68,7 @@ export function valueElement(value) {
         class: `value kind-${value.kind}${many ? " many" : ""}${isEmpty ? " empty-text" : ""}`,
     });
     for (const { rows } of value.blocks) {
-        const block = value.blocks.length > 1 ? build("span", { class: "block" }) : element;
+        const block = value.blocks.length > 1 ? build("span", { class: "text-rows" }) : element;
         if (block !== element) element.append(block);
         for (const row of rows) block.append(rowElement(row, many));
     }

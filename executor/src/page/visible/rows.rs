@@ -18,10 +18,13 @@ const MIN_FOLDED_LINES: usize = 4;
 /// Of a text with more lines, each row holds [`DENSE_LINES`] of them.
 const MAX_NUMBERED_LINES: usize = 20_000;
 const DENSE_LINES: usize = 100;
-/// How many rows of the screen a block fills, more or less; `.block` in values.css knows it as well.
+/// How many rows of the screen a block fills, more or less; `.text-rows` in values.css knows it as well.
 const BLOCK_ROWS: usize = 100;
 /// How many bytes fit into one row of the screen, more or less.
 const BYTES_PER_ROW: usize = 125;
+/// The most chips of a value; of one with more, rows with more than [`MAX_ROW_CHIPS`] are escaped.
+const MAX_CHIPS: usize = 5_000;
+const MAX_ROW_CHIPS: usize = 10;
 /// How many bytes the chip of a character counts as.
 const CHIP_BYTES: usize = 10;
 
@@ -50,12 +53,36 @@ impl TextRow {
         let height = bytes_of(&spans).div_ceil(BYTES_PER_ROW).max(1);
         Self { label, spans, fold: None, end, height }
     }
+
+    /// Makes one span of all: a browser needs seconds for hundreds of thousands of chips.
+    fn escape(&mut self) {
+        let mut escaped = String::new();
+        for span in self.spans.drain(..) {
+            match span {
+                TextSpan::Text(text) => escaped.push_str(&text.replace('\\', r"\\")),
+                TextSpan::Escaped(text) => escaped.push_str(&text),
+                TextSpan::Chip { character, count } => {
+                    let times = if count == 1 { String::new() } else { format!("*{count}") };
+                    let code = format!("{:X}", u32::from(character));
+                    escaped.extend([r"\u{", &code, &times, "}"]);
+                }
+            }
+        }
+        self.spans.push(TextSpan::Escaped(escaped));
+    }
+}
+
+fn chips_of(line: &VisibleLine) -> usize {
+    line.iter().filter(|span| matches!(span, TextSpan::Chip { .. })).count()
 }
 
 /// Lays out `lines`; a line break is between each two of them. Returns the blocks and how many rows of the screen they
 /// fill, more or less.
 pub(super) fn blocks(lines: Vec<VisibleLine>) -> (Vec<TextBlock>, usize) {
-    let rows = rows(lines);
+    let mut rows = rows(lines);
+    if rows.iter().map(|row| chips_of(&row.spans)).sum::<usize>() > MAX_CHIPS {
+        rows.iter_mut().filter(|row| chips_of(&row.spans) > MAX_ROW_CHIPS).for_each(TextRow::escape);
+    }
     let height = rows.iter().map(|row| row.height).sum();
     let mut blocks = vec![TextBlock { rows: Vec::new() }];
     let mut filled = 0;
@@ -128,7 +155,7 @@ fn pieces(number: usize, line: VisibleLine, end: bool) -> Vec<TextRow> {
     let mut filled = 0;
     for span in line {
         match span {
-            TextSpan::Chip { .. } => {
+            TextSpan::Chip { .. } | TextSpan::Escaped(_) => {
                 if filled >= MAX_PIECE_BYTES {
                     pieces.push(Vec::new());
                     filled = 0;
@@ -183,7 +210,7 @@ fn is_mark(character: char) -> bool {
 
 fn bytes_of(line: &VisibleLine) -> usize {
     let bytes = |span: &TextSpan| match span {
-        TextSpan::Text(text) => text.len(),
+        TextSpan::Text(text) | TextSpan::Escaped(text) => text.len(),
         TextSpan::Chip { .. } => CHIP_BYTES,
     };
     line.iter().map(bytes).sum()
@@ -238,15 +265,34 @@ mod tests {
     use super::*;
     use crate::page::visible::lines;
 
+    fn unescaped(text: &str) -> String {
+        let (mut restored, mut rest) = (String::new(), text);
+        while let Some((before, after)) = rest.split_once('\\') {
+            restored.push_str(before);
+            if let Some(after) = after.strip_prefix('\\') {
+                restored.push('\\');
+                rest = after;
+                continue;
+            }
+            let (code, after) = after.strip_prefix("u{").and_then(|code| code.split_once('}')).expect("an escape");
+            let (number, times) = code.split_once('*').unwrap_or((code, "1"));
+            let character = u32::from_str_radix(number, 16).ok().and_then(char::from_u32).expect("a character");
+            restored.extend(std::iter::repeat_n(character, times.parse().expect("a number")));
+            rest = after;
+        }
+        restored + rest
+    }
+
     /// Restores the text, and returns the rows.
     fn laid_out(text: &str) -> (String, Vec<TextRow>) {
-        let rows = rows(lines(text));
+        let rows: Vec<_> = blocks(lines(text)).0.into_iter().flat_map(|block| block.rows).collect();
         let mut restored = String::new();
         for row in &rows {
             for span in &row.spans {
                 match span {
                     TextSpan::Text(text) => restored.push_str(text),
                     TextSpan::Chip { character, count } => restored.extend(std::iter::repeat_n(*character, *count)),
+                    TextSpan::Escaped(text) => restored.push_str(&unescaped(text)),
                 }
             }
             if row.end {
@@ -267,14 +313,19 @@ mod tests {
             megabyte("\n"),
             megabyte("a\n"),
             megabyte("\n\n\na\n"),
+            megabyte("a\u{200b}"),
+            megabyte("\\\u{200b}\n"),
+            megabyte("     \u{202e}\\u{5}"),
             megabyte("a line of ordinary length, as there are in most texts\n"),
             format!("x{}", megabyte("\u{301}")),
         ] {
             let (restored, rows) = laid_out(&text);
-            assert!(restored == text, "the text is the same: {:?}", &text[..2]);
-            assert!(rows.len() <= MAX_NUMBERED_LINES + 10, "{} rows of {:?}", rows.len(), &text[..2]);
+            assert!(restored == text, "the text is the same: {:?}", text.get(..2));
+            assert!(rows.len() <= MAX_NUMBERED_LINES + 10, "{} rows of {:?}", rows.len(), text.get(..2));
+            let chips: usize = rows.iter().map(|row| chips_of(&row.spans)).sum();
+            assert!(chips <= MAX_CHIPS, "{chips} chips of {:?}", text.get(..2));
             let is_short = |row: &TextRow| row.fold.is_some() || bytes_of(&row.spans) <= 5 * MAX_PIECE_BYTES;
-            assert!(rows.iter().all(is_short) || text.starts_with("x\u{301}"), "{:?}", &text[..2]);
+            assert!(rows.iter().all(is_short) || text.starts_with("x\u{301}"), "{:?}", text.get(..2));
         }
     }
 
