@@ -136,6 +136,24 @@ pub struct ConfirmSettings {
     #[serde(deserialize_with = "none_if_empty")]
     pub keys: Option<PathBuf>,
     pub rules: Vec<RuleSettings>,
+    pub marks: Vec<MarkSettings>,
+}
+
+/// A risk mark of the human: what to say on the card of a call.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkSettings {
+    /// Names or globs of subtools; empty means every subtool.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// The mark applies to subtools with any of these tags; empty means every subtool.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// An expression over `input` and `caller`, which also has `hour` and `weekday`.
+    #[serde(default)]
+    pub when: Option<String>,
+    /// The words of the mark.
+    pub say: String,
 }
 
 /// One confirmation rule of the human.

@@ -32,15 +32,18 @@ use crate::task::confirmation::Assurance;
 
 mod actions;
 mod assets;
+mod background;
 mod card;
 pub mod client;
 mod command;
+mod diff;
 mod events;
 mod form;
 mod gate;
 mod hidden;
 mod keys;
 mod link;
+mod marks;
 mod peer;
 pub mod proof;
 #[cfg(test)]

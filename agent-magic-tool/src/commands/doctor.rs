@@ -193,6 +193,7 @@ fn rules(config: &Config, catalog: &Catalog) -> Check {
     let (access, limits) = (&config.access, &config.rate_limits);
     let patterns = [
         ("confirm.rules", config.confirm.rules.iter().flat_map(|rule| &rule.tools).collect::<Vec<_>>()),
+        ("confirm.marks", config.confirm.marks.iter().flat_map(|mark| &mark.tools).collect()),
         ("access.allow", access.allow.iter().collect()),
         ("access.deny", access.deny.iter().collect()),
         ("rate_limits.tools", limits.tools.keys().collect()),

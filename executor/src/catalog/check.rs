@@ -34,8 +34,11 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
     for mistake in definition.run.check() {
         found.add(format!("run.{}.{}", definition.run.name(), mistake.place), mistake.message);
     }
-    let names =
-        DeclaredNames { fields: declared_fields(&definition.input), numbers: declared_numbers(&definition.input) };
+    let names = DeclaredNames {
+        fields: declared_fields(&definition.input),
+        numbers: declared_numbers(&definition.input),
+        ..DeclaredNames::default()
+    };
     let has_its_own_message: BTreeSet<_> = found.0.iter().filter_map(|(place, _)| place.clone()).collect();
     let mut in_fields = Mistakes::default();
     fields_of_run(&definition.run, &names, &mut in_fields);

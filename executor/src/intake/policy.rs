@@ -66,6 +66,8 @@ pub struct PolicyCase<'a> {
 #[derive(Debug)]
 pub struct Policy {
     rules: Vec<CompiledRule>,
+    /// Their words are in `because`.
+    marks: Vec<CompiledRule>,
     writes: RuleAction,
 }
 
@@ -83,8 +85,10 @@ struct CompiledRule {
 
 /// A rule that is not valid or that contradicts its own samples.
 #[derive(Debug, thiserror::Error)]
-#[error("rule {number} of `confirm.rules`: {problem}")]
+#[error("{kind} {number} of `confirm.{kind}s`: {problem}")]
 pub struct RuleError {
+    /// `rule` or `mark`.
+    kind: &'static str,
     number: usize,
     problem: String,
 }
@@ -93,7 +97,24 @@ impl Policy {
     /// Compiles every rule and checks it against its samples.
     pub fn new(config: &config::ConfirmSettings) -> Result<Self, RuleError> {
         let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
-        Ok(Self { rules: rules.collect::<Result<_, _>>()?, writes: config.writes })
+        let marks = config.marks.iter().zip(1..).map(|(mark, number)| CompiledRule::of_mark(mark, number));
+        let (rules, marks) = (rules.collect::<Result<_, _>>()?, marks.collect::<Result<_, _>>()?);
+        Ok(Self { rules, marks, writes: config.writes })
+    }
+
+    /// The words of the configured risk marks that apply to a call that was asked at `asked_at`.
+    pub fn marks(&self, case: PolicyCase<'_>, asked_at: &jiff::Zoned) -> Vec<String> {
+        let applies = |mark: &&CompiledRule| {
+            let holds = |when: &String| {
+                let mut caller = caller_value(case.caller);
+                caller["hour"] = asked_at.hour().into();
+                caller["weekday"] = asked_at.weekday().to_monday_one_offset().into();
+                // What cannot be evaluated stands out as well.
+                TemplateValues::of_condition(case.input, &caller).holds_leniently(when).unwrap_or(true)
+            };
+            mark.covers(case.name.as_str(), &case.definition.tags) && mark.when.as_ref().is_none_or(holds)
+        };
+        self.marks.iter().filter(applies).filter_map(|mark| mark.because.clone()).collect()
     }
 
     /// The number of configured rules.
@@ -173,21 +194,28 @@ impl From<RuleAction> for PolicyDecision {
 }
 
 impl CompiledRule {
+    /// A mark is a rule that decides nothing.
+    fn of_mark(mark: &config::MarkSettings, number: usize) -> Result<Self, RuleError> {
+        let config::MarkSettings { tools, tags, when, say } = mark.clone();
+        let invalid = |problem: String| RuleError { kind: "mark", number, problem };
+        if let Some(when) = &when {
+            condition::check_mark(when).map_err(|error| invalid(error.to_string()))?;
+        }
+        let tools = globs(&tools).map_err(invalid)?;
+        Ok(Self { number, tools, tags, when, then: RuleAction::Ask, needs: None, because: Some(say) })
+    }
+
     fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
-        let invalid = |problem: String| RuleError { number, problem };
+        let invalid = |problem: String| RuleError { kind: "rule", number, problem };
         if rule.min_assurance.is_some() && rule.then != RuleAction::Ask {
             return Err(invalid("`min_assurance` is for a rule that asks: `then = \"ask\"`".to_owned()));
-        }
-        let mut tools = GlobSetBuilder::new();
-        for tool in &rule.tools {
-            tools.add(Glob::new(tool).map_err(|error| invalid(error.to_string()))?);
         }
         if let Some(when) = &rule.when {
             condition::check(when).map_err(|error| invalid(error.to_string()))?;
         }
         let compiled = Self {
             number,
-            tools: tools.build().map_err(|error| invalid(error.to_string()))?,
+            tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
             when: rule.when.clone(),
             then: rule.then,
@@ -253,17 +281,28 @@ impl CompiledRule {
     }
 }
 
+fn globs(patterns: &[String]) -> Result<GlobSet, String> {
+    let mut globs = GlobSetBuilder::new();
+    for pattern in patterns {
+        globs.add(Glob::new(pattern).map_err(|error| error.to_string())?);
+    }
+    globs.build().map_err(|error| error.to_string())
+}
+
 /// Evaluates the condition of a definition, which asks a human.
 fn evaluate(condition: &str, input: &Map<String, Value>, caller: &Caller) -> Result<bool, template::TemplateError> {
     condition_values(input, caller).holds_leniently(condition)
 }
 
 fn condition_values(input: &Map<String, Value>, caller: &Caller) -> TemplateValues {
-    let depth = caller.depth;
-    let mut caller = serde_json::to_value(caller).expect("a caller can be serialized");
+    TemplateValues::of_condition(input, &caller_value(caller))
+}
+
+fn caller_value(caller: &Caller) -> Value {
+    let mut value = serde_json::to_value(caller).expect("a caller can be serialized");
     // Serialization omits a depth of 0, but a condition may always use it.
-    caller["depth"] = depth.into();
-    TemplateValues::of_condition(input, &caller)
+    value["depth"] = caller.depth.into();
+    value
 }
 
 /// The serialized name of an enum value.
@@ -319,6 +358,33 @@ mod tests {
             let found = policies.each_ref().map(|policy| decided(policy, fields.clone(), json!({})));
             assert_eq!(found, expected, "{fields}");
         }
+    }
+
+    #[test]
+    fn a_mark_says_what_stands_out_and_decides_nothing() {
+        let marked = policy(
+            "[[confirm.marks]]\ntools = [\"pay_*\"]\nwhen = \"input.amount > 100\"\nsay = \"a large amount\"\n\
+             [[confirm.marks]]\nwhen = \"caller.hour >= 20 or caller.weekday > 5\"\nsay = \"late\"\n",
+        )
+        .expect("two marks");
+        let marks = |name: &str, amount: u32, at: &str| {
+            let definition = json!({"description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}});
+            let definition = serde_json::from_value(definition).expect("a definition");
+            let (name, input) = (name.parse().expect("a name"), json!({"amount": amount}));
+            let input = input.as_object().expect("an object");
+            let caller = Caller::default();
+            let case =
+                PolicyCase { name: &name, definition: &definition, input, caller: &caller, assurance: Assurance::Page };
+            marked.marks(case, &at.parse().expect("a time"))
+        };
+        let (monday, night) = ("2026-11-23T10:00[UTC]", "2026-11-23T20:00[UTC]");
+        assert_eq!(marks("pay_now", 101, monday), ["a large amount"]);
+        assert_eq!(marks("pay_now", 100, monday), [""; 0]);
+        assert_eq!(marks("other", 101, night), ["late"]);
+        assert_eq!(marks("other", 101, "2026-11-22T10:00[UTC]"), ["late"], "a Sunday");
+        assert_eq!(ruled(&marked, "pay_now", json!({}), json!({"amount": 101})).rule, None);
+        let invalid = policy("[[confirm.marks]]\nwhen = \"input.\"\nsay = \"x\"\n").expect_err("a mistake");
+        assert!(invalid.to_string().starts_with("mark 1 of `confirm.marks`: "), "{invalid}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::card::question_of;
 use super::command::PageCommand;
+use super::diff::LineDiff;
 use super::gate::{SessionName, refuse};
 use super::views::ViewError;
 use super::visible::VisibleText;
@@ -264,7 +265,8 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
         .filter(|(_, before, after)| before != after)
         .map(|(name, before, after)| {
             let shown = |value: Option<&Value>| value.map(|value| VisibleText::of(&seal::shown_value(value)));
-            json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after)})
+            json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after),
+                "diff": before.zip(after).and_then(|(before, after)| LineDiff::of(before, after))})
         })
         .collect();
     Ok(Json(json!({"digest": digest, "changes": changes})).into_response())

@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Page;
+use super::background::CardBackground;
+use super::diff::LineDiff;
 use super::form::{self, FormField};
 use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
@@ -55,6 +57,7 @@ pub(super) struct Card {
     edit: Vec<FormField>,
     question: Option<VisibleText>,
     form: Vec<FormField>,
+    background: CardBackground,
 }
 
 /// Who asks. The user id comes from the kernel; the folder and the session are the caller's own claims.
@@ -136,6 +139,10 @@ pub(super) struct ShownField {
     default: bool,
     value: VisibleText,
     replaces: Option<VisibleText>,
+    /// The lines that differ from what is replaced, if there are several.
+    diff: Option<LineDiff>,
+    /// The items of a list of short texts.
+    items: Vec<VisibleLine>,
 }
 
 /// The ways in which a grant can cover one field, the narrowest first.
@@ -212,6 +219,7 @@ impl Card {
                 .as_ref()
                 .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),
             question: question_text,
+            background: CardBackground::default(),
         })
     }
 }
@@ -222,6 +230,13 @@ fn assurance(confirmation: &Confirmation, definition: Option<&Definition>, page:
     let has_keys = page.context.approver.assurance() >= Assurance::Touch;
     let is_default = has_keys && definition.is_some_and(Definition::is_grave);
     if demanded || is_default { Assurance::Touch } else { Assurance::Page }
+}
+
+impl Card {
+    /// The same card with its background.
+    pub(super) fn with(self, background: CardBackground) -> Self {
+        Self { background, ..self }
+    }
 }
 
 /// The question that `task` asks, if its subtool asks the user.
@@ -238,10 +253,13 @@ pub(super) fn fields(
 ) -> Vec<ShownField> {
     let schema = subtool.map(|subtool| &subtool.definition.input);
     let required = schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);
-    input
-        .iter()
+    let (first, last): (Vec<_>, Vec<_>) = input.iter().partition(|(name, value)| !is_secondary(name, value));
+    first
+        .into_iter()
+        .chain(last)
         .map(|(name, value)| {
             let property = schema.and_then(|schema| schema.get("properties")?.get(name)).unwrap_or(&Value::Null);
+            let old = replaced.and_then(|replaced| replaced.get(name)).filter(|old| *old != value);
             ShownField {
                 name: name.clone(),
                 pointer: form::pointer(name),
@@ -250,13 +268,31 @@ pub(super) fn fields(
                 required: required.is_some_and(|required| required.iter().any(|other| other == name.as_str())),
                 default: property.get("default") == Some(value),
                 value: VisibleText::of(value),
-                replaces: replaced
-                    .and_then(|replaced| replaced.get(name))
-                    .filter(|old| *old != value)
-                    .map(VisibleText::of),
+                replaces: old.map(VisibleText::of),
+                diff: old.and_then(|old| LineDiff::of(old, value)),
+                items: short_items(value).unwrap_or_default(),
             }
         })
         .collect()
+}
+
+/// Whether a reader wants to see other fields first: copies of a mail, and what is empty.
+fn is_secondary(name: &str, value: &Value) -> bool {
+    let is_empty = match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    is_empty || ["cc", "bcc"].contains(&name)
+}
+
+/// The items of a list of short texts of one line each.
+fn short_items(value: &Value) -> Option<Vec<VisibleLine>> {
+    const MAX_CHARS: usize = 80;
+    let is_short = |text: &&str| !text.is_empty() && text.chars().count() <= MAX_CHARS && !text.contains('\n');
+    let items = value.as_array()?.iter();
+    items.map(|item| item.as_str().filter(is_short).map(line)).collect()
 }
 
 /// The exact request, with secrets replaced by their names.

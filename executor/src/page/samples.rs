@@ -237,10 +237,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
         task
     };
-    let mail = json!({"to": ["bob@example.com"], "subject": "{\"encoded\": true}", "body": "b"});
-    let mut confirm = task("gmail_send_message", mail.clone(), State::AwaitingConfirmation);
-    confirm.confirmation.as_mut().expect("a confirmation").preview =
-        Some(ReplacedValues::Fields(Map::from_iter([("subject".to_owned(), json!("before"))])));
+    let mail = json!({"to": ["bob@example.com"], "subject": "{\"encoded\": true}", "body": "b\nc"});
+    let mut to_eve = mail.clone();
+    to_eve["to"] = json!(["eve@example.com"]);
+    let mut confirm = task("gmail_send_message", to_eve, State::AwaitingConfirmation);
+    confirm.confirmation.as_mut().expect("a confirmation").preview = Some(ReplacedValues::Fields(Map::from_iter([
+        ("subject".to_owned(), json!("before")),
+        ("body".to_owned(), json!("a\nc")),
+    ])));
     let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let running = task("git_status", json!({}), State::Running);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::actions::undo_of;
+use super::background::BackgroundReader;
 use super::card::{Card, CardCaller, fields, question_of};
 use super::gate::{SessionName, refuse};
 use super::touches::touches;
@@ -47,6 +48,7 @@ const MAX_RUNS: u32 = 10;
 /// The most characters of an input in a row.
 const MAX_SUMMARY_CHARS: usize = 160;
 
+const NO_LONGER_WAITING: ViewError = ViewError::NotFound("this task is no longer waiting");
 /// The label of a resolution on the page of a task.
 const RESOLVED: &str = "resolved";
 /// Why a view cannot be shown: the record cannot be read, or there is nothing to show.
@@ -86,14 +88,20 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let more = frame
         .counts
         .map_or(0, |counts| usize::try_from(counts.waiting).unwrap_or(usize::MAX).saturating_sub(tasks.len()));
-    let cards: Vec<_> = tasks.iter().filter_map(|task| Card::of(task, &page, now)).collect();
+    let mut backgrounds = BackgroundReader::new(&page);
+    let mut cards = Vec::with_capacity(tasks.len());
+    for task in &tasks {
+        let background = backgrounds.of(task)?;
+        cards.extend(Card::of(task, &page, now).map(|card| card.with(background)));
+    }
     Ok(page.show("waiting.html", &json!({"page": frame, "cards": cards, "more": more})))
 }
 
 pub(super) async fn card(State(page): State<Arc<Page>>, Path(id): Path<String>) -> ViewResult {
     let task = task_of(&page, &id)?.filter(|task| task.state == TaskState::AwaitingConfirmation);
-    let card = task.and_then(|task| Card::of(&task, &page, clock::now()));
-    let card = card.ok_or(ViewError::NotFound("this task is no longer waiting"))?;
+    let task = task.ok_or(NO_LONGER_WAITING)?;
+    let background = BackgroundReader::new(&page).of(&task)?;
+    let card = Card::of(&task, &page, clock::now()).ok_or(NO_LONGER_WAITING)?.with(background);
     Ok(page.show("card.html", &json!({"card": card})))
 }
 

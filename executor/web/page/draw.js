@@ -99,6 +99,27 @@ export function copyExactly(event) {
     event.preventDefault();
 }
 
+function spansOf(line) {
+    return line.map((span) => ("c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t));
+}
+
+/** Shows the lines that differ, like the macro `diff` of parts.html. */
+export function diffElement({ added, removed, rows }) {
+    const names = { "+": "added", "-": "removed", " ": "same" };
+    const drawn = rows.map((row) =>
+        row.sign === "…"
+            ? build("div", { class: "diff-fold" }, `${row.count} unchanged ${row.count === 1 ? "line" : "lines"}`)
+            : build(
+                  "div",
+                  { class: `diff-row ${names[row.sign]}` },
+                  build("span", { class: "diff-sign" }, row.sign),
+                  build("bdi", { dir: "ltr" }, ...spansOf(row.line)),
+              ),
+    );
+    const label = `${added} lines added, ${removed} lines removed`;
+    return build("div", { class: "diff", role: "group", "aria-label": label }, ...drawn);
+}
+
 /** Has screen readers say something. */
 export function announce(words) {
     const place = find("#announcements");

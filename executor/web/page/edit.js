@@ -1,6 +1,6 @@
 // Edits a request, then approves it. What changed is shown before anything runs.
 
-import { all, announce, build, find, valueElement } from "./draw.js";
+import { all, announce, build, diffElement, find, valueElement } from "./draw.js";
 import { Problem, send } from "./send.js";
 import { formInput, showProblems, touched } from "./form.js";
 
@@ -49,6 +49,7 @@ function showChanges(card, changes) {
                 build(
                     "dd",
                     { class: "change" },
+                    ...(change.diff === null ? [] : [diffElement(change.diff)]),
                     side("before", "before", change.before),
                     side("after", "after", change.after),
                 ),

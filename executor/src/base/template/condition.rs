@@ -24,7 +24,16 @@ impl TemplateValues {
 
 /// Checks the syntax of the condition of a rule, and that every name, filter, test and function in it exists.
 pub fn check(condition: &str) -> Result<(), TemplateError> {
-    let mistakes = DeclaredNames::default().mistakes_in_condition(condition)?;
+    check_with(condition, &DeclaredNames::default())
+}
+
+/// The same for a risk mark, which also knows when the call was asked.
+pub fn check_mark(condition: &str) -> Result<(), TemplateError> {
+    check_with(condition, &DeclaredNames { knows_time: true, ..DeclaredNames::default() })
+}
+
+fn check_with(condition: &str, names: &DeclaredNames) -> Result<(), TemplateError> {
+    let mistakes = names.mistakes_in_condition(condition)?;
     match mistakes.into_iter().next() {
         None => Ok(()),
         Some(reason) => Err(TemplateError { template: condition.to_owned(), reason }),

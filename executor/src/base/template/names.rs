@@ -45,7 +45,12 @@ pub struct DeclaredNames {
     pub fields: Option<BTreeSet<String>>,
     /// Those that are numbers.
     pub numbers: BTreeSet<String>,
+    /// Whether `caller` also says when it asked: the `hour` and the `weekday`.
+    pub knows_time: bool,
 }
+
+/// What `caller` has in addition where the time is known.
+const TIME_FIELDS: [&str; 2] = ["hour", "weekday"];
 
 impl DeclaredNames {
     /// Whether nothing says that the field is not a number.
@@ -82,7 +87,7 @@ impl DeclaredNames {
     /// Like [`DeclaredNames::mistakes_in_expression`], for the condition of a confirmation, which knows the fields only
     /// as `input.NAME`, so that no field can be mistaken for the caller.
     pub fn mistakes_in_condition(&self, condition: &str) -> Result<Vec<String>, TemplateError> {
-        let bare = Self { fields: Some(BTreeSet::new()), ..Self::default() };
+        let bare = Self { fields: Some(BTreeSet::new()), knows_time: self.knows_time, ..Self::default() };
         growth::of_expression(condition, &|name| self.may_be_number(name))?;
         let engine = plain_engine();
         let compiled = engine.compile_expression(condition).map_err(|error| TemplateError::new(condition, &error))?;
@@ -136,6 +141,7 @@ impl DeclaredNames {
             ("task", Some(field)) if field != "id" => {
                 Some(format!("`task.{field}` is unknown; a task has only `task.id`"))
             }
+            ("caller", Some(field)) if self.knows_time && TIME_FIELDS.contains(&field) => None,
             ("caller", Some(field)) if !CALLER_FIELDS.contains(&field) => {
                 Some(format!("`caller.{field}` is unknown{}", suggestion(field, CALLER_FIELDS.into_iter())))
             }

@@ -126,6 +126,27 @@ impl RecordReader {
         self.tasks("tool = ?1 AND confirmation IS NOT NULL ORDER BY id DESC LIMIT ?2", params![tool, limit])
     }
 
+    /// Returns the last tasks of one subtool that a human approved on the page, newest first.
+    pub fn approved(&self, tool: &str, limit: u32) -> Result<Vec<Task>, StoreError> {
+        self.tasks(
+            "tool = ?1 AND confirmation ->> '$.decision.verdict' IN ('approved', 'edited')
+             AND confirmation ->> '$.decision.by.page' IS NOT NULL ORDER BY id DESC LIMIT ?2",
+            params![tool, limit],
+        )
+    }
+
+    /// Returns the tasks that the session of `task` made just before it, newest first. It looks at the last tasks of all
+    /// sessions only, so that a long record does not make it slow.
+    pub fn earlier_in_session(&self, task: &Task, limit: u32) -> Result<Vec<Task>, StoreError> {
+        const MAX_LOOKED_AT: u32 = 500;
+        let Some(session) = &task.caller.session else { return Ok(Vec::new()) };
+        self.tasks(
+            "id IN (SELECT id FROM tasks WHERE id < ?1 ORDER BY id DESC LIMIT ?4)
+             AND caller ->> '$.session' = ?2 AND caller ->> '$.uid' = ?3 ORDER BY id DESC LIMIT ?5",
+            params![task.id.to_string(), session, task.caller.uid, MAX_LOOKED_AT, limit],
+        )
+    }
+
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let mut statement =
             self.connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {condition}"))?;
