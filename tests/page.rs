@@ -2,6 +2,7 @@
 
 mod addresses;
 mod asked;
+mod background;
 mod card;
 mod clocks;
 mod crowd;

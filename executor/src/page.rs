@@ -31,6 +31,7 @@ use crate::store::sqlite::records::{RecordReader, TaskCounts};
 use crate::task::confirmation::Assurance;
 
 mod actions;
+mod approval_word;
 mod assets;
 mod background;
 mod card;
@@ -45,6 +46,7 @@ mod keys;
 mod link;
 mod marks;
 mod peer;
+mod preferences;
 pub mod proof;
 #[cfg(test)]
 mod samples;
@@ -62,6 +64,7 @@ pub use command::{PageCommand, PageMessage, TaskChange};
 use keys::PendingRegistrations;
 pub use keys::{KeyStanding, KeysView};
 pub use link::{LINK_LIFETIME, links_folder, make_link};
+use preferences::{PagePreferences, PreferenceStore};
 pub use session::PageSessions;
 pub use site::PageSite;
 
@@ -122,6 +125,7 @@ impl fmt::Debug for PageContext {
 #[derive(Debug)]
 pub(crate) struct Page {
     context: PageContext,
+    preferences: PreferenceStore,
     registrations: PendingRegistrations,
     /// Parsed at the first view, since most executors stop before anyone opens the page.
     templates: OnceLock<Environment<'static>>,
@@ -136,7 +140,12 @@ pub fn serve(
     ended: &CancellationToken,
 ) -> io::Result<()> {
     link::forget_links(folder);
-    let page = Page { context, registrations: PendingRegistrations::default(), templates: OnceLock::new() };
+    let page = Page {
+        context,
+        preferences: PreferenceStore::load(folder),
+        registrations: PendingRegistrations::default(),
+        templates: OnceLock::new(),
+    };
     server::serve(&Arc::new(page), listeners, tracker, ended)
 }
 
@@ -168,6 +177,7 @@ struct Frame<'a> {
     /// Why the configuration file is not in force.
     problem: Option<String>,
     version: &'static str,
+    preferences: PagePreferences,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -236,6 +246,7 @@ impl Page {
             counts: None,
             problem: None,
             version: env!("CARGO_PKG_VERSION"),
+            preferences: self.preferences.current(),
         }
     }
 

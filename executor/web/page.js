@@ -1,7 +1,7 @@
 // The entry script of every page. It connects clicks, keys and forms to the modules in page/, which show what the
 // server rendered and send what a person decided. It decides nothing by itself.
 
-import { memory, root, switchTheme } from "./page/theme.js";
+import { choose, showPreferences, switchTheme } from "./page/theme.js";
 import { all, announce, copyExactly, find } from "./page/draw.js";
 import { Card, cardOf, openCards } from "./page/card.js";
 import { approveEdited, checkEdit } from "./page/edit.js";
@@ -11,7 +11,7 @@ import { batch } from "./page/batch.js";
 import { live } from "./page/live.js";
 import { refreshTimes } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
-import { act, search, resolveTask, tryIt } from "./page/tasks.js";
+import { act, saveHistory, search, resolveTask, tryIt } from "./page/tasks.js";
 import { hasLink, login, openView } from "./page/login.js";
 import { isSignedOut } from "./page/send.js";
 import { enrolKey } from "./page/keys.js";
@@ -81,6 +81,9 @@ const actions = {
     "dismiss-session"() {
         find("#new-session").hidden = true;
     },
+    export(button) {
+        saveHistory(button.dataset.kind);
+    },
     async copy(button) {
         await navigator.clipboard.writeText(find(button.dataset.copies).textContent);
         announce("copied");
@@ -106,8 +109,9 @@ const actions = {
 };
 
 const forms = {
-    deny(card) {
-        card.deny();
+    deny(card, submitter) {
+        if (submitter?.value === "session") card.denySession();
+        else card.deny();
     },
     edit(card) {
         checkEdit(card);
@@ -143,17 +147,13 @@ function onSubmit(event) {
     if (kind === "try") tryIt(form);
     else if (kind === "enrol") enrolKey(form);
     else if (kind === "resolve") resolveTask(form, event.submitter?.value === "true");
-    else forms[kind](cardOf(form));
+    else forms[kind](cardOf(form), event.submitter);
 }
 
 function onInput(event) {
     const { target } = event;
     if (target.closest("[data-search]")) return search(target.closest("[data-search]"));
-    if (target.id === "keys-on") {
-        memory.set("keys", target.checked ? null : "off");
-        root.toggleAttribute("data-no-keys", !target.checked);
-        return undefined;
-    }
+    if (target.matches("[data-preference]")) return choose(target);
     const card = cardOf(target);
     if (!card) return undefined;
     if (target.matches("[data-select]")) batch.refresh();
@@ -200,8 +200,7 @@ function startView() {
         if (event.persisted) location.reload();
     });
     document.addEventListener("scroll", showEmptyState, { passive: true });
-    const keysOn = find("#keys-on");
-    if (keysOn) keysOn.checked = !("noKeys" in root.dataset);
+    showPreferences();
     for (const element of all("[data-card]")) new Card(element);
     batch.offer();
     const places = all("[data-count]");

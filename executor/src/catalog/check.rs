@@ -85,6 +85,9 @@ impl Mistakes {
 }
 
 fn expressions(definition: &Definition, names: &DeclaredNames, found: &mut Mistakes) {
+    if let Some(template) = &definition.type_to_approve {
+        found.add_all("type_to_approve", names.mistakes_in_template(template));
+    }
     for (index, required) in definition.requires.iter().enumerate() {
         found.add_all(&format!("requires[{index}]"), names.mistakes_in_template(required));
     }

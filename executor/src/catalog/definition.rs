@@ -44,6 +44,9 @@ pub struct Definition {
     /// goes outward, once the human has enrolled a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_assurance: Option<Assurance>,
+    /// What the human must type to approve a run, as a template over the input, such as `"{{ table }}"`: the name of what is destroyed. Absent: the subtool's name, if `destructiveHint` is true; else nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_to_approve: Option<String>,
     /// Whether a call must say why it is made, with `--reason`. The reason is shown to the human and logged.
     #[serde(default)]
     pub needs_reason: bool,

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::approval_word::approval_word;
 use super::card::question_of;
 use super::command::PageCommand;
 use super::diff::LineDiff;
@@ -33,9 +34,11 @@ use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
+mod deny_session;
 mod requests;
 mod sessions;
 
+pub(super) use deny_session::deny_session;
 pub(super) use requests::{try_it, undo, undo_of};
 pub(super) use sessions::{challenge, end_other_sessions, end_session, login, logout};
 
@@ -117,16 +120,14 @@ fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool
             "this is a question; answer it instead of approving it",
         ));
     }
-    let is_destructive = definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true));
-    if is_destructive && (is_batch || typed != Some(task.tool.as_str())) {
-        return Err(name_required(&task));
+    match definition.and_then(|definition| approval_word(definition, &task)) {
+        Some(word) if is_batch || typed != Some(word.as_str()) => Err(word_required(&word)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn name_required(task: &Task) -> Response {
-    let message = format!("type `{}` to approve it", task.tool);
-    refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::WantsWord, &message)
+fn word_required(word: &str) -> Response {
+    refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::WantsWord, &format!("type `{word}` to approve it"))
 }
 
 fn note(text: Option<String>) -> Option<String> {
@@ -488,7 +489,7 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
         *covers == FieldCoverage::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
     };
     if grant.fields.iter().any(is_wide) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
-        return Err(name_required(&task));
+        return Err(word_required(task.tool.as_str()));
     }
     check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
     let grant = Some(Box::new(grant));

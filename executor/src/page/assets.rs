@@ -27,7 +27,7 @@ const STYLE: &str = concat!(
 );
 
 /// The modules that `page.js` imports, by file name.
-const SCRIPTS: [(&str, &str); 18] = [
+const SCRIPTS: [(&str, &str); 19] = [
     ("batch.js", include_str!("../../web/page/batch.js")),
     ("card.js", include_str!("../../web/page/card.js")),
     ("draw.js", include_str!("../../web/page/draw.js")),
@@ -38,6 +38,7 @@ const SCRIPTS: [(&str, &str); 18] = [
     ("keys.js", include_str!("../../web/page/keys.js")),
     ("live.js", include_str!("../../web/page/live.js")),
     ("login.js", include_str!("../../web/page/login.js")),
+    ("notice.js", include_str!("../../web/page/notice.js")),
     ("remember.js", include_str!("../../web/page/remember.js")),
     ("send.js", include_str!("../../web/page/send.js")),
     ("session.js", include_str!("../../web/page/session.js")),
@@ -65,6 +66,11 @@ pub(super) async fn script_module(Path(name): Path<String>) -> Response {
 
 pub(super) async fn icon() -> Response {
     file(SVG, include_str!("../../web/icon.svg"))
+}
+
+/// The icon while something waits.
+pub(super) async fn waiting_icon() -> Response {
+    file(SVG, include_str!("../../web/icon-waiting.svg"))
 }
 
 fn file(content_type: &'static str, text: &'static str) -> Response {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Page;
+use super::approval_word::approval_word;
 use super::background::CardBackground;
 use super::diff::LineDiff;
 use super::form::{self, FormField};
@@ -47,7 +48,10 @@ pub(super) struct Card {
     danger: bool,
     /// How strong an approval must be.
     assurance: Assurance,
-    confirm_word: String,
+    /// What must be typed to approve it; empty if nothing.
+    word: String,
+    /// What must be typed to remember a wide approval.
+    grant_word: String,
     /// The number of lines to show at once, if there are more.
     long: Option<usize>,
     grantable: bool,
@@ -189,6 +193,7 @@ impl Card {
             .map_or_else(|| fields.iter().map(|field| field.value.height()).sum(), VisibleText::height);
         let preview_lines = config.page.preview_lines.get();
         let nothing = Map::new();
+        let word = definition.and_then(|definition| approval_word(definition, task));
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
             id: task.id.to_string(),
@@ -210,7 +215,8 @@ impl Card {
             reason: confirmation.reason.as_deref().map(VisibleText::text),
             danger: definition.is_some_and(|definition| definition.annotations.destructive_hint == Some(true)),
             assurance: assurance(confirmation, definition, page),
-            confirm_word: task.tool.to_string(),
+            word: word.unwrap_or_default(),
+            grant_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_scope: scope_words(task.caller.uid, task.caller.folder.as_deref()),
             grant_fields: shown.iter().map(|(name, value)| grant_field(name, value)).collect(),

@@ -175,7 +175,8 @@ fn is_script_only(path: &str) -> bool {
 
 /// Whether a path is a static file, which needs no session.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/page.css" | "/page.js" | "/icon.svg" | "/favicon.ico") || path.starts_with("/page/")
+    matches!(path, "/page.css" | "/page.js" | "/icon.svg" | "/icon-waiting.svg" | "/favicon.ico")
+        || path.starts_with("/page/")
 }
 
 /// Requires exactly our host name, which stops DNS rebinding.

@@ -188,7 +188,9 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
         settings: LiveSettings::fixed(settings),
         keys: watch::channel(keys()).1,
     };
-    let page = Page { context, registrations: PendingRegistrations::default(), templates: templates.into() };
+    let preferences = PreferenceStore::load(folder);
+    let page =
+        Page { context, preferences, registrations: PendingRegistrations::default(), templates: templates.into() };
     (Arc::new(page), tasks)
 }
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, MAX_BODY_BYTES, SessionName};
-use super::{Page, actions, assets, events, keys, peer, views};
+use super::{Page, actions, assets, events, keys, peer, preferences, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,6 +59,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/page.js", get(assets::script))
         .route("/page/{name}", get(assets::script_module))
         .route("/icon.svg", get(assets::icon))
+        .route("/icon-waiting.svg", get(assets::waiting_icon))
         .route("/login", post(actions::login))
         .route("/logout", post(actions::logout))
         .route("/challenge", get(actions::challenge))
@@ -66,6 +67,10 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/sessions/end", post(actions::end_session))
         .route("/sessions/end-others", post(actions::end_other_sessions))
         .route("/decide", post(actions::decide))
+        .route("/deny-session", post(actions::deny_session))
+        .route("/preferences", post(preferences::save))
+        .route("/history.jsonl", get(views::history_as_jsonl))
+        .route("/history.csv", get(views::history_as_csv))
         .route("/edit", post(actions::edit))
         .route("/decide-edit", post(actions::decide_edit))
         .route("/answer", post(actions::answer))

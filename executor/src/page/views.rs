@@ -35,8 +35,10 @@ use crate::task::confirmation::DecidedBy;
 use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
 use crate::task::{Outcome, Task};
 
+mod export;
 mod sessions;
 
+pub(super) use export::{history_as_csv, history_as_jsonl};
 pub(super) use sessions::sessions;
 
 /// The most cards on the waiting view; the script loads more as they are decided.
@@ -168,6 +170,13 @@ pub(super) struct HistoryQuery {
     before: String,
 }
 
+impl HistoryQuery {
+    fn filter(&self) -> HistoryFilter<'_> {
+        let (state, before) = (self.state.parse().ok(), self.before.parse().ok());
+        HistoryFilter { text: &self.q, state, before, tool: None }
+    }
+}
+
 #[derive(Serialize)]
 struct EndedRow {
     id: String,
@@ -217,13 +226,7 @@ pub(super) async fn history(
     Query(query): Query<HistoryQuery>,
 ) -> ViewResult {
     let now = clock::now();
-    let wanted = HistoryFilter {
-        text: &query.q,
-        state: query.state.parse().ok(),
-        before: query.before.parse().ok(),
-        tool: None,
-    };
-    let tasks = page.read(|records| records.ended(&wanted, MAX_ROWS + 1))?;
+    let tasks = page.read(|records| records.ended(&query.filter(), MAX_ROWS + 1))?;
     let (rows, more) = tasks.split_at(tasks.len().min(MAX_ROWS as usize));
     let older = rows.last().filter(|_| !more.is_empty()).map(|last| {
         let query = url::form_urlencoded::Serializer::new(String::new())

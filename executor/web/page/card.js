@@ -258,6 +258,16 @@ export class Card {
         this.decide("/decide", this.decision("deny", reason), () => this.close("ban", "denied by you", "denied"));
     }
 
+    /** Denies everything that the session of this card has waiting, with one reason. */
+    denySession() {
+        const reason = this.note("deny");
+        this.decide("/deny-session", { id: this.id, reason }, ({ decided }) => {
+            for (const { id } of decided) cards.get(id)?.close("ban", "denied by you", "denied");
+            const count = decided.length;
+            announce(count === 1 ? "1 request denied" : `${count} requests denied`);
+        });
+    }
+
     note(panel) {
         return find("[data-note]", this.panel(panel)).value.trim() || null;
     }

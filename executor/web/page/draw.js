@@ -47,9 +47,7 @@ export function stateBadge(state, words) {
 }
 
 function rowElement(row, many) {
-    const spans = row.spans.map((span) =>
-        "c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t,
-    );
+    const spans = spansOf(row.spans);
     if (row.fold) {
         const folded = build("span", { class: "folded" }, ...spans);
         return build("span", { class: "line fold", "data-n": row.label, "data-fold": row.fold }, folded);

@@ -1,6 +1,6 @@
 // Single-key shortcuts. No single key decides: a key moves the focus to a button, and Enter presses it.
 
-import { root } from "./theme.js";
+import { wants } from "./theme.js";
 import { announce, find } from "./draw.js";
 import { cardOf, cards, cardsInOrder, openCards } from "./card.js";
 import { batch } from "./batch.js";
@@ -97,7 +97,7 @@ export function onKey(event) {
     }
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || find("dialog[open]"))
         return undefined;
-    if ("noKeys" in root.dataset) return undefined;
+    if (!wants("keys")) return undefined;
     if (key === "?") {
         event.preventDefault();
         return find("#help")?.showModal();

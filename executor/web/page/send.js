@@ -122,6 +122,18 @@ export async function load(address) {
     });
 }
 
+/** Loads a file as text. */
+export async function loadText(address) {
+    const response = await fetch(address, {
+        headers: { "x-page-proof": await proof("GET", address) },
+        cache: "no-store",
+        redirect: "error",
+        signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    }).catch(() => null);
+    if (!response?.ok) throw new Problem(response?.status ?? 0, { error: { message: "The executor did not send it." } });
+    return response.text();
+}
+
 /** The address of the event stream, with its proof. */
 export async function eventsAddress() {
     return `/events?proof=${await proof("GET", "/events")}`;

@@ -1,7 +1,7 @@
 // Buttons that stop tasks and revoke grants, trying a subtool by hand, resolving an unknown outcome, and the search.
 
 import { all, announce, build, find, icon, showBanner } from "./draw.js";
-import { Problem, describe, load, send } from "./send.js";
+import { Problem, describe, load, loadText, send } from "./send.js";
 import { formInput, showProblems } from "./form.js";
 
 /** Sends what a button stands for. On failure the button works again and a banner says why. */
@@ -89,4 +89,17 @@ export function search(form) {
             found.removeAttribute("aria-busy");
         }
     }, 180);
+}
+
+/** Saves the history that the search finds as a file: `jsonl` or `csv`. */
+export async function saveHistory(kind) {
+    try {
+        const text = await loadText(`/history.${kind}${location.search}`);
+        const link = build("a", { href: URL.createObjectURL(new Blob([text])), download: `history.${kind}` });
+        link.click();
+        URL.revokeObjectURL(link.href);
+    } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        showBanner(describe(problem));
+    }
 }

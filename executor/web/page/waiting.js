@@ -3,6 +3,7 @@
 import { all, announce, find } from "./draw.js";
 import { Card, cardFrom, cards, openCards } from "./card.js";
 import { batch } from "./batch.js";
+import { markIcon, notifyOf } from "./notice.js";
 import { isSignedOut } from "./send.js";
 
 /** The most open cards on the page; more are loaded as these are decided. */
@@ -54,6 +55,7 @@ function append(element) {
     const card = new Card(element);
     batch.offer();
     showEmptyState();
+    notifyOf(card.tool, waiting.size);
     announce(`${card.isQuestion ? "A question waits" : "A new request waits"}: ${card.tool}`);
     if (element.getBoundingClientRect().top > innerHeight - 120) find("#below").hidden = false;
 }
@@ -75,6 +77,7 @@ export function showEmptyState() {
 let counts = null;
 export function showCounts(next) {
     counts = next;
+    markIcon(next.waiting);
     for (const place of all("[data-count]")) {
         const count = next[place.dataset.count] ?? 0;
         place.textContent = count > 999 ? "999+" : String(count);
