@@ -50,10 +50,12 @@ async fn check(tab: &mut Tab, origin: &str, scenes: &[Scene], ignores_errors: bo
             tab.errors.clear();
             let wide = tab.value("document.documentElement.scrollWidth").await.as_u64().expect("a number");
             if wide > u64::from(width) {
-                let widest = "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)\
-                              .slice(0, 3).map(e => e.outerHTML.slice(0, 120)).join(' | ')";
-                let widest = tab.value(&widest.replace("innerWidth", &width.to_string())).await;
-                wrong.push(format!("{scene}: the page is {wide} wide and scrolls sideways: {widest}"));
+                let beyond = format!(
+                    "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > {width})\
+                     .slice(0, 3).map(e => e.outerHTML.slice(0, 120)).join(' | ')"
+                );
+                let beyond = tab.value(&beyond).await;
+                wrong.push(format!("{scene}: the page is {wide} wide and scrolls sideways: {beyond}"));
             }
             if let Some(folder) = screenshot_folder() {
                 tab.screenshot(&folder.join(format!("{scene}.png"))).await;
