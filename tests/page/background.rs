@@ -62,7 +62,7 @@ async fn a_card_says_what_stands_out_and_what_the_session_did_before() {
 async fn an_edit_of_a_long_text_is_shown_as_a_difference() {
     let world = world();
     let Some(mut tab) = world.signed_in_tab().await else { return };
-    let body: String = (1..=20).map(|n| format!("line {n}\n")).collect();
+    let body = (1..=20).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
     let id = world.start("send", &json!({"to": ["bob@example.com"], "body": body}));
     tab.card(&id).is_armed().await;
     tab.card(&id).open("edit").await;

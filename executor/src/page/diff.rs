@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn changed_lines_stand_between_their_neighbors() {
-        let before: String = (1..=20).map(|n| format!("line {n}\n")).collect();
+        let before = (1..=20).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
         let after = before.replace("line 10\n", "line ten\nand more\n");
         assert_eq!(
             shown(&before, &after),

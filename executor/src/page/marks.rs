@@ -240,9 +240,9 @@ mod tests {
     }
 
     /// The marks of an input after approvals of others, as `words: reasons`.
-    fn marks_of(input: Value, approved: Value) -> Vec<String> {
+    fn marks_of(input: &Value, approved: &Value) -> Vec<String> {
         let approved: Vec<_> = approved.as_array().expect("a list").iter().cloned().map(object).collect();
-        let found = marks(&object(input), &ApprovedBefore::of(&approved), Vec::new());
+        let found = marks(&object(input.clone()), &ApprovedBefore::of(&approved), Vec::new());
         let text = |mark: &RiskMark| {
             let why = serde_json::to_value(&mark.why).expect("JSON");
             let spans = why.as_array().expect("spans").iter();
@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn an_ordinary_call_has_no_mark() {
         let input = json!({"to": ["Bob <bob@example.com>"], "subject": "Re: force of nature", "body": "see https://example.com/x"});
-        assert_eq!(marks_of(input.clone(), json!([input])), [""; 0]);
-        assert_eq!(marks_of(json!({"path": "/srv/report.txt", "text": "a | b", "amount": 10}), json!([])), [""; 0]);
+        assert_eq!(marks_of(&input, &json!([input])), [""; 0]);
+        assert_eq!(marks_of(&json!({"path": "/srv/report.txt", "text": "a | b", "amount": 10}), &json!([])), [""; 0]);
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
             ),
             (json!({"auto_forward": true}), "forwards: `auto_forward` is true"),
         ] {
-            let found = marks_of(input.clone(), approved.clone());
+            let found = marks_of(&input, &approved);
             assert!(found.iter().any(|mark| mark == expected), "{input}: {found:?}");
         }
     }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn many_reasons_are_counted() {
         let to: Vec<_> = (0..7).map(|n| format!("user{n}@example.com")).collect();
-        let found = marks_of(json!({"to": to}), json!([]));
+        let found = marks_of(&json!({"to": to}), &json!([]));
         assert!(found.len() == 1 && found[0].ends_with("; and 3 more"), "{found:?}");
     }
 
