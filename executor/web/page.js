@@ -8,6 +8,7 @@ import { approveEdited, checkEdit } from "./page/edit.js";
 import { previewGrant, remember } from "./page/remember.js";
 import { showCounts, showEmptyState } from "./page/waiting.js";
 import { batch } from "./page/batch.js";
+import { filterCards } from "./page/filter.js";
 import { live } from "./page/live.js";
 import { refreshTimes } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
@@ -154,6 +155,10 @@ function onInput(event) {
     const { target } = event;
     if (target.closest("[data-search]")) return search(target.closest("[data-search]"));
     if (target.matches("[data-preference]")) return choose(target);
+    if (target.id === "filter-text") {
+        filterCards();
+        return batch.refresh();
+    }
     const card = cardOf(target);
     if (!card) return undefined;
     if (target.matches("[data-select]")) batch.refresh();

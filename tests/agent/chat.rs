@@ -240,7 +240,7 @@ fn neither_another_model_nor_typed_text_can_approve() {
     let Some(_model) = Model::start(&world, &rules, "") else { return };
     let mut terminal = chat(&world, &[]);
     terminal.line("@anthropic Send");
-    terminal.expect_all(&["needs your approval: http://amt-", "waiting for send"]);
+    terminal.expect_all(&["needs your approval: http://", "waiting for send"]);
     terminal.line("yes");
     terminal.expect("Well.");
     terminal.line("/page");

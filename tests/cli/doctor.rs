@@ -115,7 +115,8 @@ fn repair_changes_only_what_is_safe_and_reports_it() {
 fn doctor_shows_the_page_its_security_and_the_waiting_tasks() {
     let world = World::new();
     let security = "an approval there is as secure as your user account: an agent of the same user that controls your \
-                    browser or terminal could forge it; running the executor as another user prevents that";
+                    browser or terminal could forge it; a key that you touch (`agent-magic-tool approver enrol`) \
+                    prevents that for what destroys something or goes outward";
     let page = || check(&world.run(&["doctor"]), "page");
     assert_eq!(
         page(),
@@ -127,7 +128,7 @@ fn doctor_shows_the_page_its_security_and_the_waiting_tasks() {
     let id = world.start("pay_it", &json!({}));
     let status = world.run(&["executor", "status"]).json();
     let origin = status["page"]["origin"].as_str().expect("the page is served").to_owned();
-    assert_eq!(status["page"], json!({"origin": origin, "online": false, "waiting": 1}));
+    assert_eq!(status["page"], json!({"origin": origin, "online": false, "keys": 0, "waiting": 1}));
     let listed = world.run(&["tasks", "--state=awaiting_confirmation"]).json();
     let (why, until) = (listed[0]["why"].as_str().expect("why"), listed[0]["expires_at"].as_str().expect("until when"));
     let since = world.result_file(&id)["created_at"].as_str().expect("a time").to_owned();

@@ -158,3 +158,27 @@ async fn preferences_outlive_the_executor() {
     tab.until("document.body.classList.contains('signed-in')").await;
     assert_eq!(tab.value("document.documentElement.dataset.theme").await, "dark");
 }
+
+#[tokio::test]
+async fn the_waiting_requests_are_filtered_and_questions_come_first() {
+    let world = world();
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let ids: Vec<_> = (0..3).map(|n| world.start("send", &json!({"body": format!("letter-{n}")}))).collect();
+    let question = world.start("ask_user", &json!({"question": "Which color?"}));
+    for id in ids.iter().chain([&question]) {
+        tab.card(id).appears().await;
+    }
+    tab.go(&format!("{}/", world.site().origin())).await;
+    tab.card(&question).appears().await;
+    assert_eq!(tab.value("document.querySelector('[data-card]').dataset.card").await, json!(question));
+    tab.press("/").await;
+    tab.insert("send LETTER-1").await;
+    tab.until("document.querySelector('#filter-count').textContent === '1 of 4'").await;
+    let shown = "[...document.querySelectorAll('[data-card]:not([hidden])')].map(e => e.dataset.card).join()";
+    assert_eq!(tab.value(shown).await, json!(ids[1]));
+    tab.card(&ids[1]).approve().await;
+    assert_eq!(world.end_of(&ids[1])["status"], "succeeded");
+    tab.value("(e => { e.value = ''; e.dispatchEvent(new Event('input', {bubbles: true})); })(document.querySelector('#filter-text'))").await;
+    tab.card(&ids[0]).approve().await;
+    assert_eq!(world.end_of(&ids[0])["status"], "succeeded");
+}

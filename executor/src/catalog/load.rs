@@ -243,13 +243,18 @@ impl CatalogBuilder {
         }
     }
 
-    /// Removes the subtools whose `verify` or `preview` names an unsuitable subtool. Returns whether there were any.
+    /// Removes the subtools whose `verify` or `preview` names an unsuitable subtool, or whose `undo` names none. Returns
+    /// whether there were any.
     fn check_lookups(&mut self) -> bool {
         let subtools = &self.catalog.subtools;
         let found: Vec<_> = subtools
             .values()
             .filter_map(|subtool| {
-                let Definition { verify, preview, .. } = &*subtool.definition;
+                let Definition { verify, preview, undo, .. } = &*subtool.definition;
+                if let Some(undo) = undo.as_ref().filter(|undo| !subtools.contains_key(undo.subtool.as_str())) {
+                    let mistake = ("undo.subtool".to_owned(), format!("no subtool named `{}`", undo.subtool));
+                    return Some((subtool.name.clone(), mistake));
+                }
                 let verify = verify.as_ref().map(|verify| ("verify", &verify.subtool, &verify.input));
                 let preview = preview.as_ref().map(|preview| ("preview", &preview.subtool, &preview.input));
                 let mut lookups = verify.into_iter().chain(preview);

@@ -34,6 +34,7 @@ pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDr
         "page": {
             "origin": tasks.page.origin(),
             "online": tasks.page.is_open(),
+            "keys": tasks.dispatcher.approver_keys().keys.len(),
             "waiting": tasks.dispatcher.confirmations_pending(),
         },
         "config": config(&tasks.settings.current()),

@@ -27,11 +27,12 @@ const STYLE: &str = concat!(
 );
 
 /// The modules that `page.js` imports, by file name.
-const SCRIPTS: [(&str, &str); 19] = [
+const SCRIPTS: [(&str, &str); 20] = [
     ("batch.js", include_str!("../../web/page/batch.js")),
     ("card.js", include_str!("../../web/page/card.js")),
     ("draw.js", include_str!("../../web/page/draw.js")),
     ("edit.js", include_str!("../../web/page/edit.js")),
+    ("filter.js", include_str!("../../web/page/filter.js")),
     ("first.js", include_str!("../../web/page/first.js")),
     ("form.js", include_str!("../../web/page/form.js")),
     ("keyboard.js", include_str!("../../web/page/keyboard.js")),

@@ -85,7 +85,9 @@ pub(super) type ViewResult = Result<Response, ViewError>;
 
 pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let now = clock::now();
-    let tasks = page.read(|records| records.waiting(MAX_CARDS))?;
+    let mut tasks = page.read(|records| records.waiting(MAX_CARDS))?;
+    // An agent that asks something can do nothing else meanwhile.
+    tasks.sort_by_key(|task| !task.confirmation.as_ref().is_some_and(|confirmation| confirmation.is_question()));
     let frame = page.frame("Waiting", "waiting")?;
     let more = frame
         .counts

@@ -2,15 +2,15 @@
 
 import { find } from "./draw.js";
 import { Problem, describe, send } from "./send.js";
-import { ARMING_MS, openCards } from "./card.js";
+import { ARMING_MS, openCards, shownCards } from "./card.js";
 
 export const batch = {
-    selected: () => openCards().filter((card) => card.part("select")?.checked),
+    selected: () => shownCards().filter((card) => card.part("select")?.checked),
 
     /** Shows a checkbox on each card whose subtool has another open card, unless it is destructive or a question. */
     offer() {
         const kinds = new Map();
-        for (const card of openCards()) {
+        for (const card of shownCards()) {
             if (!card.isDangerous && !card.isQuestion) kinds.set(card.tool, (kinds.get(card.tool) ?? 0) + 1);
         }
         const [first] = batch.selected();

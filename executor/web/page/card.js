@@ -25,6 +25,8 @@ export const cardsInOrder = () =>
         .map((element) => cards.get(element.dataset.card))
         .filter(Boolean);
 export const openCards = () => cardsInOrder().filter((card) => !card.isClosed);
+/** The open cards that the filter shows. */
+export const shownCards = () => openCards().filter((card) => !card.element.hidden);
 
 const endSeen = new IntersectionObserver((entries) => {
     for (const entry of entries) {

@@ -2,7 +2,7 @@
 
 import { wants } from "./theme.js";
 import { announce, find } from "./draw.js";
-import { cardOf, cards, cardsInOrder, openCards } from "./card.js";
+import { cardOf, cards, cardsInOrder, shownCards } from "./card.js";
 import { batch } from "./batch.js";
 
 function current() {
@@ -11,13 +11,13 @@ function current() {
 }
 
 function move(step) {
-    const open = openCards();
+    const open = shownCards();
     if (open.length === 0) return;
     const order = cardsInOrder();
     const here = cards.get(document.activeElement?.closest?.("[data-card]")?.dataset.card);
     const at = here ? order.indexOf(here) : step > 0 ? -1 : order.length;
     const ahead = step > 0 ? order.slice(at + 1) : order.slice(0, at).reverse();
-    const next = ahead.find((card) => !card.isClosed) ?? (here && !here.isClosed ? here : open[0]);
+    const next = ahead.find((card) => open.includes(card)) ?? (here && !here.isClosed ? here : open[0]);
     next.element.focus({ preventScroll: true });
     next.element.scrollIntoView({ block: "start" });
 }
@@ -119,7 +119,7 @@ export function onKey(event) {
     if (!Object.hasOwn(keys, key) || (event.repeat && key !== "j" && key !== "k")) return undefined;
     event.preventDefault();
     if (key === "j" || key === "k") return keys[key]();
-    const card = current() ?? (openCards().length === 1 ? openCards()[0] : null);
+    const card = current() ?? (shownCards().length === 1 ? shownCards()[0] : null);
     if (!card) return announce("Choose a request first, with j and k.");
     if (current() !== card) card.element.focus({ preventScroll: true });
     return keys[key](card);

@@ -3,6 +3,7 @@
 import { all, announce, find } from "./draw.js";
 import { Card, cardFrom, cards, openCards } from "./card.js";
 import { batch } from "./batch.js";
+import { filterCards } from "./filter.js";
 import { markIcon, notifyOf } from "./notice.js";
 import { isSignedOut } from "./send.js";
 
@@ -62,6 +63,7 @@ function append(element) {
 
 /** Shows or hides the empty state, and hides the button that leads to cards below once they are in view. */
 export function showEmptyState() {
+    filterCards();
     const empty = find("#empty");
     if (empty && find("#cards")) empty.hidden = cards.size > 0;
     const below = find("#below");

@@ -13,7 +13,11 @@ use crate::result::ResultFile;
 
 /// How secure an approval on the page is, and what would make it more secure.
 const SECURITY: &str = "an approval there is as secure as your user account: an agent of the same user that controls \
-                        your browser or terminal could forge it; running the executor as another user prevents that";
+                        your browser or terminal could forge it; a key that you touch (`agent-magic-tool approver enrol`) \
+                        prevents that for what destroys something or goes outward";
+/// The same with an enrolled key.
+const SECURITY_OF_TOUCH: &str = "what destroys something or goes outward needs a touch of one of your keys; any other \
+                                 approval is as secure as your user account";
 /// How many waiting tasks are listed.
 const MAX_LISTED: usize = 20;
 
@@ -41,8 +45,9 @@ pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Contex
         let hint = format!("see the executor's log: {}", context.paths.log().display());
         return Check { found, ..Check::bad(NAME, message, hint) };
     };
+    let security = if page["keys"].as_u64().unwrap_or_default() > 0 { SECURITY_OF_TOUCH } else { SECURITY };
     let open = if page["online"] == true { "open in a browser" } else { "not open in any browser" };
-    let message = format!("served at `{origin}`, {open}, {count} tasks wait for confirmation; {SECURITY}");
+    let message = format!("served at `{origin}`, {open}, {count} tasks wait for confirmation; {security}");
     // The human may need to learn how to open the page.
     let needs_human = count > 0 && page["online"] != true;
     let hint = needs_human.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());
