@@ -62,10 +62,7 @@ fn a_command_gets_the_count_the_subtools_and_the_page_but_no_inputs() {
     until("the command gets a notice", || !lines(&world, "tell.notices").is_empty());
     let event: Value = serde_json::from_str(&lines(&world, "tell.notices")[0]).expect("JSON");
     let origin = world.run(&["executor", "status"]).json()["page"]["origin"].clone();
-    assert!(
-        origin.as_str().is_some_and(|origin| origin.starts_with("http://") && !origin.contains('#')),
-        "{origin}"
-    );
+    assert!(origin.as_str().is_some_and(|origin| origin.starts_with("http://") && !origin.contains('#')), "{origin}");
     let expected = json!({"type": "confirmation.waiting", "waiting": 1, "tools": ["send_it"], "page": origin});
     assert_eq!(event, expected);
     assert_eq!(lines(&world, "tell.arguments"), ["an argument"]);

@@ -95,8 +95,12 @@ async fn every_view_works_in_both_themes_on_a_desktop_and_on_a_phone() {
     let waiting = scenario.start_waiting_tasks();
     let scroll = "document.querySelector('[data-kind=question]').scrollIntoView({block: 'start', behavior: 'instant'}); \
                   scrollBy({top: -90, behavior: 'instant'})";
-    let scenes: [Scene; 16] = [
+    let mail = "document.querySelector('[data-tool=gmail_send_message]').scrollIntoView({block: 'start', behavior: 'instant'}); \
+                scrollBy({top: -90, behavior: 'instant'})";
+    let scenes: [Scene; 18] = [
         ("waiting", "/".to_owned(), ""),
+        ("mail", "/".to_owned(), mail),
+        ("sessions", "/sessions".to_owned(), ""),
         ("question", "/".to_owned(), scroll),
         ("editing", "/".to_owned(), "document.querySelector('[data-opens=edit]').click()"),
         ("remembering", "/".to_owned(), "document.querySelector('[data-opens=remember]').click()"),
