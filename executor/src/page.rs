@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -275,7 +275,11 @@ impl Page {
 
     fn login(&self) -> Response {
         let view = json!({"page": self.signed_out_frame("Sign in", ""), "is_opening": false});
-        self.show_as(StatusCode::UNAUTHORIZED, "login.html", &view)
+        let mut response = self.show_as(StatusCode::UNAUTHORIZED, "login.html", &view);
+        // No cookie of this browser is that of a session; another program may have left it.
+        let clear = HeaderValue::from_static("\"cookies\"");
+        response.headers_mut().insert(HeaderName::from_static("clear-site-data"), clear);
+        response
     }
 
     /// The page without any content, for a browser that has not proven its session's key yet.

@@ -9,7 +9,7 @@ import { previewGrant, remember } from "./page/remember.js";
 import { showCounts, showEmptyState } from "./page/waiting.js";
 import { batch } from "./page/batch.js";
 import { filterCards } from "./page/filter.js";
-import { live } from "./page/live.js";
+import { live, showNewSession, unansweredSession } from "./page/live.js";
 import { refreshTimes } from "./page/time.js";
 import { onKey } from "./page/keyboard.js";
 import { act, saveHistory, search, resolveTask, tryIt } from "./page/tasks.js";
@@ -80,7 +80,13 @@ const actions = {
         act(button, "/sessions/end-others", {}, () => location.reload());
     },
     "dismiss-session"() {
-        find("#new-session").hidden = true;
+        showNewSession(null);
+    },
+    "end-new-session"(button) {
+        act(button, "/sessions/end", { name: unansweredSession()?.name ?? "" }, () => {
+            showNewSession(null);
+            announce("signed out");
+        });
     },
     export(button) {
         saveHistory(button.dataset.kind);
@@ -206,6 +212,7 @@ function startView() {
     });
     document.addEventListener("scroll", showEmptyState, { passive: true });
     showPreferences();
+    showNewSession(unansweredSession());
     for (const element of all("[data-card]")) new Card(element);
     batch.offer();
     const places = all("[data-count]");

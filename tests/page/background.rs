@@ -182,3 +182,36 @@ async fn the_waiting_requests_are_filtered_and_questions_come_first() {
     tab.card(&ids[0]).approve().await;
     assert_eq!(world.end_of(&ids[0])["status"], "succeeded");
 }
+
+/// The names of fields are the agent's words as well, where the schema allows any.
+#[test]
+fn a_name_of_a_field_hides_nothing() {
+    let world = World::new();
+    let run = json!({"process": {"argv": ["true"]}});
+    world.define(
+        "any.json",
+        &json!({"any": {"description": "Takes anything.", "input": {"type": "object"}, "run": run}}),
+    );
+    let human = Human::of(&world);
+    let id = world.start("any", &json!({"\u{202e}evil": 1, "amount\u{200b}": 2}));
+    let card = human.get(&format!("/card/{id}")).body;
+    let evidence =
+        card.split("data-evidence").nth(1).and_then(|rest| rest.split("data-end").next()).expect("the fields");
+    let labels: String =
+        evidence.split("class=\"label\">").skip(1).filter_map(|rest| rest.split("</bdi>").next()).collect();
+    assert!(labels.contains("U+202E") && labels.contains("U+200B"), "{labels}");
+    assert!(!labels.contains('\u{202e}') && !labels.contains('\u{200b}'), "{labels}");
+}
+
+/// Large inputs of several requests do not keep the page from opening: the first view has few bytes, the rest is loaded.
+#[test]
+fn a_flood_of_large_inputs_leaves_the_first_view_small() {
+    let world = world();
+    let human = Human::of(&world);
+    for n in 0..7 {
+        world.start("send", &json!({"body": format!("{n} {}", "word ".repeat(24_000))}));
+    }
+    let first = human.get("/").body;
+    assert_eq!(first.matches("<article").count(), 4, "the others are loaded one by one");
+    assert!(first.contains("<span data-more>3</span>"), "{}", first.len());
+}

@@ -19,8 +19,12 @@ use crate::world::{World, until};
 const WORKER: &str = "self.addEventListener('install', () => self.skipWaiting()); \
                       self.addEventListener('activate', e => e.waitUntil(self.clients.claim())); \
                       self.addEventListener('fetch', e => e.respondWith(fetch(e.request)));";
-/// A page that plants the worker.
+/// A page that plants the worker, and fills the name above its own with cookies, which the next address shares.
 const PAGE: &str = "<!doctype html><title>hostile</title><script>\
+                    const above = location.hostname.split('.').slice(1).join('.');\
+                    for (let n = 0; n < 150; n++) document.cookie = `junk${n}=${'x'.repeat(3900)}; path=/; max-age=9999; domain=${above}`;\
+                    for (const name of ['session', 'agent-magic-tool-session', 'session-' + location.hostname.split('.')[0]])\
+                    document.cookie = `${name}=${'0'.repeat(64)}; path=/; max-age=9999; domain=${above}`;\
                     navigator.serviceWorker.register('/worker.js').then(() => navigator.serviceWorker.ready)\
                     .then(() => { document.title = 'planted'; });</script>";
 
@@ -35,7 +39,13 @@ struct Squatter {
 impl Squatter {
     /// Takes both loopback addresses at `port`; 0 is any free one.
     fn at(port: u16) -> Self {
-        let first = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        let mut first = None;
+        // A connection attempt to the port may hold it for a moment.
+        until("the port is free", || {
+            first = TcpListener::bind(("127.0.0.1", port)).ok();
+            first.is_some()
+        });
+        let first = first.expect("the port is free");
         let port = first.local_addr().expect("bound").port();
         let squatter = Self { port, requests: Arc::default(), forwards_to: Arc::default() };
         let second = TcpListener::bind(("::1", port)).ok();
@@ -164,7 +174,7 @@ async fn a_squatter_at_the_page_of_an_ended_executor_decides_nothing() {
     assert_eq!(http::get(&new, "/challenge?nonce=x", &cookie).status, 401);
     let approval = json!({"decisions": [{"id": id, "digest": digest}], "verdict": "approve"});
     assert_eq!(http::post(&new, "/decide", &approval, &cookie).status, 401);
-    // The human signs in again in the same browser. Nothing of the squatter is there.
+    // The human signs in again in the same browser. Nothing of the squatter is there but cookies, which do not matter.
     tab.go(&world.link()).await;
     tab.until("document.body.classList.contains('signed-in')").await;
     tab.card(&id).is_armed().await;

@@ -6,7 +6,7 @@
 use executor::base::webauthn::PublicKey;
 use executor::store::StoreError;
 use executor::store::sqlite::records::RecordReader;
-use executor::task::confirmation::DecidedBy;
+use executor::task::confirmation::{DecidedBy, Verdict};
 use executor::task::touch::{Unproved, proof_of};
 use protocol::code::{Code, Exit};
 use protocol::error::chain;
@@ -47,13 +47,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         _ => None,
     };
     let checked = proof_of(&task, grant.as_ref()).and_then(|proof| {
-        let key = believed.iter().find(|key| **key == proof.public_key);
-        key.map_or(Ok((proof, false)), |key| proof.check(key).map(|()| (proof, true)).map_err(Unproved::from))
+        let key = believed.iter().find(|(_, key)| *key == proof.public_key);
+        key.map_or(Ok((proof, None)), |key| proof.check(&key.1).map(|()| (proof, Some(key))).map_err(Unproved::from))
     });
-    let (verified, reason, proof) = match &checked {
-        Ok((proof, true)) => (true, None, Some(*proof)),
-        Ok((proof, false)) => (false, Some("it is signed by a key that is not believed".to_owned()), Some(*proof)),
-        Err(error) => (false, Some(error.to_string()), None),
+    let unbelieved = "it is signed by a key that is not believed; to believe another one: --key";
+    let (verified, reason, proof, name) = match &checked {
+        // The key signs what was approved, never a denial.
+        Ok((proof, Some(_))) if decision.is_none_or(|decision| decision.verdict == Verdict::Denied) => {
+            (false, Some("the record says that it was not approved".to_owned()), Some(*proof), None)
+        }
+        Ok((proof, Some((name, _)))) => (true, None, Some(*proof), name.as_deref()),
+        Ok((proof, None)) => (false, Some(unbelieved.to_owned()), Some(*proof), None),
+        Err(error) => (false, Some(error.to_string()), None, None),
     };
     let mut shown = json!({"id": id, "verified": verified, "tool": task.tool, "input": task.input});
     if let Some(reason) = reason {
@@ -61,26 +66,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     if let Some(proof) = proof {
         shown["decision"] = json!(proof.statement);
-        shown["key"] =
-            json!({"name": proof.key, "algorithm": proof.public_key.algorithm(), "public_key": proof.public_key});
+        shown["key"] = json!({"name": name, "algorithm": proof.public_key.algorithm(), "public_key": proof.public_key});
     }
     if let (Some(decision), true) = (decision, verified) {
-        shown["at"] = json!(decision.at);
+        // No key signs the time.
+        shown["recorded_at"] = json!(decision.at);
     }
     context.output.json(&shown)?;
     Ok(if verified { Exit::Ok } else { Exit::Failed })
 }
 
+/// A key and the name under which it is enrolled.
+type BelievedKey = (Option<String>, PublicKey);
+
 /// The key that was given, or the enrolled ones.
-fn believed_keys(given: Option<&str>, context: &Context) -> Result<Vec<PublicKey>, Error> {
+fn believed_keys(given: Option<&str>, context: &Context) -> Result<Vec<BelievedKey>, Error> {
     if let Some(key) = given {
         let parsed = serde_json::from_value(key.into());
         return parsed
-            .map(|key| vec![key])
+            .map(|key| vec![(None, key)])
             .map_err(|error| Error::usage(format!("`--key` is not a public key: {error}")));
     }
     let keys = approver::read(&approver::key_file(context)?)?;
-    Ok(keys.keys.into_iter().map(|key| key.public_key).collect())
+    Ok(keys.keys.into_iter().map(|key| (Some(key.name), key.public_key)).collect())
 }
 
 fn unreadable(error: &StoreError) -> Error {

@@ -99,8 +99,11 @@ impl ApproverKeyring {
 
     fn publish(&self, dispatcher: &mut Dispatcher) {
         let standing = self.standing(dispatcher);
-        // Keys that were lost are still demanded: deleting the file must not make approvals easier.
-        let is_demanded = !dispatcher.approver_keys().is_empty() || dispatcher.knows_keys() && !self.is_reset;
+        // Keys that were lost or cannot be read are still demanded: deleting or breaking the file must not make approvals
+        // easier. A file that the configuration names says that there are keys.
+        let is_broken = self.problem.is_some() || self.file.is_pinned();
+        let is_lost = dispatcher.knows_keys() && !self.is_reset;
+        let is_demanded = !dispatcher.approver_keys().is_empty() || is_lost || is_broken;
         dispatcher.demand_touch(is_demanded);
         self.approver.set_has_keys(is_demanded);
         self.view.send_replace(KeysView { keys: dispatcher.approver_keys().clone(), standing });

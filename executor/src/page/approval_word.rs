@@ -1,5 +1,6 @@
 //! The word that a human must type to approve what cannot be undone: the name of what it destroys.
 
+use super::visible::{TextSpan, line};
 use crate::base::template::TemplateValues;
 use crate::catalog::definition::Definition;
 use crate::config::seal;
@@ -15,7 +16,11 @@ pub(super) fn approval_word(definition: &Definition, task: &Task) -> Option<Stri
     }
     let template = definition.type_to_approve.as_deref().unwrap_or_default();
     let word = TemplateValues::of_input(&seal::shown(&task.input)).text(template).unwrap_or_default();
-    let can_be_typed =
-        |word: &&str| !word.is_empty() && word.chars().count() <= MAX_CHARS && !word.contains(char::is_control);
+    let can_be_typed = |word: &&str| !word.is_empty() && word.chars().count() <= MAX_CHARS && is_plain(word);
     Some(Some(word.trim()).filter(can_be_typed).unwrap_or(task.tool.as_str()).to_owned())
+}
+
+/// Whether a human sees all of a text, and can type it: no characters without a picture, and single spaces.
+fn is_plain(word: &str) -> bool {
+    !word.contains("  ") && line(word).iter().all(|span| matches!(span, TextSpan::Text(_)))
 }

@@ -136,7 +136,7 @@ impl ShownFile {
 pub(super) struct ShownField {
     name: String,
     pointer: String,
-    label: String,
+    label: VisibleLine,
     description: String,
     required: bool,
     /// Whether the value is the default in the schema.
@@ -269,7 +269,7 @@ pub(super) fn fields(
             ShownField {
                 name: name.clone(),
                 pointer: form::pointer(name),
-                label: name.clone(),
+                label: line(name),
                 description: property["description"].as_str().unwrap_or_default().to_owned(),
                 required: required.is_some_and(|required| required.iter().any(|other| other == name.as_str())),
                 default: property.get("default") == Some(value),

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::gate::COOKIE;
 use super::peer::StrangerError;
 use super::proof::{ChallengeAnswer, PROOF, ProvenRequest, SessionKey};
 use super::session::TERMINAL;
@@ -73,7 +72,7 @@ impl PageClient {
         let cookie = answer.head.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
             let (key, value) = value.split(';').next()?.split_once('=')?;
-            (name.eq_ignore_ascii_case("set-cookie") && key == COOKIE).then(|| value.to_owned())
+            (name.eq_ignore_ascii_case("set-cookie") && key == client.site.cookie_name()).then(|| value.to_owned())
         });
         let key = answer.json()["key"].as_str().and_then(SessionKey::from_hex);
         let (Some(cookie), Some(key)) = (cookie, key) else { return Err(PageClientError::NotTheExecutor) };
@@ -135,7 +134,9 @@ impl PageClient {
             format!("user-agent: {TERMINAL}"),
             "connection: close".to_owned(),
         ];
-        head.extend(self.session.as_ref().map(|session| format!("cookie: {COOKIE}={}", session.cookie)));
+        head.extend(
+            self.session.as_ref().map(|session| format!("cookie: {}={}", self.site.cookie_name(), session.cookie)),
+        );
         head.extend(proof.map(|proof| format!("{PROOF}: {proof}")));
         if let Some(body) = body {
             head.extend([format!("origin: {origin}"), "content-type: application/json".to_owned()]);

@@ -22,7 +22,6 @@ use super::proof::{PROOF, ProvenRequest};
 
 /// The largest request body: a task's input with some room around it.
 pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
-pub(super) const COOKIE: &str = "agent-magic-tool-session";
 /// The path that answers a browser's nonce.
 const CHALLENGE: &str = "/challenge";
 /// The event stream; its proof is in the query, since a browser sends no header of ours with it.
@@ -84,7 +83,7 @@ async fn admit(page: &Page, request: Request) -> Result<Request, Response> {
         return Ok(whole(request).await?.map(Body::from));
     }
     let idle = page.runner_context().config.page.idle.get();
-    let session = cookie(request.headers()).and_then(|cookie| page.context.sessions.session_of(&cookie, idle));
+    let session = cookie(page, request.headers()).and_then(|cookie| page.context.sessions.session_of(&cookie, idle));
     let is_view = request.method() != Method::POST && !is_script_only(&path);
     let session = match session {
         Some(session) => session,
@@ -224,10 +223,11 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The session cookie; `None` if it occurs twice, since one of the two was planted.
-fn cookie(headers: &HeaderMap) -> Option<String> {
+fn cookie(page: &Page, headers: &HeaderMap) -> Option<String> {
+    let cookie_name = page.context.site.cookie_name();
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let ours: Vec<_> = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value.to_owned()).collect();
+    let ours: Vec<_> = pairs.filter(|(name, _)| *name == cookie_name).map(|(_, value)| value.to_owned()).collect();
     match ours.as_slice() {
         [one] => Some(one.clone()),
         _ => None,

@@ -30,7 +30,9 @@ use super::{Page, actions, assets, events, keys, peer, preferences, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_HEADER_BYTES: usize = 16 << 10;
+/// As many as the cookies that a browser may hold for one name: another program that had an earlier address of the page
+/// may have filled it, and the human must still get in.
+const MAX_HEADER_BYTES: usize = 800 << 10;
 /// The longest time until the answer to a request begins; the body of an event stream may take longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most open connections that have not shown a session.

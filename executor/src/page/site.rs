@@ -56,6 +56,12 @@ impl PageSite {
         format!("http://{}:{}", self.host, self.port)
     }
 
+    /// The name of the session's cookie. It is new at each start, like the host name: a program that had an earlier address
+    /// may have left cookies for the name above in the browser.
+    pub fn cookie_name(&self) -> String {
+        format!("session-{}", self.host.split('.').next().unwrap_or_default())
+    }
+
     /// Listens on both loopback addresses at a new port, under a new host name, and saves them. If another program had one
     /// of the two addresses, a browser would treat it as the same origin.
     pub fn listen(&mut self, folder: &Path) -> io::Result<Vec<TcpListener>> {

@@ -43,6 +43,9 @@ pub(super) use sessions::sessions;
 
 /// The most cards on the waiting view; the script loads more as they are decided.
 const MAX_CARDS: u32 = 50;
+/// How many bytes the inputs of the cards on the waiting view may have, after the first card. The script loads the
+/// others one by one, so that a flood of large inputs does not keep the page from opening.
+const MAX_CARD_BYTES: usize = 512 << 10;
 /// The most rows of a list.
 const MAX_ROWS: u32 = 50;
 /// The most runs shown on the page of a subtool.
@@ -92,6 +95,14 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let more = frame
         .counts
         .map_or(0, |counts| usize::try_from(counts.waiting).unwrap_or(usize::MAX).saturating_sub(tasks.len()));
+    let mut bytes = 0;
+    let shown = tasks.iter().take_while(|task| {
+        let had = bytes;
+        bytes += Value::Object(task.input.clone()).to_string().len();
+        had == 0 || bytes <= MAX_CARD_BYTES
+    });
+    let count = shown.count();
+    tasks.truncate(count);
     let mut backgrounds = BackgroundReader::new(&page);
     let mut cards = Vec::with_capacity(tasks.len());
     for task in &tasks {

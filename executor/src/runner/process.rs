@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use encoding_rs::Encoding;
+use nix::unistd::{AccessFlags, access};
 use protocol::regular_file;
 use tempfile::TempDir;
 
@@ -25,7 +26,7 @@ use super::{
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
-use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::fingerprint::{FileRole, Fingerprint, check_size};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
 use program_call::{ApprovedFiles, ProgramCall};
@@ -269,8 +270,13 @@ impl Process {
         if self.folder.is_some() {
             check_open(program_call.folder(), &context.own_folders)?;
         }
-        for (path, _) in self.files(invocation, &context.config)? {
-            if let Err(error) = regular_file::open(&path) {
+        for (path, role) in self.files(invocation, &context.config)? {
+            let is_executed = matches!(role, FileRole::Program | FileRole::Interpreter);
+            if is_executed && access(&path, AccessFlags::X_OK).is_err() {
+                let message = format!("`{}` is not executable", path.display());
+                return Err(Failure::new(Code::CannotStart, message).hint("ask a human to run `chmod +x` on it"));
+            }
+            if let Err(error) = regular_file::open(&path).and_then(|_| check_size(&path)) {
                 let message = format!("failed to read `{}`: {error}", path.display());
                 return Err(Failure::new(Code::CannotStart, message)
                     .hint("an approval is bound to the content of this file; ask a human to make it readable"));

@@ -70,6 +70,8 @@ struct FileIdentity {
 static CACHE: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
 /// The most cached hashes; a full cache is cleared.
 const MAX_CACHED: usize = 256;
+/// The largest file that is hashed. A larger one is shown without a hash, and never executed.
+const MAX_FILE_BYTES: u64 = 512 << 20;
 /// How many bytes are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -95,8 +97,11 @@ impl Fingerprint {
 /// Copies `from` to `to`, and returns the hash of what was copied.
 pub fn hash_copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK_BYTES]);
+    // A file that grows while it is read is too large as well.
+    let mut from = from.take(MAX_FILE_BYTES + 1);
     loop {
         match from.read(&mut chunk)? {
+            0 if from.limit() == 0 => return Err(too_large()),
             0 => return Ok(digest::hex(&hash.finalize())),
             count => {
                 hash.update(&chunk[..count]);
@@ -106,7 +111,17 @@ pub fn hash_copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<String
     }
 }
 
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20))
+}
+
+/// Fails if a file is too large for a human to be shown what it is.
+pub fn check_size(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(()) }
+}
+
 fn sha256(path: &Path) -> io::Result<String> {
+    check_size(path)?;
     let metadata = fs::metadata(path)?;
     let identity = FileIdentity {
         path: path.to_owned(),
@@ -129,6 +144,8 @@ fn sha256(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
@@ -140,10 +157,14 @@ mod tests {
         let first = Fingerprint::of(&path, FileRole::Program, 0);
         assert!(first.is_current() && first.is_current());
         fs::write(&path, "echo two").expect("written");
-        fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("set back");
         assert!(!first.is_current());
         fs::write(&path, "echo one").expect("written");
         assert!(first.is_current(), "the original content matches again");
+        File::create(&path).and_then(|file| file.set_len(MAX_FILE_BYTES + 1)).expect("a sparse file");
+        assert!(!first.is_current() && Fingerprint::of(&path, FileRole::Program, 0).sha256.is_empty(), "too large");
+        let read = hash_copy(&mut File::open(&path).expect("it opens"), &mut io::sink());
+        assert_eq!(read.expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
         fs::remove_file(&path).expect("removed");
         assert!(!first.is_current() && !Fingerprint::of(&path, FileRole::Program, 0).is_current());
     }

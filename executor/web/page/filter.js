@@ -17,7 +17,8 @@ export function filterCards() {
     if (!box) return;
     const words = find("#filter-text").value.toLowerCase().split(/\s+/).filter(Boolean);
     const open = cardsInOrder().filter((card) => !card.isClosed);
-    box.hidden = open.length < MIN_CARDS && words.length === 0;
+    // Its place stays, so that nothing moves under the pointer.
+    box.toggleAttribute("data-off", open.length < MIN_CARDS && words.length === 0);
     let shown = 0;
     for (const card of open) {
         const matches = words.length === 0 || contains(card, words);

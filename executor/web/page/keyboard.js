@@ -40,6 +40,8 @@ export const keys = {
     },
     a(card) {
         whenArmed(card, () => {
+            // The edited request is approved where its changes are shown.
+            if (card.panel("changes")?.hidden === false) return find("[data-approve]", card.panel("changes")).focus();
             const typed = card.part("typed");
             const first = card.isQuestion
                 ? find("[data-field] input, [data-field] textarea, [data-field] select", card.element)
@@ -49,6 +51,7 @@ export const keys = {
                 (typed && typed.value.trim() !== card.word ? typed : find(".actions [data-approve]", card.element));
             place.focus();
             place.scrollIntoView({ block: "nearest" });
+            return undefined;
         });
     },
     d(card) {

@@ -125,12 +125,23 @@ export const live = {
     },
 };
 
-/** Says that another browser has signed in, until the person has seen it. */
-function showNewSession({ name, words }) {
+/** Where a sign-in that the person has not answered is kept, for the next view. */
+const NEW_SESSION = "new-session";
+
+/** Says that another browser has signed in, until the person answers. */
+export function showNewSession(session) {
     const place = find("#new-session");
-    find("[data-new-session]", place).textContent = `${words} (${name})`;
-    place.hidden = false;
-    announce(`another browser has signed in: ${words}`);
+    if (!place) return;
+    place.hidden = session === null;
+    if (session === null) return sessionStorage.removeItem(NEW_SESSION);
+    sessionStorage.setItem(NEW_SESSION, JSON.stringify(session));
+    find("[data-new-session]", place).textContent = `${session.words} (${session.name})`;
+    return announce(`another browser has signed in: ${session.words}`);
+}
+
+/** The sign-in that the person has not answered, or null. */
+export function unansweredSession() {
+    return JSON.parse(sessionStorage.getItem(NEW_SESSION) ?? "null");
 }
 
 function updateTask(update) {

@@ -54,8 +54,13 @@ export async function openView() {
     } catch (problem) {
         if (!(problem instanceof Problem)) throw problem;
         find("[data-login]").hidden = problem.cause instanceof NoExecutor;
-        if (!(problem.cause instanceof SignedOut || problem.cause instanceof NoExecutor))
-            find("[data-login-words]").textContent = `${problem.message} Reload the page, or run this in your own terminal:`;
+        if (!(problem.cause instanceof SignedOut || problem.cause instanceof NoExecutor || problem.status === 401)) {
+            find("[data-login-title]").textContent = "This view did not load";
+            find("[data-login-words]").textContent =
+                "The executor took too long, or refused it. Reload the page. To see what waits without the page, run this:";
+            find("[data-login] .command").textContent = "agent-magic-tool tasks --state awaiting_confirmation";
+            find("[data-login] .quiet").hidden = true;
+        }
         return false;
     }
 }

@@ -1,6 +1,7 @@
 //! What a human has done from the page through the mailbox, like a request of any other caller: a subtool that is tried, and
 //! the undo of a task.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Json;
@@ -37,7 +38,7 @@ struct TryBody {
 /// Runs a subtool for the human.
 pub(in crate::page) async fn try_it(State(page): PageState, body: Bytes) -> ActionResult {
     let TryBody { tool, input } = parse_body(&body)?;
-    run(&page, RunRequest { tool, input, ..RunRequest::default() }).await
+    run(&page, RunRequest { tool, input, ..RunRequest::default() }, None).await
 }
 
 #[derive(Deserialize)]
@@ -46,7 +47,7 @@ struct UndoBody {
     id: TaskId,
 }
 
-/// Runs the subtool that undoes a task. It is asked about like any other; asked for twice, it is one task.
+/// Runs the subtool that undoes a task, in the same folder. It is asked about like any other; asked for twice, it is one task.
 pub(in crate::page) async fn undo(State(page): PageState, body: Bytes) -> ActionResult {
     let UndoBody { id } = parse_body(&body)?;
     let task = existing_task(&page, id)?;
@@ -54,8 +55,8 @@ pub(in crate::page) async fn undo(State(page): PageState, body: Bytes) -> Action
     let undo = undo_of(&page, &task).ok_or_else(|| refused("this task has nothing that undoes it"))?;
     let input = input(&page, &task, &undo).await.map_err(|problem| refused(&problem))?;
     let (tool, idempotency_key) = (undo.subtool.to_string(), Some(format!("undo-{id}")));
-    let reason = Some(format!("the human undoes task {id}"));
-    run(&page, RunRequest { tool, input, idempotency_key, reason, ..RunRequest::default() }).await
+    let run_request = RunRequest { tool, input, idempotency_key, ..RunRequest::default() };
+    run(&page, run_request, task.caller.folder).await
 }
 
 /// How a task is undone: as its definition says, if that is still the one that ran.
@@ -84,9 +85,9 @@ async fn input(page: &Page, task: &Task, undo: &Undo) -> Result<Map<String, Valu
     }
 }
 
-async fn run(page: &Page, run: RunRequest) -> Result<Response, Response> {
+async fn run(page: &Page, run: RunRequest, folder: Option<PathBuf>) -> Result<Response, Response> {
     const TIMEOUT: Duration = Duration::from_secs(20);
-    let caller = Caller { session: Some("page".to_owned()), ..Caller::default() };
+    let caller = Caller { session: Some("page".to_owned()), folder, ..Caller::default() };
     let not_posted = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, Code::Io, &format!("failed to write the request: {error}"))
     };

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ActionResult, CurrentSession, PageState, parse_body};
-use crate::page::gate::{COOKIE, refuse};
+use crate::page::gate::refuse;
 use crate::page::session::BrowserKind;
 
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ pub(in crate::page) async fn login(State(page): PageState, headers: HeaderMap, b
     let Some(secrets) = page.context.sessions.log_in(&secret, BrowserKind::of(user_agent)) else {
         return Err(refuse(StatusCode::FORBIDDEN, Code::UsedLink, "this link was already used, or is too old"));
     };
-    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", secrets.cookie);
+    let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", page.context.site.cookie_name(), secrets.cookie);
     Ok(([(header::SET_COOKIE, cookie.as_str()), CLEAR_STORAGE], Json(json!({"key": secrets.key.to_hex()})))
         .into_response())
 }
@@ -57,7 +57,7 @@ fn session_is_over() -> Response {
 pub(in crate::page) async fn logout(State(page): PageState, Extension(session): CurrentSession) -> Response {
     page.context.sessions.end(&session.0);
     page.presence_changed();
-    let expired = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    let expired = format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", page.context.site.cookie_name());
     ([(header::SET_COOKIE, expired.as_str()), CLEAR_STORAGE], StatusCode::NO_CONTENT).into_response()
 }
 

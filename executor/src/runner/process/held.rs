@@ -101,6 +101,8 @@ impl HeldStart {
         let folder = shown.path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
         if let (Some("python" | "pypy"), Some(folder)) = (kind, folder) {
             self.env.push(("PYTHONPATH", folder));
+            // Compiled code beside a module would be executed in its place.
+            self.env.push(("PYTHONPYCACHEPREFIX", PathBuf::from("/dev/null")));
         }
         // Node otherwise looks for the file that the descriptor is a link to.
         let option = matches!(kind, Some("node" | "nodejs")).then(|| OsString::from("--preserve-symlinks-main"));
