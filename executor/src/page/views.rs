@@ -91,10 +91,6 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     let mut tasks = page.read(|records| records.waiting(MAX_CARDS))?;
     // An agent that asks something can do nothing else meanwhile.
     tasks.sort_by_key(|task| !task.confirmation.as_ref().is_some_and(|confirmation| confirmation.is_question()));
-    let frame = page.frame("Waiting", "waiting")?;
-    let more = frame
-        .counts
-        .map_or(0, |counts| usize::try_from(counts.waiting).unwrap_or(usize::MAX).saturating_sub(tasks.len()));
     let mut bytes = 0;
     let shown = tasks.iter().take_while(|task| {
         let had = bytes;
@@ -103,6 +99,10 @@ pub(super) async fn waiting(State(page): State<Arc<Page>>) -> ViewResult {
     });
     let count = shown.count();
     tasks.truncate(count);
+    let frame = page.frame("Waiting", "waiting")?;
+    let more = frame
+        .counts
+        .map_or(0, |counts| usize::try_from(counts.waiting).unwrap_or(usize::MAX).saturating_sub(tasks.len()));
     let mut backgrounds = BackgroundReader::new(&page);
     let mut cards = Vec::with_capacity(tasks.len());
     for task in &tasks {
