@@ -95,6 +95,7 @@ async fn everything_that_a_session_has_waiting_is_denied_with_one_reason() {
     tab.card(&other).is_armed().await;
     tab.card(&mine[0]).is_armed().await;
     tab.card(&mine[0]).open("deny").await;
+    tab.card(&mine[0]).until("[data-form=deny] textarea", "e => e === document.activeElement").await;
     tab.insert("you are on the wrong track").await;
     tab.click(&format!("[data-card='{}'] [data-form=deny] button[value=session]", mine[0])).await;
     for id in &mine {
