@@ -115,6 +115,7 @@ export const live = {
             }, 1200);
             if (data.failures >= ASLEEP_AFTER && !isSignedOut) showAsleep(true);
         } else if (kind === "waiting") {
+            waitingEvents += 1;
             if (find("#cards")) setWaiting(data.ids);
             showCounts(data.counts);
         } else if (kind === "task") {
@@ -160,12 +161,17 @@ function updateTask(update) {
     if (find("#task-rows") && !find(`#task-rows [data-task="${CSS.escape(update.id)}"]`)) refreshRows();
 }
 
+/** How many lists of waiting tasks the event stream has sent. */
+let waitingEvents = 0;
+
 /** Loads what changed while there was no connection. */
 async function catchUp() {
     try {
         if (find("#cards")) {
+            const before = waitingEvents;
             const page = await load("/");
-            if (find("#cards", page)) {
+            // A list that came meanwhile is newer than the page.
+            if (find("#cards", page) && before === waitingEvents) {
                 const ids = all("[data-card]", page).map((card) => card.dataset.card);
                 // The page shows only the first cards, so open cards beyond them may still wait.
                 const behind = Number(find("[data-more]", page)?.textContent ?? 0);
