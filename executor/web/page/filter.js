@@ -1,7 +1,7 @@
 // Shows only the waiting requests that contain a text. What is filtered out still waits; it is not decided by anything.
 
 import { find } from "./draw.js";
-import { cardsInOrder } from "./card.js";
+import { openCards } from "./card.js";
 
 /** The fewest cards that are worth filtering. */
 const MIN_CARDS = 2;
@@ -16,7 +16,7 @@ export function filterCards() {
     const box = find("#filter");
     if (!box) return;
     const words = find("#filter-text").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const open = cardsInOrder().filter((card) => !card.isClosed);
+    const open = openCards();
     // Its place stays, so that nothing moves under the pointer.
     box.toggleAttribute("data-off", open.length < MIN_CARDS && words.length === 0);
     let shown = 0;

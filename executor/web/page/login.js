@@ -1,7 +1,7 @@
 // Signs in with the secret of a link, and opens the page for a browser that has.
 
 import { find } from "./draw.js";
-import { NoExecutor, SignedOut, storeKey } from "./session.js";
+import { NoExecutor, storeKey } from "./session.js";
 import { Problem, load, sendUnproven } from "./send.js";
 
 /** Whether the address has the secret of a link. */
@@ -53,8 +53,9 @@ export async function openView() {
         return true;
     } catch (problem) {
         if (!(problem instanceof Problem)) throw problem;
-        find("[data-login]").hidden = problem.cause instanceof NoExecutor;
-        if (!(problem.cause instanceof SignedOut || problem.cause instanceof NoExecutor || problem.status === 401)) {
+        const isAsleep = problem.cause instanceof NoExecutor;
+        find("[data-login]").hidden = isAsleep;
+        if (!isAsleep && problem.status !== 401) {
             find("[data-login-title]").textContent = "This view did not load";
             find("[data-login-words]").textContent =
                 "The executor took too long, or refused it. Reload the page. To see what waits without the page, run this:";
