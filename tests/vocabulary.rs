@@ -23,7 +23,7 @@ const RIDDLES: [&str; 6] = ["nobody", "whoever", "somebody", " is none", " are n
 
 #[test]
 fn every_type_name_stands_once_in_a_crate() {
-    for package in ["protocol", "executor", "agent-magic-tool"] {
+    for package in ["protocol", "search", "import", "executor", "agent-magic-tool"] {
         let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in sources(&format!("{package}/src/")) {
             for name in types(&file) {
@@ -84,7 +84,7 @@ fn comments_and_messages_are_plain_english() {
 }
 
 fn all() -> impl Iterator<Item = File> {
-    ["protocol/src/", "executor/src/", "agent-magic-tool/src/"].into_iter().flat_map(sources)
+    ["protocol/src/", "search/src/", "import/src/", "executor/src/", "agent-magic-tool/src/"].into_iter().flat_map(sources)
 }
 
 /// The types that a file defines, outside of its tests; associated types do not count.
