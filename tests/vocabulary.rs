@@ -84,7 +84,9 @@ fn comments_and_messages_are_plain_english() {
 }
 
 fn all() -> impl Iterator<Item = File> {
-    ["protocol/src/", "search/src/", "import/src/", "executor/src/", "agent-magic-tool/src/"].into_iter().flat_map(sources)
+    ["protocol/src/", "search/src/", "import/src/", "executor/src/", "agent-magic-tool/src/"]
+        .into_iter()
+        .flat_map(sources)
 }
 
 /// The types that a file defines, outside of its tests; associated types do not count.

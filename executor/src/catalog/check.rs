@@ -21,12 +21,17 @@ use crate::task::effect::EffectClass;
 /// The longest time that a run waits after its approval.
 const MAX_HOLD: Duration = Duration::from_hours(1);
 
+/// More phrases would hardly find more, and longer ones are not what people say.
+const MAX_PHRASES: usize = 50;
+const MAX_PHRASE_CHARS: usize = 200;
+
 /// Returns the compiled input schema, or every mistake with its place.
 pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedMessage>> {
     let mut found = Mistakes::default();
     if definition.description.trim().is_empty() {
         found.add("description", "it is empty; a model finds the subtool by its description");
     }
+    phrases(&definition.phrases, &mut found);
     let schema = InputSchema::compile(&definition.input).map_err(|error| found.add("input", error)).ok();
     if let Some(output) = &definition.output {
         schema::check(output).unwrap_or_else(|error| found.add("output", error));
@@ -80,6 +85,23 @@ impl Mistakes {
         match messages {
             Ok(messages) => messages.into_iter().for_each(|message| self.add(place, message)),
             Err(error) => self.add(place, error),
+        }
+    }
+}
+
+fn phrases(phrases: &[String], found: &mut Mistakes) {
+    if phrases.len() > MAX_PHRASES {
+        found.add("phrases", format!("{} phrases; the maximum is {MAX_PHRASES}", phrases.len()));
+    }
+    for (index, phrase) in phrases.iter().enumerate() {
+        let place = format!("phrases[{index}]");
+        if phrase.trim().is_empty() {
+            found.add(place, "it is empty; write what a user says who wants this");
+        } else if phrase.chars().count() > MAX_PHRASE_CHARS {
+            found.add(
+                place,
+                format!("it has more than {MAX_PHRASE_CHARS} characters; write what a user says, in a few words"),
+            );
         }
     }
 }

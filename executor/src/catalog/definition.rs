@@ -29,6 +29,11 @@ pub struct Definition {
     /// What it does, in the words of a user who needs it. Shown to the model.
     #[schemars(regex(pattern = r"\S"))]
     pub description: String,
+    /// What users say when they want it, in any language: short, in everyday words that the description lacks. They are
+    /// searched and never shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50), example = ["who wrote this line", "wer hat das geschrieben"])]
+    pub phrases: Vec<String>,
     /// The JSON Schema of the input (draft 2020-12 unless its `$schema` says otherwise). Shown to the model.
     #[schemars(schema_with = "input_schema")]
     pub input: Map<String, Value>,

@@ -103,6 +103,8 @@ fn wrong_definitions() -> Vec<(&'static str, Wrong)> {
         ("no concurrency at all", Greet(json!({"concurrency": 0}))),
         ("a rate limit without a window", Greet(json!({"rate_limit": {"calls": 3}}))),
         ("tags as a text", Greet(json!({"tags": "a, b"}))),
+        ("a phrase that is empty", Greet(json!({"phrases": ["who wrote this", " "]}))),
+        ("a phrase that is a document", Greet(json!({"phrases": ["who wrote this ".repeat(20)]}))),
         ("a dependency that does not exist", Greet(json!({"depends_on": ["greet_frist"]}))),
         (
             "a dependency in prose",
