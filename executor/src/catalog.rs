@@ -27,6 +27,7 @@ mod deserialize;
 pub mod drafts;
 mod file_keys;
 pub mod format;
+pub mod learned;
 pub mod lint;
 pub mod listing;
 mod load;

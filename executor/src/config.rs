@@ -99,6 +99,8 @@ pub struct CatalogSettings {
     pub folders: Vec<PathBuf>,
     /// The shipped packs to load.
     pub packs: Vec<String>,
+    /// Whether searches remember which subtool was run after them.
+    pub learn: bool,
 }
 
 /// What callers may use.

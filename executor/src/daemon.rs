@@ -55,6 +55,7 @@ mod event_loop;
 mod hooks;
 mod idle;
 mod inbox;
+mod learner;
 mod live;
 mod monotonic_clock;
 mod notifier;
@@ -79,6 +80,7 @@ use background::{Background, DaemonEvent};
 use hooks::HookDeliveries;
 use idle::IdleTimer;
 use inbox::Inbox;
+use learner::Learner;
 use monotonic_clock::MonotonicClock;
 use notifier::DesktopNotifier;
 use page::PageEndpoint;
@@ -262,6 +264,7 @@ impl Daemon {
             record: RecordKeeper::new(store),
             switched_off: switched_off.clone(),
             telemetry: Telemetry::start(paths, &settings, &runtime, background.tracker(), background.executor_ended()),
+            learner: Learner::new(paths.learned(), settings.clone()),
             settings: settings.clone(),
         };
         let changes = background.clone();

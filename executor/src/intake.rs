@@ -341,7 +341,7 @@ impl Intake {
         let mut task = Task {
             idempotency_key: run.idempotency_key,
             run_at,
-            notes: TaskNotes::of_reason(run.reason.as_deref()),
+            notes: TaskNotes { found_by: run.found_by, ..TaskNotes::of_reason(run.reason.as_deref()) },
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {

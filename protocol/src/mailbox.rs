@@ -6,6 +6,7 @@
 //! answers/   answers that are not result files: refusals, plans, the status of the executor
 //! results/   one file for each task, replaced atomically until it is final
 //! wakeups/   the sessions to wake, and for which tasks: `mailbox/wakeups.rs`
+//! queries/   what each session searched for last: `mailbox/queries.rs`
 //! executor.lock, executor.json, start.lock: whether an executor is running, `mailbox/presence.rs`
 //! executor-failed.json: with which error the last executor ended, `mailbox/presence.rs`
 //! config-problem.json: why it goes on with an earlier configuration, `mailbox/presence.rs`
@@ -28,6 +29,7 @@ use crate::task::TaskId;
 use crate::{fault, regular_file};
 
 pub mod presence;
+pub mod queries;
 mod reading;
 pub mod request;
 pub mod result;

@@ -221,6 +221,11 @@ impl Paths {
         self.cache.join("listing.json")
     }
 
+    /// Which subtool was run after which search.
+    pub fn learned(&self) -> PathBuf {
+        self.state.join("learned.jsonl")
+    }
+
     /// The executor's folder. Each mailbox has its own, so that two executors never share a store.
     pub fn executor(&self) -> PathBuf {
         let name = digest::hex(&Sha256::digest(self.mailbox.as_os_str().as_encoded_bytes()));

@@ -105,6 +105,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         reason: args.reason,
         if_no_approver: args.if_no_approver.into(),
         at,
+        found_by: None,
     };
     for field in &args.fields {
         read_field(field, &mut request)?;
@@ -112,6 +113,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let has_key = request.idempotency_key.is_some();
     let is_scheduled = request.at.is_some();
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    request.found_by = mailbox.words_that_found(context.caller.session.as_deref(), &request.tool);
     let reply = handover::ask(context, &mailbox, Operation::run(request))?;
     if let Some(problem) = mailbox.config_problem() {
         let ConfigProblem { message, since, .. } = problem;

@@ -328,6 +328,10 @@ impl Daemon {
         if !self.sweeper.forget(&ids, &mut self.tasks.record)? {
             return Ok(Answer::Refused(disk_full()));
         }
+        self.tasks.learner.forget(session);
+        if let Err(error) = self.mailbox.forget_query(Some(session)) {
+            tracing::warn!(%error, "failed to remove the last search of a session");
+        }
         let open = self.tasks.dispatcher.open_in_session(uid, session);
         let session = self.tasks.settings.runner_context().secrets.redact(session).into_owned();
         tracing::info!(uid, %session, forgotten = ids.len(), open = open.len(), "session forgotten");

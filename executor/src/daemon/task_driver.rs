@@ -10,6 +10,7 @@ use protocol::task::TaskId;
 
 use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
+use super::learner::Learner;
 use super::monotonic_clock::MonotonicClock;
 use super::page::{PageEndpoint, decision_result};
 use super::publisher::Publisher;
@@ -34,6 +35,7 @@ pub(super) struct TaskDriver {
     pub(super) hooks: HookDeliveries,
     pub(super) switched_off: SwitchedOffTools,
     pub(super) telemetry: Option<Telemetry>,
+    pub(super) learner: Learner,
     pub(super) settings: LiveSettings,
 }
 
@@ -45,6 +47,7 @@ impl TaskDriver {
         let mut admitted = HashMap::new();
         for event in events {
             if let Event::Admit(admission) = &event {
+                self.learner.on_request(&admission.task);
                 admitted.insert(admission.task.id, (admission.task.tool.clone(), admission.task.caller.uid));
             }
             if let Event::AttemptFinished(report) = &event {
@@ -181,6 +184,7 @@ impl TaskDriver {
         if let Some(telemetry) = &mut self.telemetry {
             telemetry.committed(&outcome.changes, outcome.duration);
         }
+        self.learner.on_commit(&outcome.changes);
         for action in outcome.actions {
             self.act(action);
         }

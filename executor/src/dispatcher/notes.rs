@@ -25,7 +25,7 @@ impl Dispatcher {
             return;
         }
         let reason = open.task.notes.reason.take();
-        open.task.notes = TaskNotes { last_failure: None, job: Some(job), reason };
+        open.task.notes = TaskNotes { last_failure: None, job: Some(job), reason, ..TaskNotes::default() };
         effects.changes.push(note(&open.task));
     }
 }
@@ -35,7 +35,12 @@ pub(super) fn note_failure(task: &mut Task, failed: FailedAttempt, at: Timestamp
     let Outcome::Error(error) = failed.end.outcome else { return };
     let server_asked = matches!(failed.retry, Retry::After(_));
     let reason = task.notes.reason.take();
-    task.notes = TaskNotes { last_failure: Some(LastFailure { at, error, server_asked }), job: None, reason };
+    task.notes = TaskNotes {
+        last_failure: Some(LastFailure { at, error, server_asked }),
+        job: None,
+        reason,
+        ..TaskNotes::default()
+    };
     effects.changes.push(note(task));
 }
 

@@ -20,6 +20,9 @@ pub struct TaskNotes {
     /// The agent's own reason for the call; unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The search words that led the caller to this subtool. Only while the executor that accepted the task runs.
+    #[serde(skip)]
+    pub found_by: Option<String>,
 }
 
 impl TaskNotes {

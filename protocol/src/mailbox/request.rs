@@ -120,6 +120,9 @@ pub struct RunRequest {
     /// The earliest time at which the task may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
+    /// The words of the search that led the caller to this subtool, as `mailbox/queries.rs` keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

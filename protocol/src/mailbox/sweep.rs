@@ -25,8 +25,8 @@ pub struct ForeignFile {
 }
 
 impl Mailbox {
-    /// Removes old answers that were not collected, old temporary files and wake-up folders of sessions that
-    /// have ended; returns how many.
+    /// Removes old answers that were not collected, old temporary files, old searches and wake-up folders of
+    /// sessions that have ended; returns how many.
     pub fn sweep(&self, now: SystemTime) -> io::Result<usize> {
         let mut swept = 0;
         for folder in [self.root.clone(), self.inbox(), self.answers(), self.results()] {
@@ -41,7 +41,7 @@ impl Mailbox {
                 }
             }
         }
-        Ok(swept + self.sweep_wakeups(now)?)
+        Ok(swept + self.sweep_wakeups(now)? + self.sweep_queries(now)?)
     }
 
     /// The tasks that have a result file or data in the mailbox.
