@@ -2,4 +2,25 @@
 //!
 //! An index is one file, written once for each state of the definitions and read in place: a query reads the words it
 //! asks for and nothing else. Knows documents and their words; what a definition is, and who may use it, is up to the
-//! catalog.
+//! catalog. How the ranking works is in `ranking.rs`; what makes it good is measured by `examples/evaluate.rs`.
+
+mod document;
+mod fields;
+mod glossary;
+mod index;
+mod learned;
+mod literals;
+mod matched_words;
+mod query;
+mod ranking;
+mod silent_words;
+mod synonyms;
+mod words;
+
+pub use document::Document;
+pub use fields::Fields;
+pub use index::writer::{IndexWriter, PreviousIndex};
+pub use index::{Index, Unusable};
+pub use learned::{LearnedRequests, words_of_request};
+pub use matched_words::MatchedWords;
+pub use ranking::Hit;

@@ -1,0 +1,233 @@
+//! A query: what a user says becomes weighted words.
+//!
+//! The user's own words weigh most. Words that stand for something else, such as the kind of a file whose path was
+//! given, or the English word for a Chinese one, weigh less, and never less than nothing: a query without them is
+//! searched by its own words alone.
+
+use std::collections::HashMap;
+
+use crate::glossary;
+use crate::literals::{Literal, literal};
+use crate::silent_words::is_silent;
+use crate::synonyms;
+use crate::words::{WordSplitter, pieces};
+
+/// The weight of words that stand for a literal.
+const KIND_WEIGHT: f64 = 0.5;
+/// The weight of numbers and single letters: they are mostly values, not words.
+const VALUE_WEIGHT: f64 = 0.3;
+/// The weight of neighbours in meaning.
+const SYNONYM_WEIGHT: f64 = 0.25;
+/// How much of a query is read.
+const MAX_QUERY_BYTES: usize = 16 << 10;
+/// How many different words of a query are looked up.
+const MAX_TERMS: usize = 256;
+/// How many parts of a query, between spaces, a match can name.
+const MAX_PARTS: usize = 64;
+
+/// A query, analysed.
+#[derive(Debug)]
+pub(crate) struct Query<'a> {
+    /// The parts between spaces, as the user wrote them.
+    pub(crate) parts: Vec<&'a str>,
+    pub(crate) terms: Vec<Term>,
+    pub(crate) clauses: usize,
+}
+
+/// One word that is looked up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Term {
+    pub(crate) word: String,
+    pub(crate) weight: f64,
+    /// The parts of the query that it is from, as bits.
+    pub(crate) parts: u64,
+    /// The clauses of the query that it is from, as bits.
+    pub(crate) clauses: u8,
+}
+
+/// How many clauses of a query are told apart.
+pub(crate) const MAX_CLAUSES: usize = 8;
+
+impl<'a> Query<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let text = cut(text, MAX_QUERY_BYTES);
+        let splitter = WordSplitter::new();
+        let mut terms = Terms::default();
+        let mut parts = Vec::new();
+        let mut clause = 0;
+        for part in text.split_whitespace() {
+            let bits = 1_u64.checked_shl(u32::try_from(parts.len()).unwrap_or(u32::MAX)).unwrap_or(0);
+            if parts.len() < MAX_PARTS {
+                parts.push(part);
+            }
+            if clause + 1 < MAX_CLAUSES && terms.clause_has_words && begins_clause(part) {
+                clause += 1;
+                terms.clause_has_words = false;
+            }
+            let place = Place { parts: bits, clauses: 1 << clause };
+            match literal(part) {
+                Literal::Text => pieces(part, |piece| {
+                    if !is_silent(piece) {
+                        let is_value = piece.chars().all(char::is_numeric) || (piece.len() == 1 && piece.is_ascii());
+                        let weight = if is_value { VALUE_WEIGHT } else { 1.0 };
+                        terms.add_own(&splitter.stem(piece), weight, place);
+                        if !is_value {
+                            terms.clause_has_words = true;
+                        }
+                    }
+                }),
+                Literal::Kind(words) => {
+                    for word in words {
+                        terms.add_other(&splitter.stem(word), KIND_WEIGHT, place);
+                    }
+                }
+                Literal::Blob => {}
+            }
+            if clause + 1 < MAX_CLAUSES && terms.clause_has_words && ends_clause(part) {
+                clause += 1;
+                terms.clause_has_words = false;
+            }
+        }
+        terms.expand(text, &splitter);
+        Self { parts, clauses: clause + 1, terms: terms.finish() }
+    }
+}
+
+/// Where in the query a word is.
+#[derive(Clone, Copy)]
+struct Place {
+    parts: u64,
+    clauses: u8,
+}
+
+#[derive(Default)]
+struct Terms {
+    /// The user's own words, with how often each stands there.
+    own: Vec<(Term, f64)>,
+    other: Vec<Term>,
+    known: HashMap<String, usize>,
+    clause_has_words: bool,
+}
+
+impl Terms {
+    fn add_own(&mut self, word: &str, weight: f64, place: Place) {
+        if let Some(known) = self.known.get(word) {
+            let (term, count) = &mut self.own[*known];
+            term.parts |= place.parts;
+            term.clauses |= place.clauses;
+            *count += 1.0;
+        } else if self.own.len() < MAX_TERMS {
+            self.known.insert(word.to_owned(), self.own.len());
+            let term = Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses };
+            self.own.push((term, 1.0));
+        }
+    }
+
+    /// Adds a word that the user did not write, at the largest of the weights it is added with.
+    fn add_other(&mut self, word: &str, weight: f64, place: Place) {
+        if let Some(term) = self.other.iter_mut().find(|term| term.word == word) {
+            term.weight = term.weight.max(weight);
+            term.parts |= place.parts;
+            term.clauses |= place.clauses;
+        } else if self.other.len() < MAX_TERMS {
+            let term = Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses };
+            self.other.push(term);
+        }
+    }
+
+    fn expand(&mut self, text: &str, splitter: &WordSplitter) {
+        for gloss in glossary::of_query(text) {
+            // Words that the glossary gives belong to the part of the query whose characters they stand for.
+            let place = self.place_of(&gloss.source, splitter);
+            self.add_other(&splitter.stem(gloss.english), gloss.weight, place);
+        }
+        let neighbours: Vec<(&'static str, Place)> = self
+            .own
+            .iter()
+            .flat_map(|(term, _)| {
+                let place = Place { parts: 0, clauses: term.clauses };
+                synonyms::of(&term.word).map(move |word| (word, place))
+            })
+            .collect();
+        for (word, place) in neighbours {
+            self.add_other(word, SYNONYM_WEIGHT, place);
+        }
+    }
+
+    /// The places of the words of `source`, which stands in the query.
+    fn place_of(&self, source: &str, splitter: &WordSplitter) -> Place {
+        let mut place = Place { parts: 0, clauses: 0 };
+        pieces(source, |piece| {
+            if let Some(known) = self.known.get(&*splitter.stem(piece)) {
+                place.parts |= self.own[*known].0.parts;
+                place.clauses |= self.own[*known].0.clauses;
+            }
+        });
+        place
+    }
+
+    /// The words, each once. A repeated word weighs `1 + ln(count)` times as much.
+    fn finish(self) -> Vec<Term> {
+        let Self { own, other, known, .. } = self;
+        let mut terms: Vec<Term> =
+            own.into_iter().map(|(term, count)| Term { weight: term.weight * (1.0 + count.ln()), ..term }).collect();
+        terms.extend(other.into_iter().filter(|term| !known.contains_key(&term.word)));
+        terms
+    }
+}
+
+/// Whether a clause ends behind `part`.
+fn ends_clause(part: &str) -> bool {
+    part.ends_with(['.', ',', ';', '?', '!', '。', '，', '；', '、']) && part.len() > 2
+}
+
+/// Whether `part` joins a clause to the one before.
+fn begins_clause(part: &str) -> bool {
+    ["and", "then", "und", "dann", "also"].iter().any(|word| part.eq_ignore_ascii_case(word))
+}
+
+fn cut(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<(String, f64)> {
+        Query::new(text)
+            .terms
+            .into_iter()
+            .filter(|term| term.weight > 0.26)
+            .map(|term| (term.word, term.weight))
+            .collect()
+    }
+
+    #[test]
+    fn a_literal_counts_as_its_kind() {
+        assert_eq!(
+            words("open /tmp/a/b.pdf"),
+            [("open".to_owned(), 1.0), ("file".to_owned(), 0.5), ("pdf".to_owned(), 0.5), ("document".to_owned(), 0.5),]
+        );
+    }
+
+    #[test]
+    fn a_number_weighs_less_than_a_word_and_a_repeated_word_more() {
+        let weights = words("12 mails, mails");
+        assert_eq!(weights[0], ("12".to_owned(), 0.3));
+        assert!(weights[1].1 > 1.6 && weights[1].1 < 1.7);
+    }
+
+    #[test]
+    fn a_request_with_several_needs_has_several_clauses() {
+        assert_eq!(Query::new("check the weather in Berlin and book a hotel").clauses, 2);
+        assert_eq!(Query::new("and then").clauses, 1);
+        assert_eq!(Query::new(&"go, ".repeat(100)).clauses, MAX_CLAUSES);
+    }
+
+    #[test]
+    fn a_long_query_is_read_to_a_bound() {
+        let long: Vec<_> = (0..100_000).map(|number| format!("w{number}")).collect();
+        assert!(Query::new(&long.join(" ")).terms.len() <= 2 * MAX_TERMS);
+    }
+}

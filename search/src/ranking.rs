@@ -1,0 +1,169 @@
+//! The ranking: which documents match a query, and how well.
+//!
+//! BM25F (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond"). For a word `w` of the
+//! query, the *impact* on document `d` is the sum of its counts in all fields, each weighted and divided by what the
+//! field's length takes away:
+//!
+//! ```text
+//! impact(w, d)  = Σ_field  weight · count / (1 - b + b · length / mean length)
+//! rarity(w)     = ln(1 + (N - n + 0.5) / (n + 0.5))        of N documents, n have the word
+//! score(d)      = Σ_w  weight(w) · rarity(w) · impact · (k1 + 1) / (k1 + impact)
+//! ```
+//!
+//! The sum is multiplied by `1 + 0.5 · coverage`: the share of the document's name, weighted by rarity, that the query
+//! contains. If a request has several clauses, a fifth of the score is that of its best clause.
+
+use crate::Index;
+use crate::fields::{Fields, LEARNED, NAME};
+use crate::index::Unusable;
+use crate::learned::LearnedRequests;
+use crate::query::{MAX_CLAUSES, Query};
+
+/// BM25's saturation: how much more a word says that is found often, or in several fields.
+const K1: f64 = 3.0;
+/// How much a query gains that contains the whole name.
+const NAME_COVERAGE: f64 = 0.5;
+/// The share of the best clause in the score of a request with several.
+const CLAUSE_SHARE: f64 = 0.2;
+/// Hits below this share of the best score are dropped, because they merely mention a word of the query. In the queries
+/// of the shipped packs every relevant hit scores at least 0.4 of the best; half of that leaves room for longer queries,
+/// in which each word weighs less.
+const MIN_SCORE_SHARE: f64 = 0.2;
+
+/// A document that matches a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The number of the document in the index.
+    pub document: u32,
+    pub score: f64,
+    /// Where the words of the query were found.
+    pub matched_in: Fields,
+}
+
+/// How rare a word is that `matching` of `count` documents have.
+#[expect(clippy::cast_precision_loss, reason = "a count of documents is far below 2^52")]
+pub(crate) fn rarity(count: usize, matching: usize) -> f64 {
+    let (count, matching) = (count as f64, matching as f64);
+    (1.0 + ((count - matching).max(0.0) + 0.5) / (matching + 0.5)).ln()
+}
+
+impl Index {
+    /// The documents that match `query`, best first; those with equal scores are ordered by name.
+    pub fn search(&self, query: &str, learned: &LearnedRequests<'_>) -> Result<Vec<Hit>, Unusable> {
+        let query = Query::new(query);
+        let words: Vec<String> = query.terms.iter().map(|term| term.word.clone()).collect();
+        let learned = learned.matches(&words, self)?;
+        let mut scores = Scores::new(self.document_count(), query.clauses);
+        for (term, learned) in query.terms.iter().zip(&learned) {
+            let entry = self.word(&term.word)?;
+            let matching = entry.map_or(0, |entry| entry.documents) as usize;
+            let mut learned_only = learned.len();
+            let mut found = Vec::with_capacity(matching.min(self.document_count() as usize) + learned.len());
+            if let Some(entry) = entry {
+                let mut rest = learned.iter().peekable();
+                self.postings(&entry, |mut posting| {
+                    while let Some((document, impact)) = rest.next_if(|(document, _)| *document <= posting.document) {
+                        if *document == posting.document {
+                            posting.impact += impact;
+                            posting.fields = posting.fields.with(Fields::of(LEARNED));
+                            learned_only -= 1;
+                        } else {
+                            found.push(Contribution::learned(*document, *impact));
+                        }
+                    }
+                    found.push(Contribution {
+                        document: posting.document,
+                        fields: posting.fields,
+                        impact: posting.impact,
+                        name_share: posting.name_share,
+                    });
+                })?;
+                found.extend(rest.map(|(document, impact)| Contribution::learned(*document, *impact)));
+            } else {
+                found.extend(learned.iter().map(|(document, impact)| Contribution::learned(*document, *impact)));
+            }
+            let weight = term.weight * rarity(self.document_count() as usize, matching + learned_only);
+            for contribution in &found {
+                scores.add(contribution, weight, term.weight, term.clauses);
+            }
+        }
+        Ok(scores.hits())
+    }
+}
+
+/// What one word of the query adds to one document.
+struct Contribution {
+    document: u32,
+    fields: Fields,
+    impact: f64,
+    name_share: f64,
+}
+
+impl Contribution {
+    fn learned(document: u32, impact: f64) -> Self {
+        Self { document, fields: Fields::of(LEARNED), impact, name_share: 0.0 }
+    }
+}
+
+/// The sums for all documents.
+struct Scores {
+    /// For each document: of the whole query, and of each clause if there are several.
+    sums: Vec<f32>,
+    columns: usize,
+    coverage: Vec<f32>,
+    fields: Vec<u8>,
+}
+
+impl Scores {
+    fn new(documents: u32, clauses: usize) -> Self {
+        let columns = if clauses > 1 { 1 + clauses.min(MAX_CLAUSES) } else { 1 };
+        let documents = documents as usize;
+        Self {
+            sums: vec![0.0; documents * columns],
+            columns,
+            coverage: vec![0.0; documents],
+            fields: vec![0; documents],
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "scores need no more than the digits of a 32-bit float")]
+    fn add(&mut self, contribution: &Contribution, weight: f64, share_of_word: f64, clauses: u8) {
+        let document = contribution.document as usize;
+        let score = (weight * contribution.impact * (K1 + 1.0) / (K1 + contribution.impact)) as f32;
+        let row = &mut self.sums[document * self.columns..(document + 1) * self.columns];
+        row[0] += score;
+        for (clause, sum) in row[1..].iter_mut().enumerate() {
+            if clauses & (1 << clause) != 0 {
+                *sum += score;
+            }
+        }
+        if contribution.fields.contains(NAME) {
+            self.coverage[document] += (contribution.name_share * share_of_word.min(1.0)) as f32;
+        }
+        self.fields[document] |= contribution.fields.bits();
+    }
+
+    fn hits(&self) -> Vec<Hit> {
+        let score = |document: usize| {
+            let row = &self.sums[document * self.columns..(document + 1) * self.columns];
+            let best = row[1..].iter().copied().fold(0.0_f32, f32::max);
+            let all = f64::from(row[0]);
+            let sum = if self.columns > 1 { all * (1.0 - CLAUSE_SHARE) + f64::from(best) * CLAUSE_SHARE } else { all };
+            sum * (1.0 + NAME_COVERAGE * f64::from(self.coverage[document]).min(1.0))
+        };
+        let mut hits: Vec<Hit> = (0..)
+            .zip(&self.fields)
+            .filter(|(_, fields)| **fields != 0)
+            .map(|(document, fields): (u32, _)| Hit {
+                document,
+                score: score(document as usize),
+                matched_in: Fields::from_bits(*fields),
+            })
+            .filter(|hit| hit.score > 0.0)
+            .collect();
+        let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
+        hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
+        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
+        hits
+    }
+}
