@@ -1,0 +1,272 @@
+//! Prose of descriptions, made fit for a model: plain text, the first sentences, a bounded length.
+
+/// The most characters of a subtool's description.
+pub(crate) const MAX_DESCRIPTION_CHARS: usize = 300;
+/// The most characters of a field's description.
+pub(crate) const MAX_FIELD_CHARS: usize = 200;
+/// A description with fewer words hardly says when to use a subtool.
+const MIN_WORDS: usize = 4;
+
+/// Removes HTML and Markdown from `text`, and joins its lines.
+pub(crate) fn plain(text: &str) -> String {
+    let text = without_links(&without_tags(text));
+    let mut words = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with("```") || line.starts_with("~~~") {
+            is_code = !is_code;
+            continue;
+        }
+        // Tables, rules and quoted notes (`> [!NOTE]`) say nothing in one line.
+        let is_rule = !line.is_empty() && line.chars().all(|it| matches!(it, '-' | '=' | '*' | '_' | '|' | ':' | ' '));
+        if is_code || is_rule || line.starts_with('|') || line.starts_with("> [!") || line.starts_with("[!") {
+            continue;
+        }
+        let line = line.trim_start_matches(['#', '>']).trim_start();
+        let line = line.strip_prefix("* ").or_else(|| line.strip_prefix("- ")).unwrap_or(line);
+        words.extend(line.split_whitespace().map(|word| word.replace("**", "").replace("__", "")));
+    }
+    words.retain(|word| !word.is_empty());
+    words.join(" ")
+}
+
+/// Removes HTML tags and resolves the commonest entities.
+fn without_tags(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        let (before, tag) = rest.split_at(start);
+        plain.push_str(before);
+        let inside = &tag[1..];
+        let is_tag = inside.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/' || first == '!');
+        match inside.find('>') {
+            Some(end) if is_tag && is_html(&inside[..end]) => {
+                let name = inside[..end].trim_start_matches('/').to_ascii_lowercase();
+                let breaks = ["br", "p", "li", "ul", "ol", "div", "h", "tr", "td", "table"];
+                plain.push_str(if breaks.iter().any(|tag| name.starts_with(tag)) { "\n" } else { "" });
+                rest = &inside[end + 1..];
+            }
+            _ => {
+                plain.push('<');
+                rest = inside;
+            }
+        }
+    }
+    plain.push_str(rest);
+    for (entity, character) in
+        [("&nbsp;", " "), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        plain = plain.replace(entity, character);
+    }
+    plain
+}
+
+/// Whether what stands between angle brackets is a tag of HTML, and not a placeholder like `<project-id>`.
+fn is_html(inside: &str) -> bool {
+    const TAGS: [&str; 38] = [
+        "a",
+        "abbr",
+        "b",
+        "blockquote",
+        "br",
+        "center",
+        "code",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "font",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "i",
+        "img",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "s",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "summary",
+        "sup",
+        "table",
+        "td",
+        "tr",
+        "ul",
+    ];
+    const OTHERS: [&str; 7] = ["aside", "body", "section", "tbody", "th", "thead", "var"];
+    let inside = inside.trim_start_matches('/');
+    let name: String = inside.chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    inside.starts_with("!--") || TAGS.contains(&name.as_str()) || OTHERS.contains(&name.as_str())
+}
+
+/// Replaces `[text](url)` by its text, `![text](url)` by nothing, and `[text][reference]` by its text.
+fn without_links(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('[') {
+        let (before, link) = rest.split_at(start);
+        let inner_end = link.find(']');
+        let after = inner_end.map(|end| &link[end + 1..]);
+        let target_end = after.and_then(|after| match after.chars().next() {
+            Some('(') => after.find(')'),
+            Some('[') => after.find(']'),
+            _ => None,
+        });
+        match (inner_end, after, target_end) {
+            (Some(end), Some(after), Some(target_end)) if !link[1..end].contains('\n') => {
+                let is_image = before.ends_with('!');
+                plain.push_str(before.strip_suffix('!').unwrap_or(before));
+                if !is_image {
+                    plain.push_str(&link[1..end]);
+                }
+                rest = &after[target_end + 1..];
+            }
+            _ => {
+                plain.push_str(before);
+                plain.push('[');
+                rest = &link[1..];
+            }
+        }
+    }
+    plain + rest
+}
+
+/// The first sentences of a plain text that fit into `max` characters; the first one is cut if it alone does not fit.
+pub(crate) fn first_sentences(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for at in sentence_ends(text) {
+        if text[..at].chars().count() > max {
+            break;
+        }
+        end = at;
+    }
+    if end > 0 {
+        return text[..end].trim_end().to_owned();
+    }
+    let cut: String = text.chars().take(max.saturating_sub(1)).collect();
+    let cut = cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before);
+    format!("{}…", cut.trim_end_matches([',', ';', ':', ' ', '(']))
+}
+
+/// The first sentence of a plain text.
+pub(crate) fn first_sentence(text: &str) -> &str {
+    sentence_ends(text).next().map_or(text, |end| text[..end].trim_end())
+}
+
+/// The byte positions after the sentences of `text`.
+fn sentence_ends(text: &str) -> impl Iterator<Item = usize> {
+    text.char_indices().filter_map(move |(at, character)| {
+        let end = at + character.len_utf8();
+        let is_end = match character {
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => {
+                let before = text[..at].rsplit(|it: char| it.is_whitespace() || it == '(').next().unwrap_or_default();
+                let is_short = ["e.g", "i.e", "etc", "vs", "eg", "ie", "approx", "incl", "no", "cf"]
+                    .contains(&before.to_lowercase().as_str());
+                let after = text[end..].trim_start();
+                let goes_on = !after.starts_with(|it: char| !it.is_lowercase());
+                text[end..].starts_with(' ') && !is_short && !goes_on
+            }
+            _ => false,
+        };
+        is_end.then_some(end)
+    })
+}
+
+/// The description of a subtool: what it does in a few words, then what else the first sentences say.
+///
+/// `fallback` is what is known if the description says nothing: the method and the path.
+pub(crate) fn subtool(summary: &str, description: &str, fallback: &str) -> String {
+    let summary = sentence(&plain(summary));
+    let description = plain(description);
+    let repeats = |text: &str| {
+        let letters = |text: &str| {
+            text.chars().filter(|it| it.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
+        };
+        let (summary, text) = (letters(&summary), letters(first_sentence(text)));
+        summary == text || !summary.is_empty() && text.starts_with(&summary)
+    };
+    let whole = match (summary.is_empty(), description.is_empty()) {
+        (true, _) => description,
+        (false, true) => summary,
+        (false, false) if repeats(&description) => description,
+        (false, false) => format!("{summary} {description}"),
+    };
+    let mut text = sentence(&first_sentences(&whole, MAX_DESCRIPTION_CHARS));
+    if text.split_whitespace().count() < MIN_WORDS && text.is_ascii() {
+        let known = text.trim_end_matches('.');
+        text = if known.is_empty() { sentence(fallback) } else { format!("{known}: {fallback}.") };
+    }
+    text
+}
+
+/// The description of a field.
+pub(crate) fn field(text: &str) -> String {
+    first_sentences(&plain(text), MAX_FIELD_CHARS)
+}
+
+/// Begins `text` with a capital and ends it with a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim().trim_end_matches([':', ',', ';', '-']);
+    let mut letters = text.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    let second_is_capital = letters.clone().next().is_some_and(char::is_uppercase);
+    let mut sentence: String = if second_is_capital { first.to_string() } else { first.to_uppercase().collect() };
+    sentence.push_str(letters.as_str());
+    if !sentence.ends_with(['.', '!', '?', '…', ')', '。']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn html_and_markdown_become_plain_text() {
+        for (text, expected) in [
+            ("Lists **all** the [repos](https://x.example) of\na user.", "Lists all the repos of a user."),
+            ("<p>Gets a <b>pet</b>.</p><ul><li>one</li></ul>", "Gets a pet. one"),
+            ("> [!NOTE]\n> Only admins.\n\n# Heading", "Only admins. Heading"),
+            ("Use `projects/<id>` &amp; go", "Use `projects/<id>` & go"),
+            ("a\n```json\n{}\n```\nb", "a b"),
+            ("| a | b |\n|---|---|\nafter", "after"),
+            ("![logo](x.png)text", "text"),
+            ("an array[0] of 3 < 4", "an array[0] of 3 < 4"),
+        ] {
+            assert_eq!(plain(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_ends_with_a_whole_sentence() {
+        let text = "Gets one, e.g. A or B. Then the next. And the last one is much longer than that.";
+        assert_eq!(first_sentences(text, 40), "Gets one, e.g. A or B. Then the next.");
+        assert_eq!(first_sentence(text), "Gets one, e.g. A or B.");
+        assert_eq!(first_sentences("one two three four", 10), "one two…");
+        assert_eq!(first_sentences("version 1.2 of it", 100), "version 1.2 of it");
+    }
+
+    #[test]
+    fn a_description_leads_with_the_summary_and_says_nothing_twice() {
+        assert_eq!(subtool("Get a pet", "Get a pet by its id. More.", "x"), "Get a pet by its id. More.");
+        assert_eq!(subtool("list pets", "Needs a token.", "x"), "List pets. Needs a token.");
+        assert_eq!(subtool("Get pet", "", "GET /pet"), "Get pet: GET /pet.");
+        assert_eq!(subtool("", "", "GET /pet/{id}"), "GET /pet/{id}.");
+    }
+}

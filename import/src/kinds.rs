@@ -1,0 +1,55 @@
+//! The table of what can be imported. A kind has a file of its own and one line here.
+
+use crate::document::Document;
+use crate::{ImportError, ImportOptions, Imported, google, openapi};
+
+/// How the words that the user gave become a [`Document`]. Reading is up to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// They are a file or a URL.
+    FileOrUrl,
+}
+
+/// A kind of description.
+#[derive(Debug)]
+pub struct Kind {
+    /// The word for it on the command line and in `$source`.
+    pub word: &'static str,
+    /// What it is, for messages.
+    pub about: &'static str,
+    pub reading: Reading,
+    /// Whether a description is of this kind. The first kind of the table that says so is taken.
+    pub recognizes: fn(&Document) -> bool,
+    pub import: fn(&Document, &ImportOptions) -> Result<Imported, ImportError>,
+}
+
+/// Every kind.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        word: "openapi",
+        about: "an OpenAPI or Swagger description (2.0, 3.0, 3.1; JSON or YAML)",
+        reading: Reading::FileOrUrl,
+        recognizes: openapi::recognizes,
+        import: openapi::import,
+    },
+    Kind {
+        word: "google",
+        about: "a Google API discovery document",
+        reading: Reading::FileOrUrl,
+        recognizes: google::recognizes,
+        import: google::import,
+    },
+];
+
+/// The kind that `word` names.
+pub fn named(word: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.word == word)
+}
+
+/// The kind of `document`.
+pub fn of(document: &Document) -> Result<&'static Kind, ImportError> {
+    KINDS.iter().find(|kind| (kind.recognizes)(document)).ok_or_else(|| {
+        let known: Vec<_> = KINDS.iter().map(|kind| format!("{} (`{}`)", kind.about, kind.word)).collect();
+        ImportError::new("it is no description of a known kind").hint(format!("known are {}", known.join(", ")))
+    })
+}

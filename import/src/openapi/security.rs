@@ -1,0 +1,129 @@
+//! Security schemes: which credential a request carries. A credential is always a secret, never an input.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::OpenApi;
+use crate::http::Request;
+
+/// The credentials that an operation needs: names of secrets, with what each is.
+pub(super) type NeededSecrets = BTreeMap<String, String>;
+
+/// Adds what the security requirement of `operation` says to `request`.
+pub(super) fn apply(
+    api: &OpenApi<'_>,
+    operation: &Value,
+    request: &mut Request,
+    simplified: &mut Vec<String>,
+) -> NeededSecrets {
+    let mut secrets = NeededSecrets::new();
+    let Some(alternatives) = operation.get("security").or_else(|| api.data.get("security")).and_then(Value::as_array)
+    else {
+        return secrets;
+    };
+    // An empty requirement means that the credential is optional: without it, the request works at once.
+    if alternatives.is_empty() || alternatives.iter().any(|it| it.as_object().is_some_and(serde_json::Map::is_empty)) {
+        return secrets;
+    }
+    let best = alternatives
+        .iter()
+        .filter_map(|requirement| {
+            let names: Vec<_> = requirement.as_object()?.keys().map(String::as_str).collect();
+            let ranks = names.iter().map(|name| rank(scheme(api, name)));
+            let worst = ranks.max().unwrap_or(usize::MAX);
+            Some((names.len(), worst, names))
+        })
+        .min_by_key(|(count, worst, _)| (*worst == usize::MAX, *count, *worst));
+    let Some((_, _, names)) = best else { return secrets };
+    for name in names {
+        if !add(api, name, request, &mut secrets) {
+            simplified.push(format!("its authentication `{name}` is not one that a definition can express"));
+        }
+    }
+    secrets
+}
+
+fn scheme<'a>(api: &OpenApi<'a>, name: &str) -> &'a Value {
+    let all =
+        if api.is_swagger { &api.data["securityDefinitions"] } else { &api.data["components"]["securitySchemes"] };
+    let scheme = all.get(name).unwrap_or(&Value::Null);
+    api.schemas.resolve(scheme).unwrap_or(&Value::Null)
+}
+
+/// How well a scheme serves: the lower, the better.
+fn rank(scheme: &Value) -> usize {
+    match (scheme["type"].as_str().unwrap_or_default(), scheme["scheme"].as_str().unwrap_or_default()) {
+        ("http", kind) if kind.eq_ignore_ascii_case("bearer") => 0,
+        ("oauth2" | "openIdConnect", _) => 1,
+        ("apiKey", _) if scheme["in"] == "header" => 2,
+        ("apiKey", _) if scheme["in"] == "query" => 3,
+        ("http" | "basic", kind) if kind.eq_ignore_ascii_case("basic") || kind.is_empty() => 4,
+        ("apiKey", _) => 5,
+        _ => usize::MAX,
+    }
+}
+
+/// Adds one scheme. Returns whether it can be expressed.
+fn add(api: &OpenApi<'_>, name: &str, request: &mut Request, secrets: &mut NeededSecrets) -> bool {
+    let scheme = scheme(api, name);
+    let text = |key: &str| scheme[key].as_str().unwrap_or_default();
+    // The first credential of an API has the name of the pack, further ones say which they are.
+    let mut secret = |about: String, suffix: &str| {
+        let name = if suffix.is_empty() { api.pack.clone() } else { format!("{}_{suffix}", api.pack) };
+        secrets.insert(name.clone(), about);
+        format!("secret:{name}")
+    };
+    let suffix = if request.auth.is_none() { String::new() } else { crate::names::words(name).join("_") };
+    let auth = match rank(scheme) {
+        0 => json!({"bearer": secret("the access token".to_owned(), &suffix)}),
+        1 => json!({"oauth2": secret(oauth2(scheme), &suffix)}),
+        4 => json!({"basic": {
+            "username": secret("the user name".to_owned(), "user"),
+            "password": secret("the password".to_owned(), "password"),
+        }}),
+        2 if text("name").eq_ignore_ascii_case("authorization") && request.auth.is_none() => {
+            let about =
+                format!("the whole value of the header `{}`, with a word like `Bearer` before it", text("name"));
+            json!({"api_key": {"header": text("name"), "value": secret(about, &suffix)}})
+        }
+        2 => {
+            let value = secret(format!("the key for the header `{}`", text("name")), &suffix);
+            if !crate::http::may_set_header(text("name")) {
+                return false;
+            }
+            if request.auth.is_some() {
+                request.header(text("name"), value);
+                return true;
+            }
+            json!({"api_key": {"header": text("name"), "value": value}})
+        }
+        3 => {
+            let value = secret(format!("the key for the query parameter `{}`", text("name")), &suffix);
+            if request.auth.is_some() {
+                request.query(text("name"), value);
+                return true;
+            }
+            json!({"api_key": {"query": text("name"), "value": value}})
+        }
+        5 => {
+            let prefix = format!("{}=", text("name"));
+            let value = secret(format!("the value of the cookie `{}`", text("name")), &suffix);
+            json!({"api_key": {"header": "Cookie", "prefix": prefix, "value": value}})
+        }
+        _ => return false,
+    };
+    if request.auth.is_some() {
+        return false;
+    }
+    request.auth = Some(auth);
+    true
+}
+
+/// What a human stores for OAuth 2: a token, or what tokens are obtained with.
+fn oauth2(scheme: &Value) -> String {
+    let flows = scheme["flows"].as_object().into_iter().flatten().map(|(_, flow)| flow);
+    let token_url = flows.chain([scheme]).find_map(|flow| flow["tokenUrl"].as_str());
+    let at = token_url.map(|url| format!(" (its token_url is {url})")).unwrap_or_default();
+    format!("an access token, or OAuth client data{at},")
+}
