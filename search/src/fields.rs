@@ -27,7 +27,7 @@ pub(crate) const WEIGHTS: [FieldWeight; FIELD_COUNT] = [
     FieldWeight { weight: 10.0, length: 0.3 },
     FieldWeight { weight: 5.0, length: 0.6 },
     FieldWeight { weight: 4.0, length: 0.3 },
-    FieldWeight { weight: 3.0, length: 0.3 },
+    FieldWeight { weight: 2.0, length: 0.3 },
     FieldWeight { weight: 8.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.5 },
 ];

@@ -59,6 +59,12 @@ pub(crate) fn literal(part: &str) -> Literal<'_> {
     {
         return Literal::Kind(vec!["email"]);
     }
+    if part.strip_prefix('#').is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())) {
+        return Literal::Kind(vec!["issue", "number"]);
+    }
+    if is_commit(part) {
+        return Literal::Kind(vec!["commit"]);
+    }
     if is_path(part) {
         return Literal::Kind(path(part));
     }
@@ -142,6 +148,15 @@ fn kinds(extension: &str) -> &'static [&'static str] {
     KINDS.iter().find(|(extensions, _)| extensions.contains(&lower.as_str())).map_or(&[], |(_, kinds)| kinds)
 }
 
+/// Whether `part` is the name of a commit, whole or shortened.
+fn is_commit(part: &str) -> bool {
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    ((7..=12).contains(&part.len()) || part.len() == 40)
+        && part.chars().all(is_hex)
+        && part.contains(|c: char| c.is_ascii_digit())
+        && part.contains(|c: char| c.is_ascii_lowercase())
+}
+
 /// Whether `part` is a key, a digest, an id or base64.
 fn is_blob(part: &str) -> bool {
     if part.len() < MIN_BLOB || !part.is_ascii() {
@@ -180,6 +195,9 @@ mod tests {
     fn keys_and_digests_say_nothing() {
         assert_eq!(literal("3f2a9c1d-77b0-4e51-9a3e-0c6d1b2f8a44"), Literal::Blob);
         assert_eq!(literal("aGVsbG8gd29ybGQhIQ=="), Literal::Blob);
+        assert_eq!(literal("#512"), Literal::Kind(vec!["issue", "number"]));
+        assert_eq!(literal("3fa9c1e"), Literal::Kind(vec!["commit"]));
+        assert_eq!(literal("1234567"), Literal::Text);
         assert_eq!(literal("internationalization"), Literal::Text);
         assert_eq!(literal("gmail_search_messages"), Literal::Text);
     }

@@ -6,18 +6,24 @@
 
 use std::collections::HashMap;
 
-use crate::glossary;
+use crate::glossary::{self, GermanQuery, Gloss};
 use crate::literals::{Literal, literal};
 use crate::silent_words::is_silent;
 use crate::synonyms;
-use crate::words::{WordSplitter, pieces};
+use crate::words::{WordSplitter, is_ideogram, pieces};
 
 /// The weight of words that stand for a literal.
 const KIND_WEIGHT: f64 = 0.5;
 /// The weight of numbers and single letters: they are mostly values, not words.
 const VALUE_WEIGHT: f64 = 0.3;
+/// The weight of an ideographic character, and of a pair of them: a word of two characters weighs about as much as any.
+const CHARACTER_WEIGHT: f64 = 0.2;
+const PAIR_WEIGHT: f64 = 0.5;
+/// The weight of a word of the glossary, and how much less each further meaning of the same word weighs.
+const GLOSS_WEIGHT: f64 = 1.0;
+const SENSE_DECAY: f64 = 0.6;
 /// The weight of neighbours in meaning.
-const SYNONYM_WEIGHT: f64 = 0.25;
+const SYNONYM_WEIGHT: f64 = 0.2;
 /// How much of a query is read.
 const MAX_QUERY_BYTES: usize = 16 << 10;
 /// How many different words of a query are looked up.
@@ -52,6 +58,7 @@ impl<'a> Query<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let text = cut(text, MAX_QUERY_BYTES);
         let splitter = WordSplitter::new();
+        let german = GermanQuery::new(text);
         let mut terms = Terms::default();
         let mut parts = Vec::new();
         let mut clause = 0;
@@ -66,10 +73,16 @@ impl<'a> Query<'a> {
             }
             let place = Place { parts: bits, clauses: 1 << clause };
             match literal(part) {
-                Literal::Text => pieces(part, |piece| {
-                    if !is_silent(piece) {
+                Literal::Text => pieces(&glossary::without_silent_words(part), |piece| {
+                    if !(is_silent(piece) || german.is_some() && GermanQuery::is_silent(piece)) {
                         let is_value = piece.chars().all(char::is_numeric) || (piece.len() == 1 && piece.is_ascii());
-                        let weight = if is_value { VALUE_WEIGHT } else { 1.0 };
+                        let ideograms = piece.chars().filter(|character| is_ideogram(*character)).count();
+                        let weight = match ideograms {
+                            _ if is_value => VALUE_WEIGHT,
+                            0 => 1.0,
+                            1 => CHARACTER_WEIGHT,
+                            _ => PAIR_WEIGHT,
+                        };
                         terms.add_own(&splitter.stem(piece), weight, place);
                         if !is_value {
                             terms.clause_has_words = true;
@@ -88,7 +101,7 @@ impl<'a> Query<'a> {
                 terms.clause_has_words = false;
             }
         }
-        terms.expand(text, &splitter);
+        terms.expand(text, german.as_ref(), &splitter);
         Self { parts, clauses: clause + 1, terms: terms.finish() }
     }
 }
@@ -135,22 +148,30 @@ impl Terms {
         }
     }
 
-    fn expand(&mut self, text: &str, splitter: &WordSplitter) {
-        for gloss in glossary::of_query(text) {
-            // Words that the glossary gives belong to the part of the query whose characters they stand for.
-            let place = self.place_of(&gloss.source, splitter);
-            self.add_other(&splitter.stem(gloss.english), gloss.weight, place);
+    fn expand(&mut self, text: &str, german: Option<&GermanQuery>, splitter: &WordSplitter) {
+        let translated = german.map(|german| german.glosses(text)).unwrap_or_default();
+        for gloss in glossary::chinese(text).iter().chain(&translated) {
+            self.add_gloss(gloss, splitter);
         }
-        let neighbours: Vec<(&'static str, Place)> = self
+        let neighbours: Vec<(String, Place)> = self
             .own
             .iter()
             .flat_map(|(term, _)| {
                 let place = Place { parts: 0, clauses: term.clauses };
-                synonyms::of(&term.word).map(move |word| (word, place))
+                synonyms::of(&term.word, splitter).into_iter().map(move |word| (word, place))
             })
             .collect();
         for (word, place) in neighbours {
-            self.add_other(word, SYNONYM_WEIGHT, place);
+            self.add_other(&word, SYNONYM_WEIGHT, place);
+        }
+    }
+
+    /// Adds the words of a gloss: those of the most usual meaning weigh most.
+    fn add_gloss(&mut self, gloss: &Gloss, splitter: &WordSplitter) {
+        let place = self.place_of(&gloss.source, splitter);
+        for (sense, word) in gloss.words() {
+            let weight = GLOSS_WEIGHT * SENSE_DECAY.powi(i32::try_from(sense).unwrap_or(i32::MAX));
+            self.add_other(&splitter.stem(word), weight, place);
         }
     }
 

@@ -10,8 +10,8 @@
 //! score(d)      = Σ_w  weight(w) · rarity(w) · impact · (k1 + 1) / (k1 + impact)
 //! ```
 //!
-//! The sum is multiplied by `1 + 0.5 · coverage`: the share of the document's name, weighted by rarity, that the query
-//! contains. If a request has several clauses, a fifth of the score is that of its best clause.
+//! The sum is multiplied by `1 + 0.8 · coverage`: the share of the document's name, weighted by rarity, that the query
+//! contains. If a request has several clauses, three tenths of the score are that of its best clause.
 
 use crate::Index;
 use crate::fields::{Fields, LEARNED, NAME};
@@ -20,11 +20,11 @@ use crate::learned::LearnedRequests;
 use crate::query::{MAX_CLAUSES, Query};
 
 /// BM25's saturation: how much more a word says that is found often, or in several fields.
-const K1: f64 = 3.0;
+const K1: f64 = 4.0;
 /// How much a query gains that contains the whole name.
-const NAME_COVERAGE: f64 = 0.5;
+const NAME_COVERAGE: f64 = 0.8;
 /// The share of the best clause in the score of a request with several.
-const CLAUSE_SHARE: f64 = 0.2;
+const CLAUSE_SHARE: f64 = 0.3;
 /// Hits below this share of the best score are dropped, because they merely mention a word of the query. In the queries
 /// of the shipped packs every relevant hit scores at least 0.4 of the best; half of that leaves room for longer queries,
 /// in which each word weighs less.

@@ -84,7 +84,7 @@ impl Folder {
                     sets.push(QuerySet { name, role: Role::Tuning, questions });
                 }
                 // Alternate steps, so that both halves have steps of the same tasks' kinds.
-                "livemcpbench/queries_steps" => {
+                "livemcpbench/queries_steps" | "livemcpbench/queries_steps_zh" => {
                     let half = |rest: usize| questions.iter().skip(rest).step_by(2).cloned().collect();
                     sets.push(QuerySet { name: format!("{name} (even)"), role: Role::Tuning, questions: half(0) });
                     sets.push(QuerySet { name: format!("{name} (odd)"), role: Role::Report, questions: half(1) });

@@ -12,7 +12,7 @@ use super::format::{
 use super::words_of_document::WordsOfDocument;
 use super::{Index, Unusable};
 use crate::document::Document;
-use crate::fields::{FIELD_COUNT, Fields, NAME, WEIGHTS, weighted};
+use crate::fields::{FIELD_COUNT, Fields, GLOSSES, NAME, WEIGHTS, weighted};
 use crate::glossary;
 use crate::ranking::rarity;
 use crate::silent_words::is_silent;
@@ -110,9 +110,11 @@ impl<W: Write> IndexWriter<W> {
                 });
             }
         }
-        for gloss in glossary::of_document(&texts) {
-            if let Some(word) = self.stem(&gloss) {
-                add(crate::fields::GLOSSES, word);
+        for gloss in texts.iter().flatten().flat_map(|text| glossary::chinese(text)) {
+            for (_, word) in gloss.words() {
+                if let Some(word) = self.stem(word) {
+                    add(GLOSSES, word);
+                }
             }
         }
         let words = WordsOfDocument::count(counts, lengths);
