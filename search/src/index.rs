@@ -49,6 +49,7 @@ enum Source {
 /// What the index knows of a word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WordEntry {
+    pub(crate) number: u32,
     /// How many documents have it.
     pub(crate) documents: u32,
     at: u64,
@@ -170,7 +171,7 @@ impl Index {
     pub(crate) fn word(&self, word: &str) -> Result<Option<WordEntry>, Unusable> {
         let bucket = hash(word) & (self.footer.buckets - 1);
         let mut found = None;
-        self.read_bucket(bucket, |known, _, entry| {
+        self.read_bucket(bucket, |known, entry| {
             if known == word {
                 found = Some(entry);
             }
@@ -202,8 +203,8 @@ impl Index {
         let mut words =
             vec![Box::<str>::default(); (self.footer.words as usize).min(usize::try_from(self.length).unwrap_or(0))];
         for bucket in 0..self.footer.buckets {
-            self.read_bucket(bucket, |word, number, _| {
-                if let Some(place) = words.get_mut(number as usize) {
+            self.read_bucket(bucket, |word, entry| {
+                if let Some(place) = words.get_mut(entry.number as usize) {
                     *place = word.into();
                 }
             })?;
@@ -212,12 +213,21 @@ impl Index {
     }
 
     fn words_of(&self, document: u32) -> Result<WordsOfDocument, Unusable> {
+        WordsOfDocument::decode(&self.encoded_words(document)?)
+    }
+
+    /// The different words of each phrase of a document, by their numbers.
+    pub(crate) fn phrases(&self, document: u32) -> Result<Vec<Vec<u32>>, Unusable> {
+        WordsOfDocument::decode_phrases(&self.encoded_words(document)?)
+    }
+
+    fn encoded_words(&self, document: u32) -> Result<Vec<u8>, Unusable> {
         let record = self.record(document)?;
         let bytes = self.read(record.at, u64::from(record.words_length))?;
         if checksum(record.at, &bytes) != record.words_checksum {
             return Err(Unusable::Damaged("the checksum of a document is wrong"));
         }
-        WordsOfDocument::decode(&bytes)
+        Ok(bytes)
     }
 
     fn record(&self, document: u32) -> Result<DocumentRecord, Unusable> {
@@ -232,7 +242,7 @@ impl Index {
         if record.at > self.length { Err(Unusable::Damaged("a document is outside")) } else { Ok(record) }
     }
 
-    fn read_bucket(&self, bucket: u32, mut found: impl FnMut(&str, u32, WordEntry)) -> Result<(), Unusable> {
+    fn read_bucket(&self, bucket: u32, mut found: impl FnMut(&str, WordEntry)) -> Result<(), Unusable> {
         let begin_at = self.footer.directory_at + u64::from(bucket) * 4;
         let is_last = bucket + 1 == self.footer.buckets;
         let places = self.read(begin_at, if is_last { 4 } else { 8 })?;
@@ -248,9 +258,13 @@ impl Index {
         while !decoder.is_empty() {
             let length = decoder.varint32()? as usize;
             let word = decoder.text(length)?;
-            let number = decoder.varint32()?;
-            let entry = WordEntry { documents: decoder.varint32()?, at: decoder.varint()?, length: decoder.varint()? };
-            found(word, number, entry);
+            let entry = WordEntry {
+                number: decoder.varint32()?,
+                documents: decoder.varint32()?,
+                at: decoder.varint()?,
+                length: decoder.varint()?,
+            };
+            found(word, entry);
         }
         Ok(())
     }

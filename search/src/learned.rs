@@ -35,11 +35,21 @@ impl<'a> LearnedRequests<'a> {
             return Ok(found);
         }
         let numbers: HashMap<&str, usize> = terms.iter().map(String::as_str).zip(0..).collect();
+        // Most words are not in the query, which their first byte and their length already tell.
+        let shape = |word: &str| (usize::from(word.as_bytes()[0]), 1_u64 << (word.len() % 64));
+        let mut shapes = [0_u64; 256];
+        for (first, length) in terms.iter().filter(|term| !term.is_empty()).map(|term| shape(term)) {
+            shapes[first] |= length;
+        }
         let mut documents: BTreeMap<&str, RequestCounts> = BTreeMap::new();
         for (name, words) in &self.0 {
             let RequestCounts { length, counts } = documents.entry(name).or_default();
             for word in words.split_ascii_whitespace() {
                 *length += 1.0;
+                let (first, own_length) = shape(word);
+                if shapes[first] & own_length == 0 {
+                    continue;
+                }
                 let Some(number) = numbers.get(word) else { continue };
                 match counts.iter_mut().find(|(known, _)| known == number) {
                     Some((_, count)) => *count += 1.0,

@@ -2,7 +2,7 @@
 //!
 //! An index is one file, written once for each state of the definitions and read in place: a query reads the words it
 //! asks for and nothing else. Knows documents and their words; what a definition is, and who may use it, is up to the
-//! catalog. How the ranking works is in `ranking.rs`; what makes it good is measured by `examples/evaluate.rs`.
+//! catalog. How the ranking works is in `ranking.rs`; what makes it good is measured by `examples/evaluate/main.rs`.
 
 mod document;
 mod fields;

@@ -37,6 +37,8 @@ pub(crate) struct Query<'a> {
     /// The parts between spaces, as the user wrote them.
     pub(crate) parts: Vec<&'a str>,
     pub(crate) terms: Vec<Term>,
+    /// The words that say nothing on their own, but something in a phrase: `what branch am I on`.
+    pub(crate) others: Vec<String>,
     pub(crate) clauses: usize,
 }
 
@@ -102,7 +104,17 @@ impl<'a> Query<'a> {
             }
         }
         terms.expand(text, german.as_ref(), &splitter);
-        Self { parts, clauses: clause + 1, terms: terms.finish() }
+        let mut others = Vec::new();
+        pieces(text, |piece| {
+            let word = if is_silent(piece) { piece.into() } else { splitter.stem(piece) };
+            if others.len() < MAX_TERMS
+                && !terms.known.contains_key(&*word)
+                && !others.iter().any(|known| *known == word)
+            {
+                others.push(word.into_owned());
+            }
+        });
+        Self { parts, others, clauses: clause + 1, terms: terms.finish() }
     }
 }
 

@@ -11,10 +11,12 @@
 //! ```
 //!
 //! The sum is multiplied by `1 + 0.8 · coverage`: the share of the document's name, weighted by rarity, that the query
-//! contains. If a request has several clauses, three tenths of the score are that of its best clause.
+//! contains. The best hits that share a word with a phrase are then multiplied by `1 + 2 · likeness` to their likest phrase: the
+//! geometric mean of the share of the phrase's words that the query has, and of the share of the query's words, weighted,
+//! that the phrase has. This comparison knows the silent words, too. If a request has several clauses, three tenths of the score are that of its best clause.
 
 use crate::Index;
-use crate::fields::{Fields, LEARNED, NAME};
+use crate::fields::{Fields, LEARNED, NAME, PHRASES};
 use crate::index::Unusable;
 use crate::learned::LearnedRequests;
 use crate::query::{MAX_CLAUSES, Query};
@@ -25,6 +27,12 @@ const K1: f64 = 4.0;
 const NAME_COVERAGE: f64 = 0.8;
 /// The share of the best clause in the score of a request with several.
 const CLAUSE_SHARE: f64 = 0.3;
+/// How much a hit gains that has a phrase with all words of the query and no other.
+const PHRASE_LIKENESS: f64 = 2.0;
+/// What a word weighs in that comparison which says nothing on its own: about as much as one that most documents have.
+const OTHER_WORD_WEIGHT: f64 = 0.5;
+/// How many hits are compared phrase by phrase.
+const MAX_COMPARED: usize = 50;
 /// Hits below this share of the best score are dropped, because they merely mention a word of the query. In the queries
 /// of the shipped packs every relevant hit scores at least 0.4 of the best; half of that leaves room for longer queries,
 /// in which each word weighs less.
@@ -54,6 +62,7 @@ impl Index {
         let words: Vec<String> = query.terms.iter().map(|term| term.word.clone()).collect();
         let learned = learned.matches(&words, self)?;
         let mut scores = Scores::new(self.document_count(), query.clauses);
+        let mut known_words = Vec::new();
         for (term, learned) in query.terms.iter().zip(&learned) {
             let entry = self.word(&term.word)?;
             let matching = entry.map_or(0, |entry| entry.documents) as usize;
@@ -83,12 +92,44 @@ impl Index {
                 found.extend(learned.iter().map(|(document, impact)| Contribution::learned(*document, *impact)));
             }
             let weight = term.weight * rarity(self.document_count() as usize, matching + learned_only);
+            known_words.extend(entry.map(|entry| (entry.number, weight)));
             for contribution in &found {
                 scores.add(contribution, weight, term.weight, term.clauses);
             }
         }
-        Ok(scores.hits())
+        let mut hits = scores.hits();
+        if hits.iter().take(MAX_COMPARED).any(|hit| hit.matched_in.contains(PHRASES)) {
+            for word in &query.others {
+                let entry = self.word(word)?;
+                known_words.extend(entry.map(|entry| (entry.number, OTHER_WORD_WEIGHT)));
+            }
+        }
+        self.compare_phrases(&mut hits, &known_words)?;
+        Ok(hits)
     }
+
+    /// Looks at the phrases of the best hits one by one: a phrase that is the query says more than one that shares a word.
+    fn compare_phrases(&self, hits: &mut [Hit], words: &[(u32, f64)]) -> Result<(), Unusable> {
+        let all: f64 = words.iter().map(|(_, weight)| weight).sum();
+        for hit in hits.iter_mut().take(MAX_COMPARED).filter(|hit| hit.matched_in.contains(PHRASES)) {
+            let mut best = 0.0_f64;
+            for phrase in self.phrases(hit.document)? {
+                let shared = words.iter().filter(|(number, _)| phrase.contains(number));
+                let (count, weight) = shared.fold((0.0, 0.0), |(count, sum), (_, weight)| (count + 1.0, sum + weight));
+                #[expect(clippy::cast_precision_loss, reason = "a phrase has a few words")]
+                let of_phrase = count / phrase.len().max(1) as f64;
+                best = best.max((of_phrase * weight / all.max(f64::EPSILON)).sqrt());
+            }
+            hit.score *= 1.0 + PHRASE_LIKENESS * best;
+        }
+        sort(hits);
+        Ok(())
+    }
+}
+
+/// Best first, those with equal scores by their number, which is the order of their names.
+fn sort(hits: &mut [Hit]) {
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
 }
 
 /// What one word of the query adds to one document.
@@ -163,7 +204,7 @@ impl Scores {
             .collect();
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
         hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
-        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
+        sort(&mut hits);
         hits
     }
 }

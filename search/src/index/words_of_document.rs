@@ -8,6 +8,8 @@ use crate::fields::FIELD_COUNT;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WordsOfDocument {
     pub(crate) lengths: [u32; FIELD_COUNT],
+    /// The different words of each phrase.
+    pub(crate) phrases: Vec<Vec<u32>>,
     /// Ordered by word.
     pub(crate) words: Vec<WordCounts>,
 }
@@ -22,7 +24,15 @@ pub(crate) struct WordCounts {
 
 impl WordsOfDocument {
     /// Counts occurrences of words in fields.
-    pub(crate) fn count(mut occurrences: Vec<(u32, usize)>, lengths: [u32; FIELD_COUNT]) -> Self {
+    pub(crate) fn count(
+        mut occurrences: Vec<(u32, usize)>,
+        lengths: [u32; FIELD_COUNT],
+        mut phrases: Vec<Vec<u32>>,
+    ) -> Self {
+        for phrase in &mut phrases {
+            phrase.sort_unstable();
+            phrase.dedup();
+        }
         occurrences.sort_unstable();
         let mut words: Vec<WordCounts> = Vec::new();
         for (word, field) in occurrences {
@@ -31,13 +41,20 @@ impl WordsOfDocument {
             }
             words.last_mut().expect("just pushed").counts[field] += 1;
         }
-        Self { lengths, words }
+        Self { lengths, phrases, words }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for length in self.lengths {
             put_varint(u64::from(length), &mut bytes);
+        }
+        put_varint(self.phrases.len() as u64, &mut bytes);
+        for phrase in &self.phrases {
+            put_varint(phrase.len() as u64, &mut bytes);
+            for word in phrase {
+                put_varint(u64::from(*word), &mut bytes);
+            }
         }
         let mut last = 0;
         for word in &self.words {
@@ -50,15 +67,33 @@ impl WordsOfDocument {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unusable> {
         let mut decoder = Decoder::new(bytes);
-        let mut words = Self::default();
-        for length in &mut words.lengths {
-            *length = decoder.varint32()?;
-        }
+        let mut words = Self::decode_beginning(&mut decoder)?;
         let mut last = 0_u32;
         while !decoder.is_empty() {
             let word = last.checked_add(decoder.varint32()?).ok_or(Unusable::Damaged("a number is too large"))?;
             words.words.push(WordCounts { word, counts: read_counts(&mut decoder)? });
             last = word;
+        }
+        Ok(words)
+    }
+
+    /// Reads the phrases alone.
+    pub(crate) fn decode_phrases(bytes: &[u8]) -> Result<Vec<Vec<u32>>, Unusable> {
+        Ok(Self::decode_beginning(&mut Decoder::new(bytes))?.phrases)
+    }
+
+    fn decode_beginning(decoder: &mut Decoder<'_>) -> Result<Self, Unusable> {
+        let mut words = Self::default();
+        for length in &mut words.lengths {
+            *length = decoder.varint32()?;
+        }
+        // Nothing is allocated by these counts: a damaged one ends with the bytes.
+        for _ in 0..decoder.varint32()? {
+            let mut phrase = Vec::new();
+            for _ in 0..decoder.varint32()? {
+                phrase.push(decoder.varint32()?);
+            }
+            words.phrases.push(phrase);
         }
         Ok(words)
     }

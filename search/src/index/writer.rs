@@ -12,7 +12,7 @@ use super::format::{
 use super::words_of_document::WordsOfDocument;
 use super::{Index, Unusable};
 use crate::document::Document;
-use crate::fields::{FIELD_COUNT, Fields, GLOSSES, NAME, WEIGHTS, weighted};
+use crate::fields::{FIELD_COUNT, Fields, GLOSSES, NAME, PHRASES, WEIGHTS, weighted};
 use crate::glossary;
 use crate::ranking::rarity;
 use crate::silent_words::is_silent;
@@ -101,13 +101,22 @@ impl<W: Write> IndexWriter<W> {
             lengths[field] += 1;
         };
         let texts = document.texts();
+        let mut phrases = Vec::new();
         for (field, texts) in texts.iter().enumerate() {
             for text in texts {
+                let mut words = Vec::new();
                 pieces(text, |piece| {
-                    if let Some(word) = self.stem(piece) {
+                    let word = self.stem(piece);
+                    if let Some(word) = word {
                         add(field, word);
                     }
+                    if field == PHRASES {
+                        words.push(word.unwrap_or_else(|| self.number(piece)));
+                    }
                 });
+                if field == PHRASES {
+                    phrases.push(words);
+                }
             }
         }
         for gloss in texts.iter().flatten().flat_map(|text| glossary::chinese(text)) {
@@ -117,7 +126,7 @@ impl<W: Write> IndexWriter<W> {
                 }
             }
         }
-        let words = WordsOfDocument::count(counts, lengths);
+        let words = WordsOfDocument::count(counts, lengths, phrases);
         self.push(document.name, &words, payload)
     }
 
@@ -130,15 +139,16 @@ impl<W: Write> IndexWriter<W> {
         payload: Option<&[u8]>,
     ) -> Result<(), Unusable> {
         let mut words = previous.index.words_of(number)?;
-        for word in &mut words.words {
-            let old = word.word as usize;
+        let numbers = words.words.iter_mut().map(|word| &mut word.word);
+        for number in numbers.chain(words.phrases.iter_mut().flatten()) {
+            let old = *number as usize;
             let text = previous.words.get(old).ok_or(Unusable::Damaged("a document has an unknown word"))?;
             let new = match previous.numbers[old] {
                 Some(new) => new,
                 None => self.number(text),
             };
             previous.numbers[old] = Some(new);
-            word.word = new;
+            *number = new;
         }
         words.words.sort_unstable_by_key(|word| word.word);
         let name = previous.index.name(number)?;
