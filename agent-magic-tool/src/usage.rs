@@ -108,8 +108,10 @@ fn is_subtool(word: &str, paths: &Paths) -> bool {
 /// The names of a subtool's input fields; `None` if there is no such subtool.
 fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
     let config = Config::read(paths).ok()?;
-    let listing = Listing::of(&Sources::of(paths, &config), &paths.listing());
-    let entry = listing.entries.iter().find(|entry| entry.name == subtool)?;
+    let entry = Listing::read(&Sources::of(paths, &config), &paths.listing(), |listing| {
+        listing.find(subtool)?.map(|number| listing.entry(number)).transpose()
+    });
+    let entry = entry.ok()??;
     let input: Value = serde_json::from_str(entry.input.get()).unwrap_or_default();
     Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
 }

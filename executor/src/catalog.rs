@@ -1,6 +1,7 @@
 //! The catalog: every usable subtool, and the problems of what could not be loaded.
 //!
-//! `catalog/load.rs` loads it strictly, `catalog/listing.rs` caches the listing, and `catalog/search.rs` searches it.
+//! `catalog/load.rs` loads it strictly, `catalog/listing.rs` builds the listing and its
+//! index, which the crate `search` reads.
 //! A bad file or definition does not affect the others. Whether a run is allowed is up to `intake/policy.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,6 @@ pub mod lint;
 pub mod listing;
 mod load;
 pub mod privileges;
-pub mod search;
 mod sources;
 mod variables;
 

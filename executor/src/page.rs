@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -105,6 +105,8 @@ pub struct PageContext {
     pub site: PageSite,
     pub records: Mutex<RecordReader>,
     pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// The cached listing of the catalog, which finds subtools by words.
+    pub listing: PathBuf,
     pub approver: Arc<ApproverPresence>,
     pub task_changes: broadcast::Sender<TaskChange>,
     pub sessions: Arc<PageSessions>,

@@ -216,9 +216,9 @@ impl Paths {
         self.state.join("sessions").join("delegated")
     }
 
-    /// The cached copy of the catalog that `list` reads.
+    /// The cached index of the catalog that `list` reads.
     pub fn listing(&self) -> PathBuf {
-        self.cache.join("listing.json")
+        self.cache.join("listing.index")
     }
 
     /// Which subtool was run after which search.

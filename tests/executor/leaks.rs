@@ -245,7 +245,7 @@ fn our_own_folders_are_closed_to_subtools_even_inside_a_root() {
     symlink(".local/state/agent-magic-tool/secrets/key", home.join("key.txt")).expect("linked");
     fs::hard_link(world.state().join("secrets/key"), home.join("hard.txt")).expect("linked");
     assert_eq!(world.run(&["list"]).exit, 0);
-    assert!(home.join(".cache/agent-magic-tool/listing.json").exists());
+    assert!(home.join(".cache/agent-magic-tool/listing.index").exists());
     world.define(
         "own.json",
         &json!({
@@ -281,7 +281,7 @@ fn our_own_folders_are_closed_to_subtools_even_inside_a_root() {
         "shortcut/none".to_owned(),
         "key.txt".to_owned(),
         "hard.txt".to_owned(),
-        ".cache/agent-magic-tool/listing.json".to_owned(),
+        ".cache/agent-magic-tool/listing.index".to_owned(),
         format!("{through_proc}/secrets/key"),
         ".config/agent-magic-tool/config.toml".to_owned(),
     ] {

@@ -1,275 +1,321 @@
 //! `list`: lists subtools, best match first, with all that a model needs to call one.
 
-use clap::ValueEnum;
+use executor::catalog::Sources;
+use executor::catalog::learned::{self, LearnedRequest};
 use executor::catalog::listing::{Listing, ListingEntry};
-use executor::catalog::search::QueryMatch;
-use executor::catalog::{Sources, left_out, search};
 use executor::config::Config;
+use executor::config::programs;
 use executor::config::secret::Secrets;
+use globset::{Glob, GlobMatcher};
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::command_names;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::queries::LastQuery;
 use protocol::nearest::{did_you_mean, nearest};
-use serde::Serialize;
-use serde::ser::{SerializeMap as _, Serializer};
-use serde_json::json;
-use serde_json::value::RawValue;
+use search::{Hit, LearnedRequests, Unusable};
 
+use self::format::Format;
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 use crate::option_value::count;
 
+mod format;
+mod notes;
+mod packs;
+mod shorten;
+
 /// The default limits: enough to choose from, few enough to read.
 const LIMIT_WITH_QUERY: usize = 10;
 const LIMIT: usize = 20;
+/// Those of `--format=hits`, which is for programs that ask for the schemas of what they choose.
+const LIMIT_OF_HITS: usize = 3;
+const MAX_HITS: usize = 20;
 /// How many of the hits of a query are listed with their schemas, unless `--full` is given. The others take a line each:
 /// a schema is most of what an entry costs.
 const MAX_FULL: usize = 3;
 /// How many of the subtools beyond the limit the note names.
 const MAX_NAMED_BEYOND_LIMIT: usize = 10;
+/// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead.
+const MIN_SCORE_OF_OTHERS: f64 = 0.5;
 /// What people also call them.
 const TOOLS: [&str; 3] = ["tools", "tool", "subtools"];
+/// What groups of them are called.
+const PACKS: [&str; 3] = ["packs", "pack", "groups"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `tools`; with names after it, only those subtools
-    #[arg(value_name = "tools [NAME]")]
+    /// `tools`; with names after it, only those subtools. Or `packs`: what there is, in groups
+    #[arg(value_name = "tools [NAME] | packs")]
     what: Vec<String>,
-    /// What the subtool should do: two or three words, in the language of the descriptions, usually English
+    /// What the subtool should do: some words of what you want, in English, German or Chinese
     #[arg(long, short, value_name = "WORDS")]
     query: Option<String>,
+    /// Only subtools of this pack, or of the packs that match a glob like `github*`
+    #[arg(long = "in", value_name = "PACK")]
+    pack: Option<String>,
     /// List at most this many [default: 10 with a query, 20 without]
     #[arg(long, short, value_name = "N", value_parser = count)]
     limit: Option<usize>,
-    /// With a query: the schemas of all hits, not only of the best three
+    /// The whole schemas, also of large ones, and with a query of all hits, not only of the best three
     #[arg(long)]
     full: bool,
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// {name: {description, input}}
-    Json,
-    /// [name, ...]
-    Names,
-    /// `OpenAI`'s function-calling format
-    Openai,
-    /// For reading in a terminal
-    Table,
-}
-
 /// One line of the listing.
-struct Line<'a> {
-    entry: &'a ListingEntry,
+struct Line {
+    entry: ListingEntry,
+    hit: Option<Hit>,
     has_schema: bool,
     /// Why it cannot run now, and who can change that.
     needs: Option<String>,
 }
 
+/// What is listed, and what the notes say of the rest.
+struct Listed {
+    lines: Vec<Line>,
+    /// How many subtools match, of those that the caller may use.
+    total: usize,
+    /// How many match that change something, in a session that only reads.
+    writers: usize,
+    /// The first of those beyond the limit.
+    rest: Vec<String>,
+    /// Whether a schema was shortened.
+    is_cut: bool,
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let names = names(args)?;
+    let what = what(args)?;
     let config = Config::read(&context.paths)?;
-    let listing = Listing::of(&Sources::of(&context.paths, &config), &context.paths.listing());
-    let caller = &context.caller;
-    let is_hidden = |entry: &ListingEntry| caller.read_only && !entry.is_read_only;
+    let sources = Sources::of(&context.paths, &config);
+    let cache = context.paths.listing();
+    if matches!(what, What::Packs) {
+        let groups = read(&sources, &cache, |listing| packs::usable(listing, &context.caller))?;
+        packs::print(&groups, args.format, context)?;
+        return Ok(Exit::Ok);
+    }
+    let names: Vec<&str> = if let What::Tools(names) = what { names } else { Vec::new() };
     // An empty query is no query.
     let query = args.query.as_deref().filter(|query| !query.trim().is_empty());
-    let mut found: Vec<&ListingEntry> = match query {
-        _ if !names.is_empty() => named(&names, &listing, caller)?,
-        Some(query) => search::search(query, &listing.entries).iter().map(|hit| &listing.entries[hit.index]).collect(),
-        None => listing.entries.iter().collect(),
+    let selection = Selection {
+        names: &names,
+        query,
+        pack: args.pack.as_deref().map(pack_matcher).transpose()?,
+        limit: limit(args, &names, query),
+        is_full: args.full,
+        learned: if config.catalog.learn { learned::read(&context.paths.learned()) } else { Vec::new() },
+        secrets: Secrets::of(&context.paths, &config),
+        config: &config,
+        context,
     };
-    found.retain(|entry| caller.tool_scope.covers(&entry.name));
-    let matching = found.len();
-    found.retain(|entry| !is_hidden(entry));
-    let limit = match args.limit {
-        Some(limit) => limit,
-        None if !names.is_empty() => names.len(),
-        None if query.is_some() => LIMIT_WITH_QUERY,
-        None => LIMIT,
-    };
-    let (shown, rest) = found.split_at(limit.min(found.len()));
-    let secrets = Secrets::of(&context.paths, &config);
-    let full = if args.full || query.is_none() { usize::MAX } else { MAX_FULL };
-    let lines: Vec<_> = (0..)
-        .zip(shown)
-        .map(|(place, entry)| Line { entry, has_schema: place < full, needs: missing_secret(entry, &secrets) })
-        .collect();
-    print(&lines, args.format, context)?;
-    if lines.len() > full && args.format == Format::Json {
-        context.output.note("the others' inputs: agent-magic-tool list tools NAME");
+    let unknown = read(&sources, &cache, |listing| selection.unknown_name(listing))?;
+    if let Some(error) = unknown {
+        return Err(error);
     }
-    if !rest.is_empty() {
-        let names: Vec<_> = rest.iter().take(MAX_NAMED_BEYOND_LIMIT).map(|entry| entry.name.as_str()).collect();
-        let more = rest.len() - names.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        context.output.note(&format!("left out by --limit: {}{more}", names.join(", ")));
-    }
-    if let (Some(query), Some(best)) = (query, found.first()) {
-        note_weak_match(&QueryMatch::of(query, best), context);
-    }
-    if query.is_some_and(asks_for_later) {
-        context
-            .output
-            .note("any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h");
-    }
-    if matching > found.len() {
-        context.output.note(&format!(
-            "left out {} that change something: this session is read-only (AGENT_MAGIC_TOOL_READ_ONLY)",
-            matching - found.len()
-        ));
-    } else if let Some(query) = query.filter(|_| found.is_empty()) {
-        note_no_match(query, &listing, caller, context);
-    }
-    if let Some(left_out) = left_out(&listing.problems) {
-        context.output.note(&format!("{left_out}; see: agent-magic-tool lint"));
+    let (listed, notes) = read(&sources, &cache, |listing| {
+        let listed = selection.list(listing)?;
+        let notes = notes::of(&listed, &selection, listing)?;
+        Ok((listed, notes))
+    })?;
+    format::print(&listed.lines, listed.total, args.format, context)?;
+    for note in notes {
+        context.output.note(&note);
     }
     if let Ok(mailbox) = Mailbox::open(&context.paths.mailbox) {
+        selection.remember(&listed, &mailbox);
         launch::revive(context, &mailbox);
     }
     Ok(Exit::Ok)
 }
 
-/// The names after `tools`.
-fn names(args: &Args) -> Result<Vec<&str>, Error> {
+/// What is to be listed.
+enum What<'a> {
+    /// All subtools, or those with these names.
+    Tools(Vec<&'a str>),
+    Packs,
+}
+
+fn what(args: &Args) -> Result<What<'_>, Error> {
     match args.what.split_first() {
-        None => Ok(Vec::new()),
-        Some((what, names)) if TOOLS.contains(&what.as_str()) => Ok(names.iter().map(String::as_str).collect()),
-        Some((what, _)) => {
-            Err(Error::usage(format!("`list` lists only `tools`, not `{what}`"))
-                .hint(command_names::search(&args.what)))
+        None => Ok(What::Tools(Vec::new())),
+        Some((what, names)) if TOOLS.contains(&what.as_str()) => {
+            Ok(What::Tools(names.iter().map(String::as_str).collect()))
         }
+        Some((what, [])) if PACKS.contains(&what.as_str()) => Ok(What::Packs),
+        Some((what, _)) => Err(Error::usage(format!("`list` lists `tools` or `packs`, not `{what}`"))
+            .hint(command_names::search(&args.what))),
     }
 }
 
-/// The entries with these names.
-fn named<'a>(names: &[&str], listing: &'a Listing, caller: &Caller) -> Result<Vec<&'a ListingEntry>, Error> {
-    let known = || listing.entries.iter().filter(|entry| caller.tool_scope.covers(&entry.name));
-    let entry = |name: &&str| {
-        known().find(|entry| entry.name == *name).ok_or_else(|| {
-            let words: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+fn limit(args: &Args, names: &[&str], query: Option<&str>) -> usize {
+    let default = match args.format {
+        Format::Hits => LIMIT_OF_HITS,
+        _ if !names.is_empty() => names.len(),
+        _ if query.is_some() => LIMIT_WITH_QUERY,
+        _ => LIMIT,
+    };
+    let limit = args.limit.unwrap_or(default);
+    if args.format == Format::Hits { limit.min(MAX_HITS) } else { limit }
+}
+
+/// A name of a pack also stands for itself, whatever characters it has.
+fn pack_matcher(pattern: &str) -> Result<(String, GlobMatcher), Error> {
+    let glob = Glob::new(pattern).map_err(|error| {
+        Error::usage(format!("`{pattern}` is no pattern: {error}")).hint("see the packs: agent-magic-tool list packs")
+    })?;
+    Ok((pattern.to_owned(), glob.compile_matcher()))
+}
+
+/// Reads the listing, building it if it has to.
+fn read<T>(
+    sources: &Sources,
+    cache: &std::path::Path,
+    read: impl Fn(&Listing) -> Result<T, Unusable>,
+) -> Result<T, Error> {
+    Listing::read(sources, cache, read).map_err(|error| {
+        Error::new(Code::Internal, format!("failed to read the listing: {error}"))
+            .hint(format!("remove it and try again: rm '{}'", cache.display()))
+    })
+}
+
+/// What the caller wants to see.
+struct Selection<'a> {
+    names: &'a [&'a str],
+    query: Option<&'a str>,
+    pack: Option<(String, GlobMatcher)>,
+    limit: usize,
+    is_full: bool,
+    learned: Vec<LearnedRequest>,
+    secrets: Secrets,
+    config: &'a Config,
+    context: &'a Context,
+}
+
+impl Selection<'_> {
+    fn caller(&self) -> &Caller {
+        &self.context.caller
+    }
+
+    /// Whether the caller asked for this pack.
+    fn is_of_pack(&self, group: &str) -> bool {
+        self.pack.as_ref().is_none_or(|(name, matcher)| group == name || matcher.is_match(group))
+    }
+
+    /// The error for the first name that no subtool has, or that the caller may not use.
+    fn unknown_name(&self, listing: &Listing) -> Result<Option<Error>, Unusable> {
+        for name in self.names {
+            if self.caller().tool_scope.covers(name) && listing.find(name)?.is_some() {
+                continue;
+            }
+            let words: Vec<_> = self.names.iter().map(|name| (*name).to_owned()).collect();
             let search = command_names::search(&words);
-            let near = nearest(name, known().map(|entry| entry.name.as_str()), 1);
-            let hint = did_you_mean(near).map_or_else(|| search.clone(), |hint| format!("{hint} Or search: {search}"));
-            Error::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)
-        })
-    };
-    names.iter().map(entry).collect()
-}
-
-/// Whether the query is about starting something at a later time, which is an option of `run` and not a subtool.
-fn asks_for_later(query: &str) -> bool {
-    const WORDS: [&str; 10] =
-        ["schedule", "scheduled", "scheduling", "later", "delay", "delayed", "timer", "cron", "remind", "reminder"];
-    query.split_whitespace().any(|word| WORDS.contains(&word.to_lowercase().as_str()))
-}
-
-fn missing_secret(entry: &ListingEntry, secrets: &Secrets) -> Option<String> {
-    let missing = entry.secrets.iter().find(|name| !secrets.is_set(name))?;
-    Some(format!("a secret that only the user can set: agent-magic-tool secret set {missing}"))
-}
-
-/// Says so if even the best hit probably is not what was wanted.
-fn note_weak_match(matched: &QueryMatch, context: &Context) {
-    if !matched.is_weak() {
-        return;
-    }
-    let quoted = |words: &[String]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let lacks = if matched.missing.is_empty() { String::new() } else { format!(", not {}", quoted(&matched.missing)) };
-    let found = if matched.found.is_empty() { "a part of a word".to_owned() } else { quoted(&matched.found) };
-    let place = if matched.is_only_in_schema { " in the description of a parameter" } else { "" };
-    context
-        .output
-        .note(&format!("weak matches: the best one has only {found}{place}{lacks}; perhaps there is no such subtool"));
-}
-
-/// Says what there is instead.
-fn note_no_match(query: &str, listing: &Listing, caller: &Caller, context: &Context) {
-    let usable: Vec<_> = listing
-        .entries
-        .iter()
-        .filter(|entry| caller.tool_scope.covers(&entry.name) && (!caller.read_only || entry.is_read_only))
-        .collect();
-    let title = |entry: &&ListingEntry| listing.groups.get(entry.group).map(|group| group_title(group));
-    let mut groups: Vec<_> = usable.iter().filter_map(title).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    // A caller who writes in another script cannot know that the words must be English ones.
-    let is_english = !usable.is_empty() && usable.iter().all(|entry| entry.description.is_ascii());
-    let language = match (is_english, query.is_ascii()) {
-        (true, true) => "",
-        (true, false) => " Their descriptions are in English, so search in English.",
-        (false, _) => " Search in the language of their descriptions.",
-    };
-    context.output.note(&format!("no match. There are subtools for: {}.{language}", groups.join(", ")));
-}
-
-/// What the subtools of a pack or file are for.
-fn group_title(group: &str) -> &str {
-    match group {
-        "human" => "asking the user",
-        "models" => "asking other models",
-        group => group,
-    }
-}
-
-fn print(lines: &[Line<'_>], format: Format, context: &Context) -> Result<(), Error> {
-    match format {
-        Format::Json => context.output.json(&ByName(lines)),
-        Format::Names => context.output.json(&lines.iter().map(|line| &line.entry.name).collect::<Vec<_>>()),
-        Format::Openai => {
-            let functions: Vec<_> = lines
-                .iter()
-                .map(|Line { entry, .. }| {
-                    json!({"type": "function", "function": {
-                    "name": entry.name, "description": entry.description, "parameters": entry.input}})
-                })
-                .collect();
-            context.output.json(&functions)
+            let known = listing.names()?;
+            let known = known.iter().map(String::as_str).filter(|name| self.caller().tool_scope.covers(name));
+            let hint = did_you_mean(nearest(name, known, 1))
+                .map_or_else(|| search.clone(), |hint| format!("{hint} Or search: {search}"));
+            return Ok(Some(Error::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)));
         }
-        Format::Table => {
-            let widest = lines.iter().map(|line| line.entry.name.len()).max().unwrap_or(0);
-            let text = |Line { entry, needs, .. }: &Line<'_>| {
-                let needs = needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
-                format!("{:widest$}  {}{needs}\n", entry.name, first_sentence(&entry.description))
-            };
-            context.output.text(&lines.iter().map(text).collect::<String>())
+        Ok(None)
+    }
+
+    /// The numbers of what matches, best first, with the hits of a query.
+    fn matching(&self, listing: &Listing) -> Result<Vec<(u32, Option<Hit>)>, Unusable> {
+        if !self.names.is_empty() {
+            let mut found = Vec::new();
+            for name in self.names {
+                found.extend(listing.find(name)?.map(|number| (number, None)));
+            }
+            return Ok(found);
+        }
+        let Some(query) = self.query else { return Ok((0..listing.count()).map(|number| (number, None)).collect()) };
+        let learned = self.learned.iter().map(|request| (request.tool.as_str(), request.words.as_str()));
+        let hits = listing.search(query, &LearnedRequests::new(learned))?;
+        Ok(hits.into_iter().map(|hit| (hit.document, Some(hit))).collect())
+    }
+
+    fn list(&self, listing: &Listing) -> Result<Listed, Unusable> {
+        let mut found = self.matching(listing)?;
+        if self.pack.is_some() {
+            let groups: Vec<_> = listing.groups().iter().map(|group| self.is_of_pack(&group.name)).collect();
+            found.retain(|(number, _)| groups.get(listing.facts(*number).group).copied().unwrap_or(false));
+        }
+        if !self.caller().tool_scope.is_everything() {
+            let mut covered = Vec::with_capacity(found.len());
+            for (number, hit) in found {
+                if self.caller().tool_scope.covers(&listing.name(number)?) {
+                    covered.push((number, hit));
+                }
+            }
+            found = covered;
+        }
+        let matching = found.len();
+        if self.caller().read_only {
+            found.retain(|(number, _)| listing.facts(*number).is_read_only);
+        }
+        let total = found.len();
+        let shown = self.limit.min(total);
+        let mut rest = Vec::new();
+        for (number, _) in &found[shown..total.min(shown + MAX_NAMED_BEYOND_LIMIT)] {
+            rest.push(listing.name(*number)?);
+        }
+        let mut lines = Vec::with_capacity(shown);
+        for (number, hit) in found.into_iter().take(shown) {
+            let entry = listing.entry(number)?;
+            let needs = self.needs(&entry);
+            lines.push(Line { entry, hit, has_schema: true, needs });
+        }
+        self.put_unusable_last(&mut lines);
+        let full = if self.is_full || self.query.is_none() { usize::MAX } else { MAX_FULL };
+        let mut is_cut = false;
+        for (place, line) in lines.iter_mut().enumerate() {
+            line.has_schema = place < full;
+            if line.has_schema && !self.is_full {
+                let shortened = shorten::shorten(&line.entry.input);
+                is_cut |= shortened.is_cut;
+                line.entry.input = shortened.schema;
+            }
+        }
+        Ok(Listed { lines, total, writers: matching - total, rest, is_cut })
+    }
+
+    /// Moves a hit that cannot run behind those that may do instead.
+    fn put_unusable_last(&self, lines: &mut [Line]) {
+        if self.query.is_none() {
+            return;
+        }
+        let score = |line: &Line| line.hit.as_ref().map_or(0.0, |hit| hit.score);
+        for place in (0..lines.len()).rev().filter(|place| lines[*place].needs.is_some()).collect::<Vec<_>>() {
+            let least = score(&lines[place]) * MIN_SCORE_OF_OTHERS;
+            let after = lines[place + 1..].iter().take_while(|other| other.needs.is_none() && score(other) >= least);
+            let end = place + 1 + after.count();
+            lines[place..end].rotate_left(1);
         }
     }
-}
 
-fn first_sentence(description: &str) -> &str {
-    let line = description.lines().next().unwrap_or_default();
-    line.split_once(". ").map_or(line, |(sentence, _)| sentence)
-}
-
-/// Serializes as one object keyed by name, in order of relevance.
-struct ByName<'a>(&'a [Line<'a>]);
-
-#[derive(Serialize)]
-struct ListedTool<'a> {
-    description: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    needs: Option<&'a str>,
-}
-
-impl Serialize for ByName<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for Line { entry, has_schema, needs } in self.0 {
-            let (description, input) = if *has_schema {
-                (&*entry.description, Some(&*entry.input))
-            } else {
-                (first_sentence(&entry.description), None)
-            };
-            map.serialize_entry(&entry.name, &ListedTool { description, input, needs: needs.as_deref() })?;
+    /// Why a subtool cannot run now, and who can change that.
+    fn needs(&self, entry: &ListingEntry) -> Option<String> {
+        if let Some(missing) = entry.secrets.iter().find(|name| !self.secrets.is_set(name)) {
+            return Some(format!("a secret that only the user can set: agent-magic-tool secret set {missing}"));
         }
-        map.end()
+        let program = entry.program.as_ref()?;
+        let found = programs::find(program, self.config.programs.path.iter().cloned());
+        match found.filter(|found| programs::is_program(found)) {
+            Some(_) => None,
+            None => Some(format!("the program `{}`, which is not installed", program.display())),
+        }
+    }
+
+    /// Tells the `run` that may follow by which words its subtool was found.
+    fn remember(&self, listed: &Listed, mailbox: &Mailbox) {
+        let Some(query) = self.query.filter(|_| self.config.catalog.learn && !listed.lines.is_empty()) else { return };
+        let tools = listed.lines.iter().map(|line| line.entry.name.clone()).collect();
+        let last = LastQuery { words: search::words_of_request(query), tools };
+        match mailbox.keep_query(self.caller().session.as_deref(), &last) {
+            // What cannot be kept is not learned from, which is no reason to fail.
+            Ok(()) | Err(_) => {}
+        }
     }
 }

@@ -1,125 +1,290 @@
-//! The listing: what `list` shows, cached in a file.
+//! The listing: what `list` shows, and the index that finds it, in one file in the cache.
 //!
-//! Loading a catalog compiles every schema and template, and `list` needs neither. So the result is cached with the
-//! state of all source files, and used as long as that state is the same. Losing the cache costs a few milliseconds.
+//! Loading a catalog checks every schema and template, and `list` needs neither. So the listing is built once for each
+//! state of the sources, and a command reads only what it prints. Losing the file costs the time to build it again. It
+//! is never trusted with more than what is shown: what runs is read from the definitions themselves.
 
-use std::io::Write as _;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use protocol::paths::create_private;
-use protocol::regular_file;
+use search::{Document, Hit, Index, IndexWriter, LearnedRequests, MatchedWords, Unusable};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
-use super::search::SearchTerms;
+use super::definition::Definition;
 use super::{Catalog, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
+use crate::runner::Run;
 
-/// Everything that `list` needs.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+/// The listing of the definitions as they are.
+#[derive(Debug)]
 pub struct Listing {
-    stamp: SourcesStamp,
-    pub problems: Vec<LoadProblem>,
-    /// The packs and files, without an extension.
-    pub groups: Vec<String>,
-    /// Ordered by name.
-    pub entries: Vec<ListingEntry>,
+    index: Index,
+    summary: Summary,
+    facts: Vec<u8>,
 }
 
-/// One subtool as a model sees it, and its search terms.
-#[derive(Debug, Deserialize, Serialize)]
+/// What is known of all subtools together.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Summary {
+    problems: Vec<LoadProblem>,
+    groups: Vec<ListedGroup>,
+    /// Whether every description is in English, as far as its letters tell.
+    is_english: bool,
+}
+
+/// A pack, or a file of definitions.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListedGroup {
+    /// The name of the pack, or that of the file without its extension.
+    pub name: String,
+    /// What its subtools are for, in one line.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub about: Option<String>,
+    /// How many subtools it has.
+    pub subtools: usize,
+}
+
+/// What is known of each subtool without reading its entry: three bytes in the header of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedFacts {
+    /// Its place in [`Listing::groups`].
+    pub group: usize,
+    /// Whether a session that is restricted to reading may run it.
+    pub is_read_only: bool,
+}
+
+/// One subtool as a model sees it.
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListingEntry {
     pub name: String,
     pub description: String,
     /// Its JSON Schema as text, which is only copied to the output.
     pub input: Box<RawValue>,
-    pub terms: SearchTerms,
-    /// The index of its pack or file in [`Listing::groups`]. Short keys, because reading the listing is most of `list`.
-    #[serde(rename = "g")]
-    pub group: usize,
-    /// Whether a session that is restricted to reading may run it.
-    #[serde(rename = "r", default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_read_only: bool,
     /// The names of the secrets without which it cannot run.
-    #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// The program without which it cannot run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
 }
 
 impl ListingEntry {
-    pub fn new(name: &str, description: &str, input: &Map<String, Value>, tags: &[String]) -> Self {
-        Self {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            input: serde_json::value::to_raw_value(input).expect("a JSON object can be written as JSON"),
-            terms: SearchTerms::of(name, description, input, tags),
-            group: 0,
-            is_read_only: false,
-            secrets: Vec::new(),
-        }
-    }
-
-    fn of(subtool: &Subtool, groups: &mut Vec<String>) -> Self {
-        let group = match &subtool.origin {
-            Origin::Pack(name) => name.clone(),
-            Origin::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        };
-        let group = groups.iter().position(|known| *known == group).unwrap_or_else(|| {
-            groups.push(group);
-            groups.len() - 1
-        });
+    fn of(subtool: &Subtool) -> Self {
         let definition = &*subtool.definition;
         let mut description = definition.description.clone();
         if definition.needs_reason {
             description.push_str(" Say why with --reason.");
         }
+        let program = match &definition.run {
+            Run::Process(process) => process.constant_program().map(PathBuf::from),
+            _ => None,
+        };
         Self {
-            group,
+            name: subtool.name.as_str().to_owned(),
+            description,
+            input: serde_json::value::to_raw_value(&definition.input).expect("a JSON object can be written as JSON"),
             is_read_only: definition.runs_in_read_only_sessions(),
             secrets: definition.secrets().into_iter().collect(),
-            ..Self::new(subtool.name.as_str(), &description, &definition.input, &definition.tags)
+            program,
         }
     }
 }
+
+/// What the index knows of a subtool.
+pub(super) fn document<'a>(name: &'a str, definition: &'a Definition) -> Document<'a> {
+    let Definition { description, phrases, tags, input, .. } = definition;
+    Document { name, description, phrases, tags, input }
+}
+
+/// How often a listing is built again if its file turns out to be damaged.
+const MAX_REBUILDS: usize = 2;
 
 impl Listing {
-    /// Returns the listing of `sources`: from `cache` if that is current, otherwise by loading the catalog and updating
-    /// the cache. Failing to write the cache is not an error.
-    pub fn of(sources: &Sources, cache: &Path) -> Self {
+    /// Gives `read` the listing of `sources`: from `cache` if that is current, otherwise from a new one, which replaces
+    /// it. A file that turns out to be damaged is built again. Failing to write the cache is not an error.
+    pub fn read<T>(
+        sources: &Sources,
+        cache: &Path,
+        read: impl Fn(&Self) -> Result<T, Unusable>,
+    ) -> Result<T, Unusable> {
         let stamp = sources.stamp();
-        if let Some(listing) = read(cache)
-            && listing.stamp == stamp
-        {
-            return listing;
+        let current = Self::open(cache, &stamp).and_then(|listing| read(&listing));
+        match current {
+            Ok(found) => return Ok(found),
+            Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::debug!(cache = %cache.display(), %error, "the listing is built again"),
         }
-        let listing = Self::from_catalog(&Catalog::load(sources), stamp);
-        let written = write(cache, &listing);
-        if let Err(error) = written {
-            tracing::debug!(cache = %cache.display(), %error, "failed to cache the listing");
+        let mut outcome = Err(Unusable::Foreign);
+        for _ in 0..MAX_REBUILDS {
+            outcome = Self::build(sources, cache, &stamp).and_then(|listing| read(&listing));
+            if outcome.is_ok() {
+                break;
+            }
         }
-        listing
+        outcome
     }
 
-    fn from_catalog(catalog: &Catalog, stamp: SourcesStamp) -> Self {
-        let mut groups = Vec::new();
-        let entries = catalog.subtools().map(|subtool| ListingEntry::of(subtool, &mut groups)).collect();
-        Self { stamp, problems: catalog.problems().to_vec(), groups, entries }
+    /// Opens the listing in `cache`, if it is that of `stamp`.
+    fn open(cache: &Path, stamp: &SourcesStamp) -> Result<Self, Unusable> {
+        let index = Index::open(cache)?;
+        let header = Header::decode(&index.header()?)?;
+        if header.stamp != digest_of(stamp) {
+            return Err(Unusable::Damaged("the definitions changed"));
+        }
+        Ok(Self { index, summary: header.summary, facts: header.facts })
+    }
+
+    /// Loads the definitions, and replaces the file. If that cannot be written, the listing lies in memory.
+    fn build(sources: &Sources, cache: &Path, stamp: &SourcesStamp) -> Result<Self, Unusable> {
+        let folder = cache.parent().unwrap_or(Path::new("."));
+        let written = create_private(folder).and_then(|()| {
+            // Unlinked when dropped, so that no interrupted command leaves half a file behind.
+            let file = tempfile::NamedTempFile::new_in(folder)?;
+            let mut output = io::BufWriter::with_capacity(1 << 20, file);
+            write_index(sources, stamp, &mut output)?;
+            output.flush()?;
+            let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.persist(cache)?;
+            Ok(())
+        });
+        match written {
+            Ok(()) => Self::open(cache, stamp),
+            Err(error) => {
+                tracing::debug!(cache = %cache.display(), %error, "failed to keep the listing");
+                let mut bytes = Vec::new();
+                write_index(sources, stamp, &mut bytes)?;
+                let index = Index::from_bytes(bytes)?;
+                let header = Header::decode(&index.header()?)?;
+                Ok(Self { index, summary: header.summary, facts: header.facts })
+            }
+        }
+    }
+
+    /// How many subtools there are. They are numbered in the order of their names.
+    pub fn count(&self) -> u32 {
+        self.index.document_count()
+    }
+
+    pub fn problems(&self) -> &[LoadProblem] {
+        &self.summary.problems
+    }
+
+    pub fn groups(&self) -> &[ListedGroup] {
+        &self.summary.groups
+    }
+
+    /// Whether every description is in English, as far as its letters tell.
+    pub fn is_english(&self) -> bool {
+        self.summary.is_english
+    }
+
+    /// The subtools that match `query`, best first.
+    pub fn search(&self, query: &str, learned: &LearnedRequests<'_>) -> Result<Vec<Hit>, Unusable> {
+        self.index.search(query, learned)
+    }
+
+    /// Which words of `query` a subtool has.
+    pub fn matched_words(&self, query: &str, number: u32) -> Result<MatchedWords, Unusable> {
+        self.index.matched_words(query, number)
+    }
+
+    pub fn find(&self, name: &str) -> Result<Option<u32>, Unusable> {
+        self.index.find(name)
+    }
+
+    pub fn name(&self, number: u32) -> Result<String, Unusable> {
+        self.index.name(number)
+    }
+
+    pub fn names(&self) -> Result<Vec<String>, Unusable> {
+        self.index.names()
+    }
+
+    pub fn facts(&self, number: u32) -> ListedFacts {
+        let at = number as usize * FACT_BYTES;
+        let [flags, low, high] =
+            self.facts.get(at..at + FACT_BYTES).and_then(|it| it.try_into().ok()).unwrap_or([0; 3]);
+        ListedFacts { group: usize::from(u16::from_le_bytes([low, high])), is_read_only: flags & READ_ONLY != 0 }
+    }
+
+    pub fn entry(&self, number: u32) -> Result<ListingEntry, Unusable> {
+        serde_json::from_slice(&self.index.payload(number)?).map_err(|_| Unusable::Damaged("an entry is unreadable"))
     }
 }
 
-/// Far more than the listing of any catalog.
-const MAX_CACHE_BYTES: u64 = 256 << 20;
+const FACT_BYTES: usize = 3;
+const READ_ONLY: u8 = 1;
+/// The most groups that three bytes can tell apart. What is beyond is in the last one.
+const MAX_GROUPS: usize = u16::MAX as usize;
 
-fn read(cache: &Path) -> Option<Listing> {
-    serde_json::from_slice(&regular_file::read(cache, MAX_CACHE_BYTES).ok()?).ok()
+/// The header of the index: the digest of the stamp, the facts, and the summary as JSON.
+struct Header {
+    stamp: [u8; 32],
+    facts: Vec<u8>,
+    summary: Summary,
 }
 
-fn write(cache: &Path, listing: &Listing) -> std::io::Result<()> {
-    let folder = cache.parent().unwrap_or(Path::new("."));
-    create_private(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec(listing)?)?;
-    file.persist(cache)?;
+impl Header {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.stamp.to_vec();
+        bytes.extend(u32::try_from(self.facts.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(&self.facts);
+        bytes.extend(serde_json::to_vec(&self.summary).expect("texts can be written as JSON"));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Unusable> {
+        const DAMAGED: Unusable = Unusable::Damaged("the header is unreadable");
+        let (stamp, rest) = bytes.split_first_chunk::<32>().ok_or(DAMAGED)?;
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or(DAMAGED)?;
+        let (facts, summary) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(DAMAGED)?;
+        let summary = serde_json::from_slice(summary).map_err(|_| DAMAGED)?;
+        Ok(Self { stamp: *stamp, facts: facts.to_vec(), summary })
+    }
+}
+
+fn digest_of(stamp: &SourcesStamp) -> [u8; 32] {
+    Sha256::digest(serde_json::to_vec(stamp).expect("a stamp can be written as JSON")).into()
+}
+
+fn write_index(sources: &Sources, stamp: &SourcesStamp, output: &mut impl io::Write) -> io::Result<()> {
+    let catalog = Catalog::load(sources);
+    let mut writer = IndexWriter::new(output)?;
+    let mut summary = Summary { is_english: true, ..Summary::default() };
+    let mut facts = Vec::new();
+    for subtool in catalog.subtools() {
+        let group = summary.group_of(&subtool.origin);
+        let entry = ListingEntry::of(subtool);
+        summary.is_english &= entry.description.is_ascii();
+        facts.push(if entry.is_read_only { READ_ONLY } else { 0 });
+        facts.extend(u16::try_from(group).unwrap_or(u16::MAX).to_le_bytes());
+        writer.add(&document(subtool.name.as_str(), &subtool.definition), &serde_json::to_vec(&entry)?)?;
+    }
+    summary.problems = catalog.problems().to_vec();
+    writer.finish(&Header { stamp: digest_of(stamp), facts, summary }.encode())?;
     Ok(())
+}
+
+impl Summary {
+    /// Counts one more subtool of `origin`, and returns the place of its group.
+    fn group_of(&mut self, origin: &Origin) -> usize {
+        let name = match origin {
+            Origin::Pack(name) => name.clone(),
+            Origin::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let place = self.groups.iter().position(|known| known.name == name).unwrap_or_else(|| {
+            self.groups.push(ListedGroup { name, about: None, subtools: 0 });
+            self.groups.len() - 1
+        });
+        let place = place.min(MAX_GROUPS);
+        self.groups[place].subtools += 1;
+        place
+    }
 }

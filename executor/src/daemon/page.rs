@@ -93,6 +93,7 @@ impl PageEndpoint {
             site: self.site.clone(),
             records: Mutex::new(RecordReader::open(&paths.store())?),
             catalog: intake.catalog(),
+            listing: paths.listing(),
             approver: Arc::clone(&self.approver),
             task_changes: self.task_changes.clone(),
             send: Box::new(move |message| events.send(DaemonEvent::PageMessage(Box::new(message)))),

@@ -177,6 +177,7 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
     let runner_context = RunnerContext::new(config, secrets, folder.to_owned()).expect("clients");
     let settings = Settings::new(1, sources, runner_context).expect("no rules");
     let context = PageContext {
+        listing: folder.join("listing"),
         site: PageSite::load_or_create(folder).expect("an address"),
         records: Mutex::new(RecordReader::open(&folder.join("tasks.db")).expect("it opens")),
         catalog: watch::channel(catalog).1,

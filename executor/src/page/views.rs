@@ -11,8 +11,10 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::task::{State as TaskState, Step, TaskId};
 use protocol::{clock, excerpt};
+use search::{LearnedRequests, Unusable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::actions::undo_of;
 use super::background::BackgroundReader;
@@ -25,8 +27,7 @@ use super::wording::{
 };
 use super::{Page, form};
 use crate::catalog::Subtool;
-use crate::catalog::listing::ListingEntry;
-use crate::catalog::search::search;
+use crate::catalog::listing::Listing;
 use crate::config::seal;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
@@ -407,19 +408,34 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<
             "effect_words": effect_words(subtool.definition.effect_class()), "policy": policy, "policy_why": why,
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
-    let rows: Vec<_> = if query.q.trim().is_empty() {
-        catalog.subtools().take(4 * MAX_ROWS as usize).map(row).collect()
-    } else {
-        let entry = |subtool: &Subtool| {
-            let definition = &subtool.definition;
-            ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
-        };
-        let entries: Vec<_> = catalog.subtools().map(entry).collect();
-        let hits = search(&query.q, &entries);
-        hits.iter().take(MAX_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
-    };
+    let names = listed_names(&page, query.q.trim().to_owned()).await;
+    let rows: Vec<_> = names.iter().filter_map(|name| catalog.get(name)).map(row).collect();
     let view = json!({"page": page.frame("Subtools", "subtools")?, "query": query.q, "rows": rows});
     Ok(page.show("subtools.html", &view))
+}
+
+/// The names of the subtools that `query` finds, best first; without one, the first of all.
+async fn listed_names(page: &Arc<Page>, query: String) -> Vec<String> {
+    let (sources, cache) = (page.context.settings.current().sources.clone(), page.context.listing.clone());
+    let read = move |listing: &Listing| -> Result<Vec<String>, Unusable> {
+        if query.is_empty() {
+            return (0..listing.count().min(4 * MAX_ROWS)).map(|number| listing.name(number)).collect();
+        }
+        let hits = listing.search(&query, &LearnedRequests::default())?;
+        hits.iter().take(MAX_ROWS as usize).map(|hit| listing.name(hit.document)).collect()
+    };
+    let names = spawn_blocking(move || Listing::read(&sources, &cache, read)).await;
+    match names {
+        Ok(Ok(names)) => names,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "failed to read the listing");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::error!(%error, "reading the listing failed");
+            Vec::new()
+        }
+    }
 }
 
 pub(super) async fn subtool(

@@ -308,6 +308,11 @@ impl Process {
         }
     }
 
+    /// The program, if it is always the same one and found where all programs are.
+    pub fn constant_program(&self) -> Option<&str> {
+        Some(self.program()).filter(|program| template::is_constant(program) && !self.env.contains_key("PATH"))
+    }
+
     /// Returns the file of the program, if it is one that can be started. A `PATH` that the definition sets counts if it
     /// is constant.
     pub fn find(&self, settings: &ProgramSettings) -> Option<PathBuf> {

@@ -145,8 +145,11 @@ fn a_changed_setting_rebuilds_the_listing() {
     let mut folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
     let cache = folder.folder.path().join("cache");
     let seen = |folder: &Folder| {
-        let listing = Listing::of(&folder.sources(), &cache);
-        (listing.entries.len(), listing.problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>())
+        let read = |listing: &Listing| {
+            let messages: Vec<_> = listing.problems().iter().map(|problem| problem.message.clone()).collect();
+            Ok((listing.count(), messages))
+        };
+        Listing::read(&folder.sources(), &cache, read).expect("a listing")
     };
     assert_eq!(seen(&folder), (1, vec![]));
     folder.config.catalog.packs = vec!["nope".to_owned()];
@@ -207,13 +210,13 @@ fn a_thousand_files_are_loaded_and_then_listed_from_the_cache() {
     let catalog = folder.load();
     assert_eq!((catalog.subtools().count(), catalog.problems().len()), (1000, 0));
     let cache = folder.folder.path().join("cache");
-    let names = |listing: Listing| listing.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
-    let built = names(Listing::of(&folder.sources(), &cache));
+    let names = || Listing::read(&folder.sources(), &cache, Listing::names).expect("a listing");
+    let built = names();
     let cached = std::fs::read(&cache).expect("the cache");
-    assert_eq!(names(Listing::of(&folder.sources(), &cache)), built);
+    assert_eq!(names(), built);
     assert_eq!(built.len(), 1000);
     folder.write("500.json", "{}");
-    assert_eq!(Listing::of(&folder.sources(), &cache).entries.len(), 999);
+    assert_eq!(names().len(), 999);
     assert_ne!(std::fs::read(&cache).expect("the cache"), cached);
 }
 
@@ -221,9 +224,23 @@ fn a_thousand_files_are_loaded_and_then_listed_from_the_cache() {
 fn a_damaged_cache_is_rebuilt() {
     let folder = Folder::with(&[("a.json", &json!({"greet": definition(json!({}))}))]);
     let cache = folder.folder.path().join("cache");
-    for damage in ["", "{}", "[1]", "{\"stamp\": 5"] {
+    let described = || {
+        let read = |listing: &Listing| Ok((listing.entry(0)?.description, listing.count()));
+        Listing::read(&folder.sources(), &cache, read).expect("a listing")
+    };
+    let greet = described();
+    let whole = std::fs::read(&cache).expect("the cache");
+    let mut damages: Vec<Vec<u8>> =
+        ["", "{}", "[1]", "{\"stamp\": 5"].iter().map(|text| text.as_bytes().to_vec()).collect();
+    damages.extend((0..whole.len()).step_by(whole.len() / 40 + 1).map(|length| whole[..length].to_vec()));
+    damages.extend((0..whole.len()).step_by(whole.len() / 200 + 1).map(|at| {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x55;
+        flipped
+    }));
+    for damage in damages {
         std::fs::write(&cache, damage).expect("a damaged cache");
-        assert_eq!(Listing::of(&folder.sources(), &cache).entries.len(), 1);
+        assert_eq!(described(), greet);
     }
 }
 

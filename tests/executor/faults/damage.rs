@@ -52,7 +52,7 @@ fn a_flipped_byte_is_reported_or_repaired_and_never_empties_the_store() {
         log,
         result,
         oracle.world.mailbox().join("executor.json"),
-        oracle.world.home().join(".cache/agent-magic-tool/listing.json"),
+        oracle.world.home().join(".cache/agent-magic-tool/listing.index"),
     ];
     let backup = tempfile::tempdir().expect("a folder");
     for (folder, name) in [(oracle.world.home(), "home"), (oracle.world.mailbox(), "mailbox")] {

@@ -1,0 +1,119 @@
+//! The formats of the listing: our own, those of other tool interfaces, and a table for people.
+
+use clap::ValueEnum;
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Line;
+use crate::context::Context;
+use crate::error::Error;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// {name: {description, input}}
+    Json,
+    /// [name, ...]
+    Names,
+    /// {hits: [{tool, score, matched_in}], _meta: {total_candidates}}
+    Hits,
+    /// `OpenAI`'s function calling: [{type, function: {name, description, parameters}}]
+    Openai,
+    /// Anthropic's tools: [{name, description, input_schema}]
+    Anthropic,
+    /// Gemini's tools: [{functionDeclarations: [{name, description, parametersJsonSchema}]}]
+    Gemini,
+    /// The result of MCP's `tools/list`: {tools: [{name, description, inputSchema, annotations}]}
+    Mcp,
+    /// For reading in a terminal
+    Table,
+}
+
+pub(super) fn print(lines: &[Line], total: usize, format: Format, context: &Context) -> Result<(), Error> {
+    let output = &context.output;
+    match format {
+        Format::Json => output.json(&ByName(lines)),
+        Format::Names => output.json(&lines.iter().map(|line| &line.entry.name).collect::<Vec<_>>()),
+        Format::Hits => {
+            let hit = |line: &Line| match &line.hit {
+                Some(hit) => json!({"tool": line.entry.name, "score": rounded(hit.score),
+                    "matched_in": hit.matched_in.names().collect::<Vec<_>>()}),
+                None => json!({"tool": line.entry.name}),
+            };
+            let hits: Vec<_> = lines.iter().map(hit).collect();
+            output.json(&json!({"hits": hits, "_meta": {"total_candidates": total}}))
+        }
+        Format::Openai => output.json(&tools(lines, |entry| {
+            json!({"type": "function", "function": {
+                "name": entry.name, "description": entry.description, "parameters": entry.input}})
+        })),
+        Format::Anthropic => output.json(&tools(
+            lines,
+            |entry| json!({"name": entry.name, "description": entry.description, "input_schema": entry.input}),
+        )),
+        Format::Gemini => {
+            let functions = tools(
+                lines,
+                |entry| json!({"name": entry.name, "description": entry.description, "parametersJsonSchema": entry.input}),
+            );
+            output.json(&json!([{"functionDeclarations": functions}]))
+        }
+        Format::Mcp => {
+            let tools = tools(lines, |entry| {
+                json!({"name": entry.name, "description": entry.description, "inputSchema": entry.input,
+                    "annotations": {"readOnlyHint": entry.is_read_only}})
+            });
+            output.json(&json!({"tools": tools}))
+        }
+        Format::Table => {
+            let widest = lines.iter().map(|line| line.entry.name.len()).max().unwrap_or(0);
+            let text = |Line { entry, needs, .. }: &Line| {
+                let needs = needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
+                format!("{:widest$}  {}{needs}\n", entry.name, first_sentence(&entry.description))
+            };
+            output.text(&lines.iter().map(text).collect::<String>())
+        }
+    }
+}
+
+fn tools(lines: &[Line], tool: impl Fn(&super::ListingEntry) -> serde_json::Value) -> Vec<serde_json::Value> {
+    lines.iter().map(|line| tool(&line.entry)).collect()
+}
+
+/// Two digits after the point: more say nothing.
+fn rounded(score: f64) -> f64 {
+    (score * 100.0).round() / 100.0
+}
+
+pub(super) fn first_sentence(description: &str) -> &str {
+    let line = description.lines().next().unwrap_or_default();
+    line.split_once(". ").map_or(line, |(sentence, _)| sentence)
+}
+
+/// Serializes as one object keyed by name, in order of relevance.
+struct ByName<'a>(&'a [Line]);
+
+#[derive(Serialize)]
+struct ListedTool<'a> {
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needs: Option<&'a str>,
+}
+
+impl Serialize for ByName<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for Line { entry, has_schema, needs, .. } in self.0 {
+            let (description, input) = if *has_schema {
+                (&*entry.description, Some(&*entry.input))
+            } else {
+                (first_sentence(&entry.description), None)
+            };
+            map.serialize_entry(&entry.name, &ListedTool { description, input, needs: needs.as_deref() })?;
+        }
+        map.end()
+    }
+}

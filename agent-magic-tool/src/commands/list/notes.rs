@@ -1,0 +1,90 @@
+//! What `list` says beside the listing: what was left out, and what to do about a poor match.
+
+use executor::catalog::left_out;
+use executor::catalog::listing::Listing;
+use search::{MatchedWords, Unusable};
+
+use super::{Listed, MAX_FULL, Selection, packs};
+
+pub(super) fn of(listed: &Listed, selection: &Selection<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
+    let mut notes = Vec::new();
+    let lines = &listed.lines;
+    if selection.query.is_some() && lines.len() > MAX_FULL && !selection.is_full {
+        notes.push("the others' inputs: agent-magic-tool list tools NAME".to_owned());
+    }
+    if listed.is_cut {
+        notes.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
+    }
+    if listed.total > lines.len() {
+        let more = listed.total - lines.len() - listed.rest.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        notes.push(format!("left out by --limit: {}{more}", listed.rest.join(", ")));
+        if selection.query.is_none() && selection.pack.is_none() && listing.groups().len() > 1 {
+            notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
+        }
+    }
+    if let (Some(query), Some(best)) = (selection.query, lines.first())
+        && let Some(hit) = &best.hit
+        && hit.matched_in.names().all(|field| field != "past requests")
+    {
+        notes.extend(weak_match(&listing.matched_words(query, hit.document)?));
+    }
+    if selection.query.is_some_and(asks_for_later) {
+        notes.push(
+            "any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h".to_owned(),
+        );
+    }
+    if listed.writers > 0 {
+        notes.push(format!(
+            "left out {} that change something: this session is read-only (AGENT_MAGIC_TOOL_READ_ONLY)",
+            listed.writers
+        ));
+    } else if lines.is_empty()
+        && let Some((pattern, _)) = &selection.pack
+        && listing.groups().iter().all(|group| !selection.is_of_pack(&group.name))
+    {
+        notes.push(format!("there is no pack `{pattern}`; see: agent-magic-tool list packs"));
+    } else if let Some(query) = selection.query.filter(|_| lines.is_empty()) {
+        notes.push(no_match(query, selection, listing)?);
+    }
+    notes.extend(left_out(listing.problems()).map(|left_out| format!("{left_out}; see: agent-magic-tool lint")));
+    Ok(notes)
+}
+
+/// Whether the query is about starting something at a later time, which is an option of `run` and not a subtool.
+fn asks_for_later(query: &str) -> bool {
+    const WORDS: [&str; 10] =
+        ["schedule", "scheduled", "scheduling", "later", "delay", "delayed", "timer", "cron", "remind", "reminder"];
+    query.split_whitespace().any(|word| WORDS.contains(&word.to_lowercase().as_str()))
+}
+
+/// Says so if even the best hit probably is not what was wanted.
+fn weak_match(matched: &MatchedWords) -> Option<String> {
+    if !matched.is_weak() {
+        return None;
+    }
+    let quoted = |words: &[String]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let lacks = if matched.missing.is_empty() { String::new() } else { format!(", not {}", quoted(&matched.missing)) };
+    let found = if matched.found.is_empty() { "a part of a word".to_owned() } else { quoted(&matched.found) };
+    let place = if matched.is_only_in_schema { " in the description of a parameter" } else { "" };
+    Some(format!("weak matches: the best one has only {found}{place}{lacks}; perhaps there is no such subtool"))
+}
+
+/// Says what there is instead.
+fn no_match(query: &str, selection: &Selection<'_>, listing: &Listing) -> Result<String, Unusable> {
+    /// More would be a listing of their own.
+    const MAX_NAMED: usize = 12;
+    let groups = packs::usable(listing, selection.caller())?;
+    let named: Vec<_> = groups.iter().take(MAX_NAMED).map(|group| packs::title(&group.name)).collect();
+    let more = match groups.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more (agent-magic-tool list packs)"),
+    };
+    // A caller who writes in a script that no word list knows cannot know that the words must be English ones.
+    let language = match (listing.is_english() && !groups.is_empty(), query.is_ascii()) {
+        (true, true) => "",
+        (true, false) => " Their descriptions are in English, so search in English.",
+        (false, _) => " Search in the language of their descriptions.",
+    };
+    Ok(format!("no match. There are subtools for: {}{more}.{language}", named.join(", ")))
+}

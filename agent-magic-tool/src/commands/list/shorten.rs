@@ -1,0 +1,151 @@
+//! Shortens schemas that cost a model more than they tell it: what lies deep in a large one is cut, and marked.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// Smaller schemas are printed whole: about 1,000 tokens.
+const MAX_BYTES: usize = 4_000;
+/// How deep objects are described, from the least that is cut to the most.
+const DEPTHS: [usize; 4] = [4, 3, 2, 1];
+/// Longer descriptions of parameters are cut after a sentence once the schema is too large.
+const MAX_DESCRIPTION_CHARS: usize = 200;
+/// How many choices are listed once the schema is too large.
+const MAX_CHOICES: usize = 30;
+
+/// A schema as it is printed.
+pub(super) struct Shortened {
+    pub(super) schema: Box<RawValue>,
+    pub(super) is_cut: bool,
+}
+
+/// Returns `schema`, shortened if it is large.
+pub(super) fn shorten(schema: &RawValue) -> Shortened {
+    let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
+    if schema.get().len() <= MAX_BYTES {
+        return whole();
+    }
+    let Ok(parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
+    let mut shortest = None;
+    for depth in DEPTHS {
+        let mut cut = parsed.clone();
+        shorten_at(&mut cut, depth);
+        let text = serde_json::value::to_raw_value(&cut).expect("a JSON value can be written as JSON");
+        let fits = text.get().len() <= MAX_BYTES;
+        shortest = Some(text);
+        if fits {
+            break;
+        }
+    }
+    match shortest {
+        Some(cut) if cut.get().len() < schema.get().len() => Shortened { schema: cut, is_cut: true },
+        _ => whole(),
+    }
+}
+
+/// Cuts what lies more than `depth` objects deep.
+fn shorten_at(schema: &mut Value, depth: usize) {
+    let Value::Object(fields) = schema else { return };
+    if let Some(Value::String(text)) = fields.get_mut("description") {
+        shorten_text(text);
+    }
+    if let Some(Value::Array(choices)) = fields.get_mut("enum")
+        && choices.len() > MAX_CHOICES
+    {
+        let more = choices.len() - MAX_CHOICES;
+        choices.truncate(MAX_CHOICES);
+        choices.push(format!("… {more} more").into());
+    }
+    fields.remove("examples");
+    if fields.get("default").is_some_and(|value| value.is_object() || value.is_array()) {
+        fields.remove("default");
+    }
+    for key in ["items", "additionalProperties", "not", "if", "then", "else"] {
+        if let Some(part) = fields.get_mut(key) {
+            shorten_at(part, depth);
+        }
+    }
+    for key in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+        for part in fields.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            shorten_at(part, depth);
+        }
+    }
+    for key in ["properties", "patternProperties", "$defs", "definitions"] {
+        let Some(Value::Object(parts)) = fields.get_mut(key) else { continue };
+        for (_, part) in parts.iter_mut() {
+            if depth == 0 {
+                *part = outline(part);
+            } else {
+                shorten_at(part, depth - 1);
+            }
+        }
+    }
+    if depth == 0 {
+        mark(fields);
+    }
+}
+
+/// What is left of a parameter that lies too deep: its type.
+fn outline(schema: &Value) -> Value {
+    match schema.get("type") {
+        Some(kind) => json!({"type": kind}),
+        None => json!({}),
+    }
+}
+
+/// Marks an object whose parameters were cut.
+fn mark(fields: &mut Map<String, Value>) {
+    if fields.contains_key("properties") {
+        fields.insert("$comment".to_owned(), "shortened".into());
+    }
+}
+
+fn shorten_text(text: &mut String) {
+    let Some((end, _)) = text.char_indices().nth(MAX_DESCRIPTION_CHARS) else { return };
+    let end = text[..end].rfind(". ").map_or(end, |sentence| sentence + 1);
+    text.truncate(end);
+    if !text.ends_with('.') {
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shortened(schema: &Value) -> (Value, bool) {
+        let raw = serde_json::value::to_raw_value(schema).expect("JSON");
+        let Shortened { schema, is_cut } = shorten(&raw);
+        (serde_json::from_str(schema.get()).expect("JSON"), is_cut)
+    }
+
+    #[test]
+    fn a_small_schema_is_printed_as_it_is() {
+        let schema = json!({"type": "object", "properties": {"to": {"type": "string", "examples": ["a"]}}});
+        assert_eq!(shortened(&schema), (schema, false));
+    }
+
+    #[test]
+    fn a_large_schema_keeps_its_upper_parameters_and_says_where_it_is_cut() {
+        let mut schema = json!({"type": "string", "description": "A word. ".repeat(20)});
+        for level in (0..6).rev() {
+            schema = json!({"type": "object", "properties": {
+                (format!("level_{level}")): schema,
+                (format!("note_{level}")): {"type": "string", "description": "What it is for, in a sentence. ".repeat(30)},
+            }});
+        }
+        let (cut, is_cut) = shortened(&schema);
+        assert!(is_cut && cut.to_string().len() < schema.to_string().len() / 2, "{cut}");
+        let upper = &cut["properties"]["level_0"]["properties"];
+        assert_eq!(upper["note_1"]["description"], "What it is for, in a sentence. ".repeat(7).trim_end());
+        assert!(cut.to_string().contains("\"$comment\":\"shortened\""), "{cut}");
+    }
+
+    #[test]
+    fn many_choices_are_counted() {
+        let choices: Vec<_> = (0..2000).map(|number| format!("choice-{number}")).collect();
+        let (cut, is_cut) = shortened(&json!({"properties": {"zone": {"enum": choices}}}));
+        assert!(is_cut);
+        assert_eq!(cut["properties"]["zone"]["enum"].as_array().map(Vec::len), Some(31));
+        assert_eq!(cut["properties"]["zone"]["enum"][30], "… 1970 more");
+    }
+}
