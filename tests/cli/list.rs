@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, until};
 
 fn mail() -> serde_json::Value {
     let subtool = |description: &str| {
@@ -114,6 +114,7 @@ fn subtools_beyond_the_limit_are_named_in_a_note() {
     ["ask_user","fetch_url"]
     --- stderr
     note: left out by --limit: files_list, files_read, files_search, git_blame, git_diff, git_log, git_show, git_status, github_comment_on_issue, github_create_issue and 19 more
+    note: what there is, in groups: agent-magic-tool list packs
     "#);
 }
 
@@ -146,7 +147,7 @@ fn listing_anything_but_tools_suggests_a_query() {
     assert_snapshot!(world.run(&["list", "gmail"]), @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"usage","message":"`list` lists only `tools`, not `gmail`","hint":"agent-magic-tool list tools --query=\"gmail\""}}
+    {"error":{"code":"usage","message":"`list` lists `tools` or `packs`, not `gmail`","hint":"agent-magic-tool list tools --query=\"gmail\""}}
     "#);
 }
 
@@ -208,4 +209,144 @@ fn an_empty_schema_stays_an_object() {
     let ran = world.run(&["run", "noop", "--wait"]);
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
     assert_eq!((ran.exit, &world.result_file(&id)["input"]), (0, &json!({})), "{ran}");
+}
+
+#[test]
+fn the_formats_of_other_tool_interfaces_have_their_names_for_the_schema() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define("mail.json", &mail());
+    let listed = |format: &str| world.run(&["list", "--query=mail", &format!("--format={format}")]).json();
+    let schema = mail()["mail_search"]["input"].clone();
+    let description = "Searches for messages in the mail.";
+    assert_eq!(
+        listed("anthropic"),
+        json!([{"name": "mail_search", "description": description, "input_schema": schema}])
+    );
+    assert_eq!(
+        listed("gemini"),
+        json!([{"functionDeclarations": [
+            {"name": "mail_search", "description": description, "parametersJsonSchema": schema}]}])
+    );
+    assert_eq!(
+        listed("mcp"),
+        json!({"tools": [{"name": "mail_search", "description": description, "inputSchema": schema,
+            "annotations": {"readOnlyHint": true}}]})
+    );
+}
+
+#[test]
+fn hits_have_scores_and_say_where_the_words_were_found() {
+    let world = World::new();
+    let hits = |arguments: &[&str]| {
+        world.run(&[&["list", "tools", "--format=hits", "--query=github issues"], arguments].concat()).json()
+    };
+    let best = hits(&[]);
+    let found = best["hits"].as_array().expect("a list");
+    assert_eq!(found.len(), 3, "{best}");
+    assert!(found.iter().all(|hit| hit["tool"].as_str().is_some_and(|name| name.starts_with("github_"))), "{best}");
+    assert!(found.is_sorted_by(|one, other| one["score"].as_f64() >= other["score"].as_f64()), "{best}");
+    assert!(found[0]["matched_in"].as_array().is_some_and(|fields| fields.contains(&json!("name"))), "{best}");
+    let all = best["_meta"]["total_candidates"].as_u64().expect("a number");
+    assert!(all > 3);
+    let most = hits(&["--limit=100"])["hits"].as_array().map(Vec::len);
+    assert_eq!(most, usize::try_from(all.min(20)).ok());
+}
+
+#[test]
+fn packs_are_an_overview_and_one_of_them_can_be_listed() {
+    let world = World::new();
+    world.define("mail.json", &mail());
+    let packs = world.run(&["list", "packs"]).json();
+    assert_eq!((&packs["mail"]["subtools"], &packs["github"]["subtools"]), (&json!(2), &json!(13)), "{packs}");
+    let names = |arguments: &[&str]| {
+        let listed = world.run(&[&["list", "tools", "--format=names"], arguments].concat());
+        (listed.json(), listed.stderr)
+    };
+    assert_eq!(names(&["--in=mail"]).0, json!(["mail_search", "report_zh"]));
+    let searched = names(&["--in=git*", "--query=history"]).0;
+    let searched = searched.as_array().expect("a list");
+    let is_of_git = |name: &serde_json::Value| name.as_str().is_some_and(|name| name.starts_with("git"));
+    assert!(!searched.is_empty() && searched.iter().all(is_of_git), "{searched:?}");
+    let (none, note) = names(&["--in=gamil"]);
+    assert_eq!(
+        (none, note.as_str()),
+        (json!([]), "note: there is no pack `gamil`; see: agent-magic-tool list packs\n")
+    );
+    let scoped = |arguments: &[&str]| {
+        let mut command = world.command(&[&["list", "packs"], arguments].concat());
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_READ_ONLY", "1").output().expect("it starts")).json()
+    };
+    assert!(scoped(&[])["github"]["subtools"].as_u64().is_some_and(|count| count < 13));
+}
+
+#[test]
+fn a_large_schema_is_shortened_and_can_be_had_whole() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let choices: Vec<_> = (0..2000).map(|number| format!("zone-{number}")).collect();
+    let schema = json!({"type": "object", "properties": {"zone": {"type": "string", "enum": choices}}});
+    world.define(
+        "zones.json",
+        &json!({"zone_set": {"description": "Sets the time zone of a server.", "input": schema,
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let listed = world.run(&["list", "tools", "--query=zone"]);
+    assert!(listed.stdout.len() < 2_000 && listed.stdout.contains("1970 more"), "{listed}");
+    assert_eq!(listed.stderr, "note: large inputs are shortened; whole: agent-magic-tool list tools NAME --full\n");
+    let whole = world.run(&["list", "tools", "zone_set", "--full"]).json();
+    assert_eq!(whole["zone_set"]["input"], schema);
+}
+
+#[test]
+fn a_subtool_that_cannot_run_comes_after_those_that_can() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let subtool = |program: &str| {
+        json!({"description": "Draws a picture of a cat.", "input": {"type": "object"},
+            "run": {"process": {"argv": [program]}}})
+    };
+    world.define("draw.json", &json!({"draw_a": subtool("no-such-program-1"), "draw_b": subtool("true")}));
+    let listed = world.run(&["list", "tools", "--query=draw a cat"]).json();
+    assert_eq!(listed.as_object().expect("an object").keys().collect::<Vec<_>>(), ["draw_b", "draw_a"]);
+    assert_eq!(listed["draw_a"]["needs"], "the program `no-such-program-1`, which is not installed");
+}
+
+#[test]
+fn the_subtool_that_was_run_after_a_search_is_found_sooner_by_the_next() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let subtool = |description: &str| {
+        json!({"description": description, "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["true"]}}})
+    };
+    world.define(
+        "own.json",
+        &json!({"ledger_close": subtool("Closes the books of a period."), "period_list": subtool("Lists all periods."),
+            "wrap_gift": subtool("Wraps a gift for a birthday.")}),
+    );
+    let names = |query: &str| {
+        let listed = world.run(&["list", "tools", "--format=names", &format!("--query={query}")]).json();
+        listed.as_array().expect("names").iter().filter_map(|name| name.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let session = |arguments: &[&str]| {
+        let mut command = world.command(arguments);
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "s1").output().expect("it starts"))
+    };
+    assert!(names("wrap up march").first().is_some_and(|name| name == "wrap_gift"));
+    // The words that led to it: `books` finds it, `wrap up march` is how this user says it.
+    session(&["list", "tools", "--query=wrap up march books"]);
+    assert_eq!(session(&["run", "ledger_close", "--wait"]).exit, 0);
+    until("the search to be remembered", || world.state().join("learned.jsonl").exists());
+    let kept = std::fs::read_to_string(world.state().join("learned.jsonl")).expect("readable");
+    assert!(kept.contains("\"tool\":\"ledger_close\"") && kept.lines().count() == 1, "{kept}");
+    assert!(names("march").first().is_some_and(|name| name == "ledger_close"), "{:?}", names("march"));
+    // What is found by learned words alone is no weak match.
+    assert!(!world.run(&["list", "tools", "--query=march"]).stderr.contains("weak"));
+    session(&["tasks", "--forget-session"]);
+    until("the session to be forgotten", || names("march").is_empty());
+    world.configure("[catalog]\npacks = []\nlearn = false\n");
+    session(&["list", "tools", "--query=wrap up march books"]);
+    assert_eq!(session(&["run", "ledger_close", "--wait"]).exit, 0);
+    assert!(names("march").is_empty());
 }

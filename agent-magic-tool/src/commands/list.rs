@@ -75,7 +75,7 @@ struct Line {
 }
 
 /// What is listed, and what the notes say of the rest.
-struct Listed {
+struct ListingPage {
     lines: Vec<Line>,
     /// How many subtools match, of those that the caller may use.
     total: usize,
@@ -236,7 +236,7 @@ impl Selection<'_> {
         Ok(hits.into_iter().map(|hit| (hit.document, Some(hit))).collect())
     }
 
-    fn list(&self, listing: &Listing) -> Result<Listed, Unusable> {
+    fn list(&self, listing: &Listing) -> Result<ListingPage, Unusable> {
         let mut found = self.matching(listing)?;
         if self.pack.is_some() {
             let groups: Vec<_> = listing.groups().iter().map(|group| self.is_of_pack(&group.name)).collect();
@@ -278,7 +278,7 @@ impl Selection<'_> {
                 line.entry.input = shortened.schema;
             }
         }
-        Ok(Listed { lines, total, writers: matching - total, rest, is_cut })
+        Ok(ListingPage { lines, total, writers: matching - total, rest, is_cut })
     }
 
     /// Moves a hit that cannot run behind those that may do instead.
@@ -309,7 +309,7 @@ impl Selection<'_> {
     }
 
     /// Tells the `run` that may follow by which words its subtool was found.
-    fn remember(&self, listed: &Listed, mailbox: &Mailbox) {
+    fn remember(&self, listed: &ListingPage, mailbox: &Mailbox) {
         let Some(query) = self.query.filter(|_| self.config.catalog.learn && !listed.lines.is_empty()) else { return };
         let tools = listed.lines.iter().map(|line| line.entry.name.clone()).collect();
         let last = LastQuery { words: search::words_of_request(query), tools };

@@ -4,9 +4,9 @@ use executor::catalog::left_out;
 use executor::catalog::listing::Listing;
 use search::{MatchedWords, Unusable};
 
-use super::{Listed, MAX_FULL, Selection, packs};
+use super::{ListingPage, MAX_FULL, Selection, packs};
 
-pub(super) fn of(listed: &Listed, selection: &Selection<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
+pub(super) fn of(listed: &ListingPage, selection: &Selection<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
     let mut notes = Vec::new();
     let lines = &listed.lines;
     if selection.query.is_some() && lines.len() > MAX_FULL && !selection.is_full {
@@ -75,7 +75,8 @@ fn no_match(query: &str, selection: &Selection<'_>, listing: &Listing) -> Result
     /// More would be a listing of their own.
     const MAX_NAMED: usize = 12;
     let groups = packs::usable(listing, selection.caller())?;
-    let named: Vec<_> = groups.iter().take(MAX_NAMED).map(|group| packs::title(&group.name)).collect();
+    let mut named: Vec<_> = groups.iter().take(MAX_NAMED).map(|group| packs::title(&group.name)).collect();
+    named.sort_unstable();
     let more = match groups.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more (agent-magic-tool list packs)"),

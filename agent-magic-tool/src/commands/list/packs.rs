@@ -55,14 +55,14 @@ pub(super) fn print(groups: &[ListedGroup], format: Format, context: &Context) -
             };
             context.output.text(&groups.iter().map(line).collect::<String>())?;
         }
-        _ => context.output.json(&ByName(groups))?,
+        _ => context.output.json(&PacksByName(groups))?,
     }
     context.output.note("the subtools of one: agent-magic-tool list tools --in=PACK");
     Ok(())
 }
 
 /// Serializes as one object keyed by name.
-struct ByName<'a>(&'a [ListedGroup]);
+struct PacksByName<'a>(&'a [ListedGroup]);
 
 #[derive(Serialize)]
 struct ListedPack<'a> {
@@ -71,7 +71,7 @@ struct ListedPack<'a> {
     subtools: usize,
 }
 
-impl Serialize for ByName<'_> {
+impl Serialize for PacksByName<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for group in self.0 {
