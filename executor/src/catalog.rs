@@ -33,6 +33,7 @@ pub mod lint;
 pub mod listing;
 mod load;
 pub mod privileges;
+pub mod routing;
 mod sources;
 mod variables;
 

@@ -214,3 +214,30 @@ fn the_printed_settings_are_a_valid_configuration() {
     world.configure(&settings);
     assert_eq!(world.run(&["doctor"]).exit, 0, "the printed settings are valid");
 }
+
+#[test]
+fn requests_are_routed_and_those_that_go_astray_are_shown() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    world.define(
+        "own.json",
+        &json!({"zebra_find": clean(json!({})), "gift_wrap": clean(json!({"description": "Wraps a gift."}))}),
+    );
+    let file = world.folder().join("requests.jsonl");
+    std::fs::write(&file, "{\"query\": \"zebras of a zoo\", \"subtools\": [\"zebra_find\"]}\n\n{\"query\": \"wrap it\", \"subtools\": [\"zebra_find\", \"horse_find\"]}\n").expect("written");
+    let file = file.to_str().expect("a path");
+    assert_snapshot!(world.run(&["lint", "--eval", file]), @r#"
+    exit: 0
+    --- stdout
+    {"requests":2,"first":1,"among_three":1,"wrong":[{"query":"wrap it","wanted":["zebra_find","horse_find"],"found":["gift_wrap"]}]}
+    --- stderr
+    note: no subtool is named so: horse_find
+    note: 1 of 2 requests (50 %) find their subtool first, 50 % among the best three
+    "#);
+    assert_eq!(world.run(&["lint", "--eval", file, "--min=50"]).exit, 0);
+    assert_eq!(world.run(&["lint", "--eval", file, "--min=51"]).exit, 1);
+    std::fs::write(file, "{\"query\": \"a\", \"subtools\": [\"b\"]}\n{\"query\": \"a\"}\n").expect("written");
+    let wrong = world.run(&["lint", "--eval", file]);
+    assert_eq!(wrong.exit, 2);
+    assert!(wrong.error()["message"].as_str().is_some_and(|message| message.contains("line 2")), "{wrong}");
+}

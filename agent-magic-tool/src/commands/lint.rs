@@ -1,8 +1,11 @@
 //! `lint`: reports errors and weaknesses in discovery JSON.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use executor::catalog::lint::{Finding, Level, LintScope, lint};
+use executor::catalog::listing::Listing;
+use executor::catalog::routing::{self, RoutingReport};
 use executor::catalog::{Catalog, Sources, counted, format};
 use executor::config::Config;
 use protocol::code::{Code, Exit};
@@ -20,6 +23,12 @@ pub(crate) struct Args {
     /// Print the JSON Schema of discovery JSON, for use in editors
     #[arg(long, conflicts_with_all = ["paths", "format"])]
     schema: bool,
+    /// Instead: how many requests of this file find their subtool; one `{"query": "...", "subtools": ["..."]}` a line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "schema"])]
+    eval: Option<PathBuf>,
+    /// With --eval: fail if fewer than this share of the requests find their subtool first
+    #[arg(long, value_name = "PERCENT", requires = "eval", value_parser = clap::value_parser!(u8).range(0..=100))]
+    min: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -32,7 +41,7 @@ enum FindingsFormat {
 impl Args {
     /// Whether it would read files that the configuration does not name.
     pub(crate) fn names_files(&self) -> bool {
-        !self.paths.is_empty()
+        !self.paths.is_empty() || self.eval.is_some()
     }
 }
 
@@ -47,12 +56,49 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = Config::read(&context.paths)?;
     let sources = Sources::of(&context.paths, &config).with(&args.paths);
+    if let Some(file) = &args.eval {
+        return evaluate(file, args.min, &sources, context);
+    }
     let findings = lint(&Catalog::load(&sources), &config, &LintScope::only(&args.paths));
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
     print(&findings, args.format, context)?;
     let (errors_said, warnings) = (counted(errors, "error"), counted(findings.len() - errors, "warning"));
     context.output.note(&format!("{errors_said}, {warnings}"));
     Ok(if errors == 0 { Exit::Ok } else { Exit::Usage })
+}
+
+/// Reports how well requests find their subtools, without what was learned on this machine.
+fn evaluate(file: &Path, min: Option<u8>, sources: &Sources, context: &Context) -> Result<Exit, Error> {
+    let text =
+        fs::read_to_string(file).map_err(|error| Error::io(&format!("failed to read `{}`", file.display()), &error))?;
+    let requests = routing::parse(&text).map_err(|(line, error)| {
+        Error::usage(format!("`{}` line {line}: {error}", file.display()))
+            .hint("write one object a line: {\"query\": \"who wrote this line\", \"subtools\": [\"git_blame\"]}")
+    })?;
+    // Not in the place of the listing for `list`, since other files may be added.
+    let cache = tempfile::tempdir().map_err(|error| Error::io("failed to make a temporary folder", &error))?;
+    let (report, unknown) = Listing::read(sources, &cache.path().join("index"), |listing| {
+        let mut unknown = Vec::new();
+        for name in requests.iter().flat_map(|request| &request.subtools) {
+            if listing.find(name)?.is_none() && !unknown.contains(name) {
+                unknown.push(name.clone());
+            }
+        }
+        Ok((routing::evaluate(listing, &requests)?, unknown))
+    })
+    .map_err(|error| Error::new(Code::Internal, format!("failed to build the index: {error}")))?;
+    context.output.json(&report)?;
+    if !unknown.is_empty() {
+        context.output.note(&format!("no subtool is named so: {}", unknown.join(", ")));
+    }
+    let RoutingReport { requests, first, among_three, .. } = report;
+    let percent = |count: usize| (100 * count).checked_div(requests).unwrap_or(0);
+    let (right, near) = (percent(first), percent(among_three));
+    context.output.note(&format!(
+        "{first} of {requests} requests ({right} %) find their subtool first, {near} % among the best three"
+    ));
+    let is_enough = min.is_none_or(|min| 100 * first >= usize::from(min) * requests);
+    Ok(if is_enough { Exit::Ok } else { Exit::Failed })
 }
 
 fn print(findings: &[Finding], format: Option<FindingsFormat>, context: &Context) -> Result<(), Error> {

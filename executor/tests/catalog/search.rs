@@ -1,11 +1,10 @@
 //! Search over the shipped packs: what people would ask for finds the right subtool.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use executor::catalog::listing::Listing;
+use executor::catalog::routing;
 use search::{LearnedRequests, Unusable};
-use serde::Deserialize;
 
 use crate::packs::shipped_sources;
 
@@ -54,42 +53,22 @@ fn a_name_finds_its_whole_family() {
     assert!(names.len() == 7 && names.iter().all(|name| name.starts_with("gmail_")), "{names:?}");
 }
 
-/// What one person would ask for, and which subtools do it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    query: String,
-    language: String,
-    subtools: Vec<String>,
-}
-
 /// The share of the requests whose first hit is right, at least.
 const MIN_FIRST: f64 = 0.9;
 
 #[test]
 fn the_requests_of_people_in_three_languages_find_the_right_subtool_first() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/routing.jsonl");
-    let text = std::fs::read_to_string(file).expect("the requests");
-    let requests: Vec<Request> = text.lines().map(|line| serde_json::from_str(line).expect("a request")).collect();
-    let found = found(&requests.iter().map(|request| &request.query).collect::<Vec<_>>());
-    let mut rates: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for (request, names) in requests.iter().zip(&found) {
-        let is_right = names.first().is_some_and(|name| request.subtools.contains(name));
-        for key in [request.language.as_str(), "all"] {
-            let (right, all) = rates.entry(key).or_default();
-            *right += f64::from(u8::from(is_right));
-            *all += 1.0;
-        }
-        if !is_right {
-            wrong.push(format!(
-                "{}: {:?}, wanted {:?}",
-                request.query,
-                names.iter().take(3).collect::<Vec<_>>(),
-                request.subtools
-            ));
-        }
+    let requests = routing::parse(&std::fs::read_to_string(file).expect("the requests")).expect("requests");
+    assert!(requests.len() >= 150);
+    for language in ["en", "de", "zh"] {
+        let own: Vec<_> =
+            requests.iter().filter(|request| request.language.as_deref() == Some(language)).cloned().collect();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let read = |listing: &Listing| routing::evaluate(listing, &own);
+        let report = Listing::read(&shipped_sources().0, &folder.path().join("cache"), read).expect("a listing");
+        #[expect(clippy::cast_precision_loss, reason = "a count of requests is small")]
+        let share = report.first as f64 / report.requests as f64;
+        assert!(share >= MIN_FIRST, "{language}: {share} {:#?}", report.wrong);
     }
-    let (right, all) = rates["all"];
-    assert!(requests.len() >= 150 && right / all >= MIN_FIRST, "{rates:?}\n{wrong:#?}");
 }

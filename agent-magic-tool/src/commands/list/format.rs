@@ -16,15 +16,15 @@ pub(super) enum Format {
     Json,
     /// [name, ...]
     Names,
-    /// {hits: [{tool, score, matched_in}], _meta: {total_candidates}}
+    /// `{hits: [{tool, score, matched_in}], _meta: {total_candidates}}`
     Hits,
     /// `OpenAI`'s function calling: [{type, function: {name, description, parameters}}]
     Openai,
-    /// Anthropic's tools: [{name, description, input_schema}]
+    /// Anthropic's tools: `[{name, description, input_schema}]`
     Anthropic,
-    /// Gemini's tools: [{functionDeclarations: [{name, description, parametersJsonSchema}]}]
+    /// Gemini's tools: `[{functionDeclarations: [{name, description, parametersJsonSchema}]}]`
     Gemini,
-    /// The result of MCP's `tools/list`: {tools: [{name, description, inputSchema, annotations}]}
+    /// The result of MCP's `tools/list`: `{tools: [{name, description, inputSchema, annotations}]}`
     Mcp,
     /// For reading in a terminal
     Table,

@@ -14,7 +14,9 @@ use crate::error::Error;
 pub(super) fn usable(listing: &Listing, caller: &Caller) -> Result<Vec<ListedGroup>, Unusable> {
     let mut groups = listing.groups().to_vec();
     if !caller.tool_scope.is_everything() || caller.read_only {
-        groups.iter_mut().for_each(|group| group.subtools = 0);
+        for group in &mut groups {
+            group.subtools = 0;
+        }
         for number in 0..listing.count() {
             let facts = listing.facts(number);
             let may_run = facts.is_read_only || !caller.read_only;
