@@ -268,7 +268,7 @@ fn packs_are_an_overview_and_one_of_them_can_be_listed() {
     let searched = searched.as_array().expect("a list");
     let is_of_git = |name: &serde_json::Value| name.as_str().is_some_and(|name| name.starts_with("git"));
     assert!(!searched.is_empty() && searched.iter().all(is_of_git), "{searched:?}");
-    let (none, note) = names(&["--in=gamil"]);
+    let (nothing, note) = names(&["--in=gamil"]);
     assert_eq!(
         (none, note.as_str()),
         (json!([]), "note: there is no pack `gamil`; see: agent-magic-tool list packs\n")
