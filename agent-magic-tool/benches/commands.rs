@@ -25,21 +25,6 @@ fn memory(table: &mut Table, what: &str, max_mib: f64, command: &Command) {
     table.row(what, &format!("<= {max_mib} MiB"), &format!("{found:.1} MiB"), "", "", Verdict::of(found <= max_mib));
 }
 
-pub(crate) fn list(effort: Effort, table: &mut Table) {
-    for (subtools, max_ms, max_mib) in [(100, 4.0, 32.0), (effort.subtools, 10.0, 32.0)] {
-        let world = generated::world(subtools);
-        let command = || world.command(&["list", "tools", "--query=search mail message"]);
-        let found = measure::output(&mut command());
-        assert!(found.len() > 100, "the query finds something");
-        let runs = if subtools > 1000 { effort.runs.min(40) } else { effort.runs };
-        let [ours, bare] =
-            in_turns(runs, &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare())]);
-        let what = format!("list --query, {subtools} subtools");
-        table.time(&what, Some(max_ms), &ours, Some(("bare process", &bare)));
-        memory(table, &format!("{what}, peak memory"), max_mib, &command());
-    }
-}
-
 pub(crate) fn run(effort: Effort, table: &mut Table) {
     for subtools in [10, effort.subtools] {
         let world = generated::world(subtools);

@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+mod catalog;
 mod commands;
 mod context;
 mod daemon;
@@ -46,7 +47,7 @@ type Group = fn(Effort, &mut Table);
 const GROUPS: &[(&str, Group)] = &[
     ("floor", floor::measure),
     ("version", commands::version),
-    ("list", commands::list),
+    ("list", catalog::list),
     ("run", commands::run),
     ("wait", commands::wait),
     ("peer", peer::measure),
