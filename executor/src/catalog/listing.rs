@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::search::SearchTerms;
-use super::{Catalog, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
+use super::{Catalog, Checked, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
@@ -93,7 +93,7 @@ impl Listing {
         {
             return listing;
         }
-        let listing = Self::from_catalog(&Catalog::load(sources), stamp);
+        let listing = Self::from_catalog(&Catalog::load(sources));
         let written = write(cache, &listing);
         if let Err(error) = written {
             tracing::debug!(cache = %cache.display(), %error, "failed to cache the listing");
@@ -101,10 +101,17 @@ impl Listing {
         listing
     }
 
-    fn from_catalog(catalog: &Catalog, stamp: SourcesStamp) -> Self {
-        let mut groups = Vec::new();
-        let entries = catalog.subtools().map(|subtool| ListingEntry::of(subtool, &mut groups)).collect();
-        Self { stamp, problems: catalog.problems().to_vec(), groups, entries }
+    fn from_catalog(catalog: &Catalog) -> Self {
+        let (mut groups, mut entries, mut problems) = (Vec::new(), Vec::new(), catalog.problems().to_vec());
+        for (_, checked) in catalog.check() {
+            match checked {
+                Checked::Usable(subtool) => entries.push(ListingEntry::of(&subtool, &mut groups)),
+                Checked::Hidden => {}
+                Checked::Broken(found) => problems.extend(found),
+            }
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Self { stamp: catalog.stamp().clone(), problems, groups, entries }
     }
 }
 

@@ -24,9 +24,9 @@ use super::wording::{
     DisplayTime, by_words, decided_words, effect_words, other_session, scope_words, span, state_words, step_words, user,
 };
 use super::{Page, form};
-use crate::catalog::Subtool;
 use crate::catalog::listing::ListingEntry;
 use crate::catalog::search::search;
+use crate::catalog::{Outline, Subtool};
 use crate::config::seal;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
@@ -126,7 +126,7 @@ pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<Strin
     let catalog = page.catalog();
     let found = task.as_ref().and_then(|task| {
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
-        Some((task, task.confirmation.as_ref()?, question_of(subtool, task)?))
+        Some((task, task.confirmation.as_ref()?, question_of(&subtool, task)?))
     });
     let (task, confirmation, question) = found.ok_or(ViewError::NotFound("no question is waiting here"))?;
     Ok(Json(json!({
@@ -279,6 +279,7 @@ pub(super) async fn task(
     let now = clock::now();
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
+    let subtool = subtool.as_deref();
     let unchanged = subtool.filter(|subtool| subtool.hash == task.definition_hash);
     let confirmation = task.confirmation.as_deref();
     let decision = confirmation.and_then(|confirmation| confirmation.decision.as_ref());
@@ -408,15 +409,15 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
     let rows: Vec<_> = if query.q.trim().is_empty() {
-        catalog.subtools().take(4 * MAX_ROWS as usize).map(row).collect()
+        catalog.subtools().take(4 * MAX_ROWS as usize).map(|subtool| row(&subtool)).collect()
     } else {
-        let entry = |subtool: &Subtool| {
-            let definition = &subtool.definition;
-            ListingEntry::new(subtool.name.as_str(), &definition.description, &definition.input, &definition.tags)
+        let entry = |outline: Outline<'_>| {
+            ListingEntry::new(outline.name.as_str(), &outline.description, &outline.input, &outline.tags)
         };
-        let entries: Vec<_> = catalog.subtools().map(entry).collect();
+        let entries: Vec<_> = catalog.outlines().map(entry).collect();
         let hits = search(&query.q, &entries);
-        hits.iter().take(MAX_ROWS as usize).filter_map(|hit| catalog.get(&entries[hit.index].name)).map(row).collect()
+        let found = hits.iter().filter_map(|hit| catalog.get(&entries[hit.index].name));
+        found.take(MAX_ROWS as usize).map(|subtool| row(&subtool)).collect()
     };
     let view = json!({"page": page.frame("Subtools", "subtools")?, "query": query.q, "rows": rows});
     Ok(page.show("subtools.html", &view))
@@ -441,13 +442,13 @@ pub(super) async fn subtool(
     let runs = page.read(|records| records.ended(&wanted, MAX_RUNS))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, &page, &session, now)).collect();
     let definition = &subtool.definition;
-    let (policy, why) = policy_words(&page, subtool);
+    let (policy, why) = policy_words(&page, &subtool);
     let schema = serde_json::to_string_pretty(&definition.input).expect("a JSON value can be serialized");
     let view = json!({
         "page": page.frame(&name, "subtools")?,
         "subtool": {
             "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class()),
-            "policy": policy, "policy_why": why, "touches": touches(Some(subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
+            "policy": policy, "policy_why": why, "touches": touches(Some(&subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
             "requires": definition.requires, "source_file": subtool.origin.to_string(), "schema_text": schema,
             "runs": runs, "form": form::fields(&definition.input, &serde_json::Map::new()),
         },

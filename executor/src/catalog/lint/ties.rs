@@ -23,7 +23,7 @@ pub(super) fn check(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Fin
         let hits = search::search(&entry.description, &entries);
         let Some(own) = hits.iter().find(|hit| hit.index == index).map(|hit| hit.score) else { continue };
         for rival in hits.iter().filter(|hit| hit.index != index && hit.score >= own * MIN_TIE_RATIO) {
-            let (described, found) = (subtools[index], subtools[rival.index]);
+            let (described, found) = (&*subtools[index], &*subtools[rival.index]);
             let pair = (index.min(rival.index), index.max(rival.index));
             if contrasts(described, found) || contrasts(found, described) || !reported.insert(pair) {
                 continue;
