@@ -69,8 +69,8 @@ pub struct Catalog {
     overrides: Overrides,
     problems: Vec<LoadProblem>,
     compiled: Mutex<CompiledSubtools>,
-    /// Whether a file was found to have changed since it was scanned.
-    has_changed: AtomicBool,
+    /// Whether a file was found to have changed since it was scanned, or could not be read for lack of descriptors.
+    is_stale: AtomicBool,
 }
 
 /// The index of a file and of a definition in it.
@@ -168,7 +168,7 @@ pub fn counted(number: usize, noun: &str) -> String {
 impl Catalog {
     /// Finds all definitions of `sources`. Whether they have mistakes is not known before they are used or checked.
     pub fn load(sources: &Sources) -> Self {
-        let Scan { stamp, files, overrides, problems } = scan::scan(sources);
+        let Scan { stamp, files, overrides, problems, is_incomplete } = scan::scan(sources);
         let index = |index: usize| u32::try_from(index).expect("memory holds fewer definitions");
         let mut by_name: Vec<_> = files
             .iter()
@@ -188,7 +188,7 @@ impl Catalog {
             overrides,
             problems,
             compiled: Mutex::default(),
-            has_changed: AtomicBool::new(false),
+            is_stale: AtomicBool::new(is_incomplete),
         }
     }
 
@@ -197,13 +197,15 @@ impl Catalog {
         &self.stamp
     }
 
-    /// Whether a file was found to have changed since it was scanned.
-    pub fn has_changed(&self) -> bool {
-        self.has_changed.load(Ordering::Acquire)
+    /// Whether it must be loaded anew: a file was found to have changed since it was scanned, or could not be read
+    /// because descriptors or memory ran out.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Acquire)
     }
 
-    fn note_change(&self) {
-        self.has_changed.store(true, Ordering::Release);
+    /// Has it loaded anew before the next request.
+    pub(crate) fn mark_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
     }
 
     /// Returns a subtool that callers may use.
@@ -227,7 +229,9 @@ impl Catalog {
         }
         // Not locked meanwhile: at worst, two threads load the same subtool.
         let resolved = self.resolve(candidates);
-        self.compiled().keep(name, resolved.clone(), *length as usize);
+        if !self.is_stale() {
+            self.compiled().keep(name, resolved.clone(), *length as usize);
+        }
         Some(resolved)
     }
 

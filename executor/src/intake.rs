@@ -135,18 +135,25 @@ impl Intake {
     pub fn refresh(&mut self) -> bool {
         let settings = self.settings();
         let may_have_changed =
-            self.definitions_watch.may_have_changed(&settings.sources) || self.catalog.borrow().has_changed();
+            self.definitions_watch.may_have_changed(&settings.sources) || self.catalog.borrow().is_stale();
         may_have_changed && self.reload_if_changed(&settings.sources)
     }
 
     /// Looks at every file, and reloads the catalog if any of them changed. Returns whether it did.
     fn reload_if_changed(&mut self, sources: &Sources) -> bool {
         self.definitions_watch.restart(sources);
-        let is_changed = sources.stamp() != *self.catalog.borrow().stamp();
-        if is_changed {
-            self.catalog.send_replace(Arc::new(Catalog::load(sources)));
+        let current = Arc::clone(&self.catalog.borrow());
+        if !current.is_stale() && sources.stamp() == *current.stamp() {
+            return false;
         }
-        is_changed
+        let next = Catalog::load(sources);
+        if next.is_stale() {
+            tracing::warn!("definitions could not be read, since descriptors or memory ran out; it is tried again");
+            current.mark_stale();
+            return false;
+        }
+        self.catalog.send_replace(Arc::new(next));
+        true
     }
 
     /// Puts `settings` in force, with the catalog of their sources.
@@ -362,6 +369,10 @@ impl Intake {
 
 fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
     if let Some(problem) = catalog.problems_of(name).first().filter(|_| tool_scope.covers(name)) {
+        if catalog.is_stale() {
+            let message = format!("the definition of `{name}` could not be read: {problem}");
+            return ErrorBody::new(Code::Io, message).hint("it may have just changed: run it again");
+        }
         let message = format!("the definition of `{name}` has a mistake, so it was not loaded: {problem}");
         return ErrorBody::new(Code::BadDefinition, message).hint("all mistakes: agent-magic-tool lint");
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
+use protocol::mailbox::is_resource_exhaustion;
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 
@@ -43,12 +44,18 @@ impl FileStamp {
     }
 }
 
-/// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`.
-pub(super) fn read_part(path: &Path, stamp: &FileStamp, start: u64, length: usize) -> Option<String> {
-    let file = regular_file::open(path).ok()?;
+/// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`. Fails only if descriptors or
+/// memory ran out.
+pub(super) fn read_part(path: &Path, stamp: &FileStamp, start: u64, length: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, start).ok()?;
-    // Afterwards: it may have changed while it was read.
-    let is_same = FileStamp::of_file(&file).is_ok_and(|found| found == *stamp);
-    String::from_utf8(bytes).ok().filter(|_| is_same)
+    let read = regular_file::open(path).and_then(|file| {
+        file.read_exact_at(&mut bytes, start)?;
+        // Afterwards: it may have changed while it was read.
+        FileStamp::of_file(&file)
+    });
+    match read {
+        Ok(found) if found == *stamp => Ok(String::from_utf8(bytes).ok()),
+        Err(error) if is_resource_exhaustion(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(None),
+    }
 }

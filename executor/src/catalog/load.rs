@@ -108,20 +108,24 @@ impl Catalog {
             (Origin::File(_), None) => unreachable!("a file is scanned with its state"),
             (Origin::Pack(pack), _) => return Ok(found(pack_text(pack)[start..start + length].to_owned())),
         };
-        if let Some(text) = read_part(path, stamp, start as u64, length) {
-            return Ok(found(text));
-        }
-        self.note_change();
         let whole = |message: String| vec![problem(&file.origin, Some(name.as_str()), None, message)];
+        match read_part(path, stamp, start as u64, length) {
+            Ok(Some(text)) => return Ok(found(text)),
+            Ok(None) => self.mark_stale(),
+            Err(error) => {
+                self.mark_stale();
+                return Err(whole(format!("failed to read it: {error}")));
+            }
+        }
         if let Some(distrust) = sources::distrust_of(path) {
             return Err(whole(distrust));
         }
         let mut bytes = Vec::new();
-        let ScannedFile { file: changed, mut problems, .. } = scan_file(path, &mut bytes);
+        let ScannedFile { file: changed, problems, .. } = scan_file(path, &mut bytes);
         let known = changed.as_ref().and_then(|file| file.definitions.iter().find(|found| found.name == *name));
         let (Some(file), Some(found)) = (&changed, known) else {
-            problems.extend(whole("the file changed, and no longer defines it".to_owned()));
-            return Err(problems);
+            let is_gone = whole("the file changed, and no longer defines it".to_owned());
+            return Err(if problems.is_empty() { is_gone } else { problems });
         };
         let (start, end) = (found.start as usize, found.start as usize + found.length as usize);
         let text = String::from_utf8_lossy(&bytes[start..end]).into_owned();

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};
+use protocol::mailbox::is_resource_exhaustion;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::regular_file;
 use serde_json::{Map, Value};
@@ -62,6 +63,8 @@ pub(super) struct Scan {
     pub(super) files: Vec<DefinitionFile>,
     pub(super) overrides: Overrides,
     pub(super) problems: Vec<LoadProblem>,
+    /// Whether descriptors or memory ran out meanwhile.
+    pub(super) is_incomplete: bool,
 }
 
 /// One file and what else was found in it.
@@ -69,6 +72,7 @@ pub(super) struct ScannedFile {
     pub(super) file: Option<DefinitionFile>,
     overrides: Map<String, Value>,
     pub(super) problems: Vec<LoadProblem>,
+    is_incomplete: bool,
 }
 
 pub(super) fn scan(sources: &Sources) -> Scan {
@@ -83,6 +87,7 @@ pub(super) fn scan(sources: &Sources) -> Scan {
         scanned.push(scan_file(&path, &mut buffer));
     }
     let mut files = Vec::new();
+    let is_incomplete = scanned.iter().any(|found| found.is_incomplete);
     for found in scanned {
         problems.extend(found.problems);
         let Some(file) = found.file else { continue };
@@ -99,7 +104,7 @@ pub(super) fn scan(sources: &Sources) -> Scan {
         files.push(file);
     }
     problems.extend(unused_overrides(&mut overrides, &files));
-    Scan { stamp, files, overrides, problems }
+    Scan { stamp, files, overrides, problems, is_incomplete }
 }
 
 fn scan_pack(pack: &Pack) -> ScannedFile {
@@ -109,12 +114,13 @@ fn scan_pack(pack: &Pack) -> ScannedFile {
 /// Scans the file at `path` as it is now. `buffer` is for its text.
 pub(super) fn scan_file(path: &Path, buffer: &mut Vec<u8>) -> ScannedFile {
     let origin = Origin::File(path.to_owned());
-    let failed = |message| ScannedFile {
+    let failed = |message, is_incomplete| ScannedFile {
         file: None,
         overrides: Map::new(),
         problems: vec![problem(&Origin::File(path.to_owned()), None, None, message)],
+        is_incomplete,
     };
-    let too_large = |size: u64| failed(format!("the file has {size} bytes; the limit is {MAX_FILE_BYTES}"));
+    let too_large = |size: u64| failed(format!("the file has {size} bytes; the limit is {MAX_FILE_BYTES}"), false);
     buffer.clear();
     let read = regular_file::open(path).and_then(|file| {
         let stamp = FileStamp::of_file(&file)?;
@@ -123,7 +129,7 @@ pub(super) fn scan_file(path: &Path, buffer: &mut Vec<u8>) -> ScannedFile {
         Ok(stamp)
     });
     match read {
-        Err(error) => failed(format!("failed to read it: {error}")),
+        Err(error) => failed(format!("failed to read it: {error}"), is_resource_exhaustion(&error)),
         Ok(stamp) if stamp.size() > MAX_FILE_BYTES => too_large(stamp.size()),
         Ok(stamp) => scan_text(origin, Some(stamp), buffer),
     }
@@ -139,7 +145,7 @@ fn scan_text(origin: Origin, stamp: Option<FileStamp>, text: &[u8]) -> ScannedFi
         }
     };
     let (file, overrides) = file.map_or((None, Map::new()), |(file, overrides)| (Some(file), overrides));
-    ScannedFile { file, overrides, problems }
+    ScannedFile { file, overrides, problems, is_incomplete: false }
 }
 
 fn members(text: &[u8]) -> Result<Vec<RawMember<'_>>, (Option<String>, String)> {

@@ -58,19 +58,19 @@ fn a_definition_in_a_file_that_changed_is_read_as_it_is_now() {
     let catalog = folder.load();
     folder.write("a.json", greet("Another one, at another place.").to_string());
     assert_eq!(description(&catalog).as_deref(), Some("Another one, at another place."));
-    assert!(catalog.has_changed(), "it is loaded again before the next request");
+    assert!(catalog.is_stale(), "it is loaded again before the next request");
 
     let catalog = folder.load();
-    assert!(!catalog.has_changed());
+    assert!(!catalog.is_stale());
     folder.write("a.json", json!({"other": definition(json!({}))}).to_string());
     assert_eq!(description(&catalog), None);
-    assert!(catalog.has_changed());
+    assert!(catalog.is_stale());
 
     folder.write("a.json", greet("The first one.").to_string());
     let catalog = folder.load();
     fs::remove_file(folder.folder.path().join("a.json")).expect("removed");
     assert_eq!(description(&catalog), None);
-    assert!(catalog.has_changed());
+    assert!(catalog.is_stale());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_file_that_others_may_have_changed_since_is_not_read() {
     assert_eq!(description(&catalog), None);
     let problems = catalog.problems_of("greet");
     assert!(problems[0].message.contains("others can write to"), "{}", problems[0]);
-    assert!(catalog.has_changed());
+    assert!(catalog.is_stale());
 }
 
 #[test]
