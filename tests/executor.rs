@@ -2,6 +2,7 @@
 
 pub(crate) mod bounds;
 mod closed;
+mod definitions;
 pub(crate) mod faults;
 mod github;
 mod gmail;

@@ -1,13 +1,17 @@
 //! The catalog: every usable subtool, and the problems of what could not be loaded.
 //!
-//! `catalog/load.rs` loads it strictly, `catalog/listing.rs` builds the listing and its
-//! index, which the crate `search` reads.
+//! `catalog/scan.rs` finds where each subtool is defined, and nothing more: a catalog may have tens of thousands of
+//! subtools, of which few are used. When one is used, `catalog/load.rs` loads its definition strictly,
+//! `catalog/relatives.rs` judges it by the others that it needs, and `catalog/compiled.rs` keeps it for a while.
+//! `catalog/listing.rs` builds the listing and its index, which the crate `search` reads.
+//!
 //! A bad file or definition does not affect the others. Whether a run is allowed is up to `intake/policy.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use globset::Glob;
 use protocol::nearest::{did_you_mean, nearest};
@@ -21,32 +25,58 @@ use crate::model::provider::ToolDefinition;
 use crate::runner::delegation::SubtoolDirectory;
 use crate::task::name::SubtoolName;
 
+mod changes;
 mod check;
+mod compiled;
 pub mod definition;
 mod dependencies;
 mod deserialize;
 pub mod drafts;
 mod file_keys;
+mod file_stamp;
 pub mod format;
 pub mod learned;
 pub mod lint;
 pub mod listing;
 mod load;
+mod outline;
 pub mod privileges;
+mod relatives;
 pub mod routing;
+mod scan;
 mod sources;
 mod variables;
 
+pub use changes::SourcesWatch;
+pub use file_stamp::FileStamp;
 pub use load::{Pack, SHIPPED};
+pub use relatives::{Checked, relatives};
+pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
 
-/// Every usable subtool by its name.
-#[derive(Debug, Default)]
+use compiled::{CompiledSubtools, Resolved};
+use scan::{Overrides, Scan, ScannedDefinition};
+
+/// Every subtool that is defined, each loaded when it is used.
+#[derive(Debug)]
 pub struct Catalog {
-    subtools: BTreeMap<SubtoolName, Subtool>,
-    /// The subtools that are defined and that callers may not use.
-    hidden: BTreeSet<SubtoolName>,
+    sources: Sources,
+    stamp: SourcesStamp,
+    files: Vec<DefinitionFile>,
+    /// All definitions by name; those of one name in the order of the search path.
+    by_name: Vec<DefinitionId>,
+    overrides: Overrides,
     problems: Vec<LoadProblem>,
+    compiled: Mutex<CompiledSubtools>,
+    /// Whether a file was found to have changed since it was scanned, or could not be read for lack of descriptors.
+    is_stale: AtomicBool,
+}
+
+/// The index of a file and of a definition in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DefinitionId {
+    file: u32,
+    number: u32,
 }
 
 /// A loaded subtool, with what is derived from its definition.
@@ -135,24 +165,105 @@ pub fn counted(number: usize, noun: &str) -> String {
 }
 
 impl Catalog {
-    /// Loads all definitions of `sources`.
+    /// Finds all definitions of `sources`. Whether they have mistakes is not known before they are used or checked.
     pub fn load(sources: &Sources) -> Self {
-        load::load(sources)
+        let Scan { stamp, files, overrides, problems, is_incomplete } = scan::scan(sources);
+        let index = |index: usize| u32::try_from(index).expect("memory holds fewer definitions");
+        let mut by_name: Vec<_> = files
+            .iter()
+            .enumerate()
+            .flat_map(|(file, found)| {
+                (0..found.definitions.len())
+                    .map(move |number| DefinitionId { file: index(file), number: index(number) })
+            })
+            .collect();
+        let name = |id: DefinitionId| &files[id.file as usize].definitions[id.number as usize].name;
+        by_name.sort_unstable_by(|one, other| name(*one).cmp(name(*other)).then(one.cmp(other)));
+        Self {
+            sources: sources.clone(),
+            stamp,
+            files,
+            by_name,
+            overrides,
+            problems,
+            compiled: Mutex::default(),
+            is_stale: AtomicBool::new(is_incomplete),
+        }
     }
 
-    pub fn get(&self, name: &str) -> Option<&Subtool> {
-        self.subtools.get(name)
+    /// The state of the sources in which they were scanned.
+    pub fn stamp(&self) -> &SourcesStamp {
+        &self.stamp
+    }
+
+    /// Whether it must be loaded anew: a file was found to have changed since it was scanned, or could not be read
+    /// because descriptors or memory ran out.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Acquire)
+    }
+
+    /// Has it loaded anew before the next request.
+    pub(crate) fn mark_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
+
+    /// Returns a subtool that callers may use.
+    pub fn get(&self, name: &str) -> Option<Arc<Subtool>> {
+        match self.resolved(name)? {
+            Resolved::Usable(subtool) => Some(subtool),
+            Resolved::Hidden | Resolved::Broken => None,
+        }
     }
 
     /// Whether a subtool of this name is defined that callers may not use.
     pub fn is_hidden(&self, name: &str) -> bool {
-        self.hidden.contains(name)
+        matches!(self.resolved(name), Some(Resolved::Hidden))
+    }
+
+    fn resolved(&self, name: &str) -> Option<Resolved> {
+        let candidates = self.candidates(name);
+        let (_, ScannedDefinition { name, length, .. }) = self.definition(*candidates.first()?);
+        if let Some(known) = self.compiled().get(name.as_str()) {
+            return Some(known);
+        }
+        // Not locked meanwhile: at worst, two threads load the same subtool.
+        let resolved = self.resolve(candidates);
+        if !self.is_stale() {
+            self.compiled().keep(name, resolved.clone(), *length as usize);
+        }
+        Some(resolved)
+    }
+
+    fn compiled(&self) -> MutexGuard<'_, CompiledSubtools> {
+        self.compiled.lock().expect("no code panics while it holds the lock")
+    }
+
+    fn definition(&self, id: DefinitionId) -> (&DefinitionFile, &ScannedDefinition) {
+        let file = &self.files[id.file as usize];
+        (file, &file.definitions[id.number as usize])
+    }
+
+    fn name(&self, id: DefinitionId) -> &SubtoolName {
+        &self.definition(id).1.name
+    }
+
+    /// Returns all definitions of this name. The first one without a mistake counts.
+    fn candidates(&self, name: &str) -> &[DefinitionId] {
+        let start = self.by_name.partition_point(|id| self.name(*id).as_str() < name);
+        let count = self.by_name[start..].iter().take_while(|id| self.name(**id).as_str() == name).count();
+        &self.by_name[start..start + count]
+    }
+
+    /// Returns the name of every definition, in alphabetical order: also of those with mistakes, and of those that
+    /// callers may not use.
+    pub fn names(&self) -> impl Iterator<Item = &SubtoolName> {
+        self.by_name.chunk_by(|one, other| self.name(*one) == self.name(*other)).map(|same| self.name(same[0]))
     }
 
     /// Returns what is wrong with `pattern`, a name or a glob of the configuration, if it matches no defined subtool.
     pub fn unmatched(&self, pattern: &str) -> Option<String> {
         let matcher = Glob::new(pattern).ok()?.compile_matcher();
-        let names = || self.subtools.keys().chain(&self.hidden).map(SubtoolName::as_str);
+        let names = || self.names().map(SubtoolName::as_str);
         if names().any(|name| matcher.is_match(name)) {
             return None;
         }
@@ -160,23 +271,70 @@ impl Catalog {
         Some(format!("`{pattern}` matches no subtool{hint}"))
     }
 
-    /// Whether a subtool has this tag.
-    pub fn has_tag(&self, tag: &str) -> bool {
-        self.subtools.values().any(|subtool| subtool.definition.tags.iter().any(|known| known == tag))
+    /// Loads one subtool after the other that callers may use, ordered by name. None of them is kept.
+    pub fn subtools(&self) -> impl Iterator<Item = Arc<Subtool>> {
+        self.by_name.chunk_by(|one, other| self.name(*one) == self.name(*other)).filter_map(|candidates| {
+            match self.resolve(candidates) {
+                Resolved::Usable(subtool) => Some(subtool),
+                Resolved::Hidden | Resolved::Broken => None,
+            }
+        })
     }
 
-    /// Returns all subtools, ordered by name.
-    pub fn subtools(&self) -> impl Iterator<Item = &Subtool> {
-        self.subtools.values()
+    /// The packs, then the files in the order of the search path. One whose own keys have mistakes is left out.
+    pub fn files(&self) -> &[DefinitionFile] {
+        &self.files
     }
 
+    /// Checks one definition after the other of [`Self::files`]`[file]`. None of them is kept.
+    pub fn check_file(&self, file: usize) -> impl Iterator<Item = (&SubtoolName, Checked)> {
+        let index = u32::try_from(file).expect("memory holds fewer files");
+        self.files[file]
+            .definitions
+            .iter()
+            .zip(0..)
+            .map(move |(found, number)| (&found.name, self.check_definition(DefinitionId { file: index, number })))
+    }
+
+    /// Checks one definition after the other of all files. None of them is kept.
+    pub fn check(&self) -> impl Iterator<Item = (&SubtoolName, Checked)> {
+        (0..self.files.len()).flat_map(|file| self.check_file(file))
+    }
+
+    /// What is wrong with the settings, the folders, and the files as such. Mistakes in definitions are found by
+    /// [`Self::check`].
     pub fn problems(&self) -> &[LoadProblem] {
         &self.problems
     }
 
+    /// Checks all definitions, and returns everything that is wrong.
+    pub fn all_problems(&self) -> Vec<LoadProblem> {
+        let of_definitions = self.check().flat_map(|(_, checked)| match checked {
+            Checked::Broken(problems) => problems,
+            Checked::Usable(_) | Checked::Hidden => Vec::new(),
+        });
+        self.problems.iter().cloned().chain(of_definitions).collect()
+    }
+
+    /// Returns what is wrong with the definitions of this name.
+    pub fn problems_of(&self, name: &str) -> Vec<LoadProblem> {
+        let of_definitions = self.candidates(name).iter().flat_map(|id| match self.check_definition(*id) {
+            Checked::Broken(problems) => problems,
+            Checked::Usable(_) | Checked::Hidden => Vec::new(),
+        });
+        let of_files = self.problems.iter().filter(|problem| problem.subtool.as_deref() == Some(name));
+        of_files.cloned().chain(of_definitions).collect()
+    }
+
     /// Returns up to three names within `tool_scope` that are most similar to `name`, best first.
     pub fn nearest(&self, name: &str, tool_scope: &ToolScope) -> Vec<String> {
-        nearest(name, self.subtools.keys().map(SubtoolName::as_str).filter(|known| tool_scope.covers(known)), 3)
+        const MAX_NAMES: usize = 3;
+        /// Some may turn out to have mistakes, or to be excluded by what their definitions say.
+        const MAX_CANDIDATES: usize = 12;
+        let known = self.names().map(SubtoolName::as_str);
+        let known = known.filter(|known| tool_scope.covers(known) && self.sources.permits_name(known));
+        let found = nearest(name, known, MAX_CANDIDATES);
+        found.into_iter().filter(|name| self.get(name).is_some()).take(MAX_NAMES).collect()
     }
 }
 
@@ -185,7 +343,8 @@ impl SubtoolDirectory for watch::Receiver<Arc<Catalog>> {
     fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>> {
         let catalog = self.borrow();
         let found = catalog.get(name).filter(|_| scope.covers(name));
-        let Some(Subtool { definition, .. }) = found else { return Err(catalog.nearest(name, scope)) };
+        let Some(found) = found else { return Err(catalog.nearest(name, scope)) };
+        let definition = &found.definition;
         let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
         Ok(ToolDefinition { name: name.to_owned(), description, parameters })
     }

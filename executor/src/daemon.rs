@@ -29,7 +29,7 @@ use crate::base::children;
 use crate::base::closed_process::close_process;
 use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
-use crate::catalog::{Catalog, Sources};
+use crate::catalog::{Catalog, Sources, SourcesWatch};
 use crate::config::secret::Secrets;
 use crate::config::{Config, ParsedConfig};
 use crate::dispatcher::{Dispatcher, DispatcherLimits};
@@ -240,7 +240,8 @@ impl Daemon {
         let (data_folder, spool) = prepare_folders(paths)?;
         let approver = Arc::new(ApproverPresence::default());
         let site = PageSite::load_or_create(&folder)?;
-        let (stamp, catalog) = (sources.stamp(), watch_channel::Sender::new(Arc::new(Catalog::load(&sources))));
+        let definitions_watch = SourcesWatch::new(&sources);
+        let catalog = watch_channel::Sender::new(Arc::new(Catalog::load(&sources)));
         let delegation = Delegation::new(paths, mailbox.clone(), Box::new(catalog.subscribe()))?;
         let secrets = Secrets::of(paths, &config);
         let context = RunnerContext::new(config, secrets, spool).map_err(SettingsError::from)?;
@@ -249,7 +250,7 @@ impl Daemon {
         let settings = Settings::new(1, sources, context).map_err(SettingsError::from)?;
         let config = settings.config().clone();
         let limits = DispatcherLimits::of(&config);
-        let intake = Intake::new(settings, stamp, catalog, site.instance.clone(), Arc::clone(&approver))
+        let intake = Intake::new(settings, definitions_watch, catalog, site.instance.clone(), Arc::clone(&approver))
             .with_prompts(paths.prompts());
         let settings = intake.live_settings();
         let switched_off = SwitchedOffTools::below(&folder);

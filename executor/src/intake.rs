@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use crate::attempt;
 use crate::catalog::definition::Definition;
-use crate::catalog::{Catalog, Sources, SourcesStamp, Subtool, privileges};
+use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, privileges};
 use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::Secrets;
@@ -55,7 +55,7 @@ mod words;
 pub struct Intake {
     /// Shared with everything that obeys the configuration.
     settings: watch::Sender<Arc<Settings>>,
-    stamp: SourcesStamp,
+    definitions_watch: SourcesWatch,
     /// Shared with the page.
     catalog: watch::Sender<Arc<Catalog>>,
     /// Identifies this store: an approval given for another store is not valid here.
@@ -101,16 +101,17 @@ pub enum IntakeOutcome {
 }
 
 impl Intake {
-    /// `catalog` holds the definitions of the settings' sources, as of `stamp`.
+    /// `catalog` holds the definitions of the settings' sources, and `definitions_watch` was started before it was
+    /// loaded.
     pub fn new(
         settings: Settings,
-        stamp: SourcesStamp,
+        definitions_watch: SourcesWatch,
         catalog: watch::Sender<Arc<Catalog>>,
         instance: String,
         approver: Arc<ApproverPresence>,
     ) -> Self {
         let settings = watch::Sender::new(Arc::new(settings));
-        Self { settings, stamp, catalog, instance, approver, prompts: PathBuf::new() }
+        Self { settings, definitions_watch, catalog, instance, approver, prompts: PathBuf::new() }
     }
 
     /// Sets the folder with the sections of the system prompt.
@@ -124,28 +125,42 @@ impl Intake {
     pub fn alone(config: Config, folder: &Path, instance: &str) -> Result<Self, SettingsError> {
         let sources = Sources::new(&config, folder, None);
         let secrets = Secrets::new(folder.join("secrets"), config.secrets.clone());
-        let (stamp, catalog) = (sources.stamp(), watch::Sender::new(Arc::new(Catalog::load(&sources))));
+        let catalog = watch::Sender::new(Arc::new(Catalog::load(&sources)));
         let context = RunnerContext::new(config, secrets, folder.to_owned())?;
         let settings = Settings::new(1, sources, context)?;
-        Ok(Self::new(settings, stamp, catalog, instance.to_owned(), Arc::default()))
+        Ok(Self::new(settings, SourcesWatch::none(), catalog, instance.to_owned(), Arc::default()))
     }
 
     /// Reloads the catalog if any of its files changed. Returns whether it did.
     pub fn refresh(&mut self) -> bool {
         let settings = self.settings();
-        let stamp = settings.sources.stamp();
-        let is_changed = stamp != self.stamp;
-        if is_changed {
-            self.catalog.send_replace(Arc::new(Catalog::load(&settings.sources)));
-            self.stamp = stamp;
+        let may_have_changed =
+            self.definitions_watch.may_have_changed(&settings.sources) || self.catalog.borrow().is_stale();
+        may_have_changed && self.reload_if_changed(&settings.sources)
+    }
+
+    /// Looks at every file, and reloads the catalog if any of them changed. Returns whether it did.
+    fn reload_if_changed(&mut self, sources: &Sources) -> bool {
+        self.definitions_watch.restart(sources);
+        let current = Arc::clone(&self.catalog.borrow());
+        if !current.is_stale() && sources.stamp() == *current.stamp() {
+            return false;
         }
-        is_changed
+        let next = Catalog::load(sources);
+        if next.is_stale() {
+            tracing::warn!("definitions could not be read, since descriptors or memory ran out; it is tried again");
+            current.mark_stale();
+            return false;
+        }
+        self.catalog.send_replace(Arc::new(next));
+        true
     }
 
     /// Puts `settings` in force, with the catalog of their sources.
     pub fn apply(&mut self, settings: Settings) {
-        self.settings.send_replace(Arc::new(settings));
-        self.refresh();
+        let settings = Arc::new(settings);
+        self.settings.send_replace(Arc::clone(&settings));
+        self.reload_if_changed(&settings.sources);
     }
 
     /// The settings in force.
@@ -201,10 +216,11 @@ impl Intake {
     pub fn rate_limits(&self, tool: &SubtoolName) -> Vec<AppliedRateLimit> {
         let (settings, catalog) = (self.settings(), self.catalog.borrow());
         let configured = &settings.config().rate_limits;
-        let definition = catalog.get(tool.as_str()).map(|subtool| &subtool.definition);
-        let own = configured.tools.get(tool.as_str()).copied().or(definition.and_then(|known| known.rate_limit));
+        let definition = catalog.get(tool.as_str()).map(|subtool| Arc::clone(&subtool.definition));
+        let own =
+            configured.tools.get(tool.as_str()).copied().or(definition.as_ref().and_then(|known| known.rate_limit));
         let own = own.map(|limit| AppliedRateLimit::new(RateLimitKey::Tool(tool.clone()), limit));
-        let tags = definition.map(|known| known.tags.as_slice()).unwrap_or_default().iter();
+        let tags = definition.as_ref().map(|known| known.tags.as_slice()).unwrap_or_default().iter();
         let of_tag = |tag: &String| {
             let limit = *configured.tags.get(tag)?;
             Some(AppliedRateLimit::new(RateLimitKey::Tag(tag.clone()), limit))
@@ -212,13 +228,12 @@ impl Intake {
         own.into_iter().chain(tags.filter_map(of_tag)).collect()
     }
 
-    /// The longest window of any rate limit.
+    /// The longest window of any rate limit, at least.
     pub fn longest_window(&self) -> Option<Duration> {
         let (settings, catalog) = (self.settings(), self.catalog.borrow());
         let configured = &settings.config().rate_limits;
-        let defined = catalog.subtools().filter_map(|subtool| subtool.definition.rate_limit);
-        let all = configured.tools.values().chain(configured.tags.values()).copied().chain(defined);
-        all.map(|limit| limit.per.get()).max()
+        let configured = configured.tools.values().chain(configured.tags.values()).map(|limit| limit.per.get());
+        configured.chain(catalog.longest_window()).max()
     }
 
     /// Parses and checks a request from the mailbox. The user id always comes from the mailbox, never from the
@@ -274,12 +289,12 @@ impl Intake {
         if let Err(error) = hidden::check_no_token(&input) {
             return refused(error);
         }
-        let problems = hidden::problems(subtool, &input, settings.runner_context.secrets.seal());
+        let problems = hidden::problems(&subtool, &input, settings.runner_context.secrets.seal());
         if !problems.is_empty() {
-            return refused(invalid(subtool, &problems));
+            return refused(invalid(&subtool, &problems));
         }
         let checked = privileges::check(&subtool.definition, &input, &settings.config().access.privileges);
-        if let Err(error) = checked.and_then(|()| reason::check(subtool, run.reason.as_deref())) {
+        if let Err(error) = checked.and_then(|()| reason::check(&subtool, run.reason.as_deref())) {
             return refused(error);
         }
         let case = PolicyCase {
@@ -295,7 +310,7 @@ impl Intake {
             Err(error) => return refused(error),
         };
         // From here on, only an attempt opens the hidden values.
-        if let Err(error) = hidden::hide(subtool, &mut input, settings.runner_context.secrets.seal()) {
+        if let Err(error) = hidden::hide(&subtool, &mut input, settings.runner_context.secrets.seal()) {
             return refused(error);
         }
         let waits = run.if_no_approver == IfNoApprover::Wait && !caller.unattended;
@@ -307,7 +322,7 @@ impl Intake {
             caller: caller.clone(),
             ..Invocation::default()
         };
-        let refusal = self.refusal(subtool, waits, ruling, &invocation);
+        let refusal = self.refusal(&subtool, waits, ruling, &invocation);
         if run.dry_run {
             invocation.input = seal::shown(&input);
             let plan = match subtool.definition.run.plan(&invocation, settings.config()) {
@@ -353,8 +368,11 @@ impl Intake {
 }
 
 fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
-    let mut problems = catalog.problems().iter().filter(|problem| problem.subtool.as_deref() == Some(name));
-    if let Some(problem) = problems.next().filter(|_| tool_scope.covers(name)) {
+    if let Some(problem) = catalog.problems_of(name).first().filter(|_| tool_scope.covers(name)) {
+        if catalog.is_stale() {
+            let message = format!("the definition of `{name}` could not be read: {problem}");
+            return ErrorBody::new(Code::Io, message).hint("it may have just changed: run it again");
+        }
         let message = format!("the definition of `{name}` has a mistake, so it was not loaded: {problem}");
         return ErrorBody::new(Code::BadDefinition, message).hint("all mistakes: agent-magic-tool lint");
     }

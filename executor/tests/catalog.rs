@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 #[path = "catalog/format.rs"]
 mod format;
+#[path = "catalog/lazy.rs"]
+mod lazy;
 #[path = "catalog/loading.rs"]
 mod loading;
 #[path = "catalog/messages.rs"]
@@ -55,12 +57,12 @@ impl Folder {
     /// The problems as users see them, without the path of the temporary folder.
     fn problems(&self) -> Vec<String> {
         let folder = format!("{}/", self.folder.path().display());
-        self.load().problems().iter().map(|problem| problem.to_string().replace(&folder, "")).collect()
+        self.load().all_problems().iter().map(|problem| problem.to_string().replace(&folder, "")).collect()
     }
 }
 
-fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.subtools().map(|subtool| subtool.name.as_str()).collect()
+fn names(catalog: &Catalog) -> Vec<String> {
+    catalog.subtools().map(|subtool| subtool.name.to_string()).collect()
 }
 
 /// A valid definition with `changes` applied; null removes a key.

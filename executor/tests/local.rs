@@ -123,7 +123,7 @@ fn pack(name: &str) -> Vec<(String, Definition)> {
     config.catalog.packs = vec![name.to_owned()];
     let nowhere = Sources::new(&config, Path::new("/nonexistent"), None);
     let catalog = Catalog::load(&nowhere);
-    assert_eq!(catalog.problems(), []);
+    assert_eq!(catalog.all_problems(), []);
     catalog.subtools().map(|subtool| (subtool.name.to_string(), Definition::clone(&subtool.definition))).collect()
 }
 

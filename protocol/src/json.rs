@@ -4,9 +4,11 @@
 //! it cannot represent exactly (it turns them into floats). JSON that is accepted here means the same to
 //! every other parser.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 /// The deepest nesting; real data is far below. The limit of `serde_json` is 128.
@@ -21,6 +23,21 @@ pub struct JsonError {
     pub message: String,
     pub line: usize,
     pub column: usize,
+}
+
+impl JsonError {
+    fn of(error: &serde_json::Error, bytes: &[u8]) -> Self {
+        let message = in_plain_words(without_position(&error.to_string()), bytes);
+        Self { message, line: error.line(), column: error.column() }
+    }
+
+    /// The same error in a text that begins with `before`.
+    #[must_use]
+    pub fn after(self, before: &[u8]) -> Self {
+        let last = before.split(|byte| *byte == b'\n').next_back().map_or(0, <[u8]>::len);
+        let lines = before.split(|byte| *byte == b'\n').count() - 1;
+        Self { line: self.line + lines, column: self.column + if self.line == 1 { last } else { 0 }, ..self }
+    }
 }
 
 /// Limits on the content of a JSON text.
@@ -48,11 +65,57 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
     StrictReader { depth: 0, keys: &mut keys, limits }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| JsonError {
-            message: in_plain_words(without_position(&error.to_string()), bytes),
-            line: error.line(),
-            column: error.column(),
-        })
+        .map_err(|error| JsonError::of(&error, bytes))
+}
+
+/// A member of a JSON object whose value was only skipped.
+#[derive(Debug)]
+pub struct RawMember<'a> {
+    pub key: String,
+    /// The JSON text of the value. It is well-formed; [`parse_within`] finds whatever else is wrong with it.
+    pub text: &'a str,
+    /// The offset of `text`.
+    pub start: usize,
+}
+
+/// Splits a text that is exactly one JSON object into its members, in their order; `None` if it is another value.
+///
+/// Many times as fast as parsing, because no value is built. The keys of the object itself are distinct.
+pub fn members(bytes: &[u8]) -> Result<Option<Vec<RawMember<'_>>>, JsonError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let split = deserializer.deserialize_map(MemberReader(bytes)).and_then(|found| deserializer.end().map(|()| found));
+    let error = match split {
+        Ok(found) => return Ok(Some(found)),
+        Err(error) => error,
+    };
+    // The strict parser says best what is wrong.
+    match parse_within(bytes, JsonLimits::DEFINITIONS)? {
+        Value::Object(_) => Err(JsonError::of(&error, bytes)),
+        _ => Ok(None),
+    }
+}
+
+struct MemberReader<'de>(&'de [u8]);
+
+impl<'de> Visitor<'de> for MemberReader<'de> {
+    type Value = Vec<RawMember<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut keys) = (Vec::new(), HashSet::new());
+        while let Some(key) = fields.next_key::<String>()? {
+            if !keys.insert(key.clone()) {
+                return Err(de::Error::custom(format!("duplicate key `{key}`")));
+            }
+            let text = fields.next_value::<&RawValue>()?.get();
+            let start = text.as_ptr().addr() - self.0.as_ptr().addr();
+            members.push(RawMember { key, text, start });
+        }
+        Ok(members)
+    }
 }
 
 /// Escapes a name for use as one reference token of a JSON Pointer (RFC 6901).
@@ -197,6 +260,35 @@ mod tests {
     #[test]
     fn a_duplicate_key_is_refused_with_its_position() {
         assert_eq!(refused("{\"a\": 1,\n \"a\": 2}"), "duplicate key `a` at line 2 column 4");
+    }
+
+    #[test]
+    fn the_members_of_an_object_are_found_without_reading_their_values() {
+        let text = " {\"a\": {\"b\": [1, {}], \"b\": 2} , \"c\":\"\\\"}\"\n}\n";
+        let found = members(text.as_bytes()).expect("an object").expect("an object");
+        let found: Vec<_> = found.iter().map(|member| (member.key.as_str(), member.text)).collect();
+        assert_eq!(found, [("a", "{\"b\": [1, {}], \"b\": 2}"), ("c", "\"\\\"}\"")]);
+        let wrong = members(b"{\"a\": 1,\n\"a\": 2}").expect_err("a key twice").to_string();
+        assert_eq!(wrong, "duplicate key `a` at line 2 column 3");
+        assert!(members(b"[1]").expect("JSON").is_none());
+        for wrong in ["{\"a\": 1,}", "{\"a\" 1}", "{\"a\": [}", "{} {}", "", "{\"a\": \"\u{1}\"}", "[1"] {
+            let strict = refused(wrong);
+            assert_eq!(members(wrong.as_bytes()).expect_err(wrong).to_string(), strict);
+        }
+        members(b"{\"a\": \"\xff\"}").expect_err("not UTF-8");
+    }
+
+    #[test]
+    fn an_error_in_a_member_is_located_in_the_whole_text() {
+        let text = b"{\n  \"a\": {\"b\": 1, \"b\": 2}, \"c\": {\n\"d\": 1, \"d\": 2}}";
+        let located: Vec<_> = members(text)
+            .expect("an object")
+            .expect("an object")
+            .iter()
+            .map(|member| parse(member.text.as_bytes()).expect_err("a key twice").after(&text[..member.start]))
+            .map(|error| (error.line, error.column))
+            .collect();
+        assert_eq!(located, [(2, 19), (3, 11)]);
     }
 
     #[test]

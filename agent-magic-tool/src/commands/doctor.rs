@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use executor::catalog::{Catalog, Sources, left_out};
-use executor::config::secret::{SecretName, Secrets};
+use executor::config::secret::Secrets;
 use executor::config::{self, Config, HookReceiver};
 use executor::intake::policy::Policy;
 use protocol::code::Exit;
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::sandbox;
 
+mod catalog_survey;
 mod client;
 mod health;
 mod hooks;
@@ -24,6 +25,8 @@ mod live;
 mod page;
 mod programs;
 mod repair;
+
+use catalog_survey::CatalogSurvey;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -110,13 +113,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.extend(mailbox.as_ref().and_then(|mailbox| live::check(mailbox, context)));
     checks.push(client::check(context, mailbox.as_ref()));
     let catalog = Catalog::load(&Sources::of(paths, &config));
-    checks.push(rules(&config, &catalog));
+    let survey = CatalogSurvey::of(&catalog, &config);
+    checks.push(rules(&config, &catalog, &survey));
     checks.push(page::check(&config, mailbox.as_ref(), context));
-    checks.push(definitions(&catalog));
-    checks.push(secrets(&catalog, &config, context));
+    checks.push(definitions(&survey));
+    checks.push(secrets(survey.secrets, &config, context));
     checks.push(hooks::check(&config, paths));
     checks.push(health::switches(paths));
-    checks.push(programs::check(&catalog, &config));
+    checks.push(programs::check(&survey.programs));
     checks.push(health::leftovers_of_programs());
     let ok = checks.iter().all(|check| check.ok);
     let mut report = json!({
@@ -188,7 +192,7 @@ fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
 }
 
 /// Whether the rules in the configuration are valid and their samples pass, and which names in them match nothing.
-fn rules(config: &Config, catalog: &Catalog) -> Check {
+fn rules(config: &Config, catalog: &Catalog, survey: &CatalogSurvey) -> Check {
     const NAME: &str = "rules";
     let (access, limits) = (&config.access, &config.rate_limits);
     let patterns = [
@@ -206,7 +210,7 @@ fn rules(config: &Config, catalog: &Catalog) -> Check {
             limits
                 .tags
                 .keys()
-                .filter(|tag| !catalog.has_tag(tag))
+                .filter(|tag| !survey.tags.contains(*tag))
                 .map(|tag| format!("`rate_limits.tags`: no subtool has the tag `{tag}`")),
         )
         .collect();
@@ -223,9 +227,8 @@ fn rules(config: &Config, catalog: &Catalog) -> Check {
     }
 }
 
-fn definitions(catalog: &Catalog) -> Check {
-    let count = catalog.subtools().count();
-    let problems = catalog.problems();
+fn definitions(survey: &CatalogSurvey) -> Check {
+    let CatalogSurvey { count, problems, .. } = survey;
     let Some(left_out) = left_out(problems) else { return Check::good("subtools", format!("{count} loaded")) };
     let message = format!("{count} loaded, {left_out}");
     let found = problems.iter().map(ToString::to_string).collect();
@@ -233,7 +236,7 @@ fn definitions(catalog: &Catalog) -> Check {
 }
 
 /// Secrets that a definition or a hook refers to but that have no value.
-fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
+fn secrets(mut referenced: BTreeSet<String>, config: &Config, context: &Context) -> Check {
     const NAME: &str = "secrets";
     let set: BTreeSet<String> = match Secrets::of(&context.paths, config).names() {
         Ok(names) => names.into_iter().map(|(name, _)| name).collect(),
@@ -242,11 +245,6 @@ fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
             return Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default());
         }
     };
-    let mut referenced = BTreeSet::new();
-    for subtool in catalog.subtools() {
-        let definition = serde_json::to_value(&subtool.definition.run).expect("a definition was parsed from JSON");
-        references(&definition, &mut referenced);
-    }
     for hook in config.hooks.values() {
         if let HookReceiver::Webhook { secret, .. } = &hook.receiver {
             referenced.insert(secret.as_str().to_owned());
@@ -259,13 +257,4 @@ fn secrets(catalog: &Catalog, config: &Config, context: &Context) -> Check {
     // Not a failure, since hardly any installation uses every shipped pack.
     let message = format!("{} set; not set, so subtools that use them will fail: {}", set.len(), missing.join(", "));
     Check { hint: Some("agent-magic-tool secret set NAME".to_owned()), ..Check::good(NAME, message) }
-}
-
-fn references(value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => names.extend(SecretName::in_reference(text).map(|name| name.as_str().to_owned())),
-        Value::Array(items) => items.iter().for_each(|item| references(item, names)),
-        Value::Object(fields) => fields.values().for_each(|field| references(field, names)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }

@@ -1,6 +1,8 @@
 //! `inspect`: shows everything about one subtool, from the same catalog that `run` uses.
 
-use executor::catalog::{Catalog, Sources, Subtool};
+use std::collections::BTreeMap;
+
+use executor::catalog::{Catalog, Checked, Sources, Subtool};
 use executor::config::Config;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
@@ -32,12 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let nearest = catalog.nearest(name, tool_scope);
         let hint = did_you_mean(nearest.first())
             .unwrap_or_else(|| "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned());
-        let left_out: Vec<_> = catalog
-            .problems()
-            .iter()
-            .filter(|problem| problem.subtool.as_ref() == Some(name))
-            .map(ToString::to_string)
-            .collect();
+        let left_out: Vec<_> = catalog.problems_of(name).iter().map(ToString::to_string).collect();
         if catalog.is_hidden(name) && tool_scope.covers(name) {
             return Err(hidden(name, &config));
         }
@@ -48,7 +45,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     };
     let policy = Policy::new(&config.confirm)?;
     let input = args.input.as_deref().map(|text| run::read_input(text, name, &context.stdin)).transpose()?;
-    let confirmation = confirmation(subtool, input, &policy, context)?;
+    let confirmation = confirmation(&subtool, input, &policy, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({
         "name": subtool.name,
@@ -119,25 +116,33 @@ fn confirmation(
     }))
 }
 
+/// One line of the overview.
+fn line(subtool: &Subtool) -> Value {
+    let definition = &subtool.definition;
+    json!({
+        "name": subtool.name,
+        "origin": subtool.origin.to_string(),
+        "runner": definition.run.name(),
+        "effect": definition.effect_class(),
+        "depends_on": definition.depends_on,
+        "requires": definition.requires,
+        "data_class": definition.data_class(),
+    })
+}
+
 fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
-    let lines: Vec<_> = catalog
-        .subtools()
-        .filter(|subtool| context.caller.tool_scope.covers(subtool.name.as_str()))
-        .map(|subtool| {
-            let definition = &subtool.definition;
-            json!({
-                "name": subtool.name,
-                "origin": subtool.origin.to_string(),
-                "runner": definition.run.name(),
-                "effect": definition.effect_class(),
-                "depends_on": definition.depends_on,
-                "requires": definition.requires,
-                "data_class": definition.data_class(),
-            })
-        })
-        .collect();
-    context.output.json(&lines)?;
-    for problem in catalog.problems() {
+    let (mut lines, mut problems) = (BTreeMap::new(), catalog.problems().to_vec());
+    for (name, checked) in catalog.check() {
+        match checked {
+            Checked::Usable(subtool) if context.caller.tool_scope.covers(name.as_str()) => {
+                lines.insert(name, line(&subtool));
+            }
+            Checked::Usable(_) | Checked::Hidden => {}
+            Checked::Broken(found) => problems.extend(found),
+        }
+    }
+    context.output.json(&lines.values().collect::<Vec<_>>())?;
+    for problem in problems {
         context.output.note(&format!("not loaded: {problem}"));
     }
     Ok(Exit::Ok)

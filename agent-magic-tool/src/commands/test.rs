@@ -34,8 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let catalog = Catalog::load(&Sources::of(&context.paths, &config));
     let Some(subtool) = catalog.get(&args.name) else {
-        let problem = catalog.problems().iter().find(|problem| problem.subtool.as_deref() == Some(&args.name));
-        return Err(match problem {
+        return Err(match catalog.problems_of(&args.name).first() {
             Some(problem) => {
                 Error::new(Code::BadDefinition, problem.to_string()).hint("see every mistake: agent-magic-tool lint")
             }

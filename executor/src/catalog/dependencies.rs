@@ -3,54 +3,68 @@
 
 use std::collections::BTreeMap;
 
-/// Why a node is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BrokenDependency<'a> {
-    /// It depends on this node, which is missing or broken.
-    Absent(&'a str),
-    /// It depends on itself, directly or indirectly.
-    Circular,
+/// A node and what it needs.
+#[derive(Debug, Default)]
+pub(super) struct Node<'a> {
+    pub(super) name: &'a str,
+    /// It needs these, and none of them may need it in this way.
+    pub(super) depends_on: Vec<&'a str>,
+    /// It needs these, in any way.
+    pub(super) uses: Vec<&'a str>,
+    /// Whether it has a mistake of its own.
+    pub(super) is_broken: bool,
 }
 
-/// Returns the broken ones of `nodes`, each with the first reason found, causes before consequences.
-///
-/// `dependencies` returns what a node depends on; it is called once for each node.
-pub(super) fn broken<'a>(
-    nodes: &[&'a str],
-    mut dependencies: impl FnMut(&'a str) -> Vec<&'a str>,
-) -> Vec<(&'a str, BrokenDependency<'a>)> {
-    let indexes: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(index, name)| (*name, index)).collect();
+/// Whether a node can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Usable,
+    /// It is not defined, or its definition has a mistake.
+    Absent,
+    /// It depends on itself, directly or indirectly.
+    Circular,
+    /// Something that it needs cannot be used.
+    Broken,
+}
+
+/// Judges `nodes`. They include everything that they need, except what `known` has a verdict on.
+pub(super) fn verdicts(nodes: &[Node<'_>], known: impl Fn(&str) -> Option<Verdict>) -> Vec<Verdict> {
+    let indexes: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(index, node)| (node.name, index)).collect();
     let mut forward = vec![Vec::new(); nodes.len()];
     let mut backward = vec![Vec::new(); nodes.len()];
-    let mut reasons: Vec<Option<BrokenDependency<'_>>> = vec![None; nodes.len()];
+    let mut verdicts = vec![Verdict::Usable; nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
-        for name in dependencies(node) {
-            match indexes.get(name) {
-                Some(&on) => {
-                    forward[index].push(on);
+        if node.is_broken {
+            verdicts[index] = Verdict::Broken;
+        }
+        for (number, name) in node.depends_on.iter().chain(&node.uses).enumerate() {
+            match (indexes.get(name), known(name)) {
+                (Some(&on), _) => {
                     backward[on].push(index);
+                    if number < node.depends_on.len() {
+                        forward[index].push(on);
+                    }
                 }
-                None => {
-                    reasons[index].get_or_insert(BrokenDependency::Absent(name));
-                }
+                (None, Some(Verdict::Usable)) => {}
+                (None, _) => verdicts[index] = Verdict::Broken,
             }
         }
     }
     for index in circular(&forward) {
-        reasons[index].get_or_insert(BrokenDependency::Circular);
+        verdicts[index] = Verdict::Circular;
     }
-    let mut found: Vec<usize> = (0..nodes.len()).filter(|index| reasons[*index].is_some()).collect();
+    let mut found: Vec<usize> = (0..nodes.len()).filter(|index| verdicts[*index] != Verdict::Usable).collect();
     let mut next = 0;
     while let Some(&gone) = found.get(next) {
         for &index in &backward[gone] {
-            if reasons[index].is_none() {
-                reasons[index] = Some(BrokenDependency::Absent(nodes[gone]));
+            if verdicts[index] == Verdict::Usable {
+                verdicts[index] = Verdict::Broken;
                 found.push(index);
             }
         }
         next += 1;
     }
-    found.into_iter().filter_map(|index| Some((nodes[index], reasons[index]?))).collect()
+    verdicts
 }
 
 /// Returns the nodes that are part of a cycle, by Tarjan's algorithm for strongly connected components (1972), with an
@@ -110,62 +124,54 @@ fn circular(forward: &[Vec<usize>]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn broken_of<'a>(graph: &[(&'a str, &[&'a str])]) -> Vec<(&'a str, BrokenDependency<'a>)> {
-        let nodes: Vec<_> = graph.iter().map(|(node, _)| *node).collect();
-        broken(&nodes, |node| {
-            graph.iter().find(|(name, _)| *name == node).map_or(Vec::new(), |(_, dependencies)| dependencies.to_vec())
-        })
+    fn node<'a>(name: &'a str, depends_on: &[&'a str]) -> Node<'a> {
+        Node { name, depends_on: depends_on.to_vec(), ..Node::default() }
     }
 
     #[test]
-    fn what_depends_on_a_broken_node_is_broken_too() {
-        use BrokenDependency::{Absent, Circular};
-        let graph: &[(&str, &[&str])] = &[
-            ("good", &[]),
-            ("depends", &["good", "good"]),
-            ("indirectly_broken", &["good", "broken"]),
-            ("broken", &["missing"]),
-            ("itself", &["itself"]),
-            ("a", &["b", "good"]),
-            ("b", &["c"]),
-            ("c", &["a"]),
-            ("d", &["c"]),
+    fn what_needs_a_broken_node_is_broken_too() {
+        use Verdict::{Broken, Circular, Usable};
+        let using = |name, uses: &[&'static str]| Node { name, uses: uses.to_vec(), ..Node::default() };
+        let graph = [
+            (node("good", &[]), Usable),
+            (node("depends", &["good", "good", "known"]), Usable),
+            (node("indirectly_broken", &["good", "broken"]), Broken),
+            (node("broken", &["missing"]), Broken),
+            (node("of_known", &["known_broken"]), Broken),
+            (node("itself", &["itself"]), Circular),
+            (node("a", &["b", "good"]), Circular),
+            (node("b", &["c"]), Circular),
+            (node("c", &["a"]), Circular),
+            (node("d", &["c"]), Broken),
             // Between two cycles, but in neither of them.
-            ("between", &["itself", "a"]),
-            ("e", &["between", "f"]),
-            ("f", &["e"]),
+            (node("between", &["itself", "a"]), Broken),
+            (node("e", &["between", "f"]), Circular),
+            (node("f", &["e"]), Circular),
+            // Two subtools may undo each other.
+            (using("add", &["remove"]), Usable),
+            (using("remove", &["add"]), Usable),
+            (using("uses", &["good", "mistaken"]), Broken),
+            (Node { is_broken: true, ..node("mistaken", &[]) }, Broken),
         ];
-        let mut found = broken_of(graph);
-        found.sort_by_key(|(node, _)| *node);
-        assert_eq!(
-            found,
-            [
-                ("a", Circular),
-                ("b", Circular),
-                ("between", Absent("itself")),
-                ("broken", Absent("missing")),
-                ("c", Circular),
-                ("d", Absent("c")),
-                ("e", Circular),
-                ("f", Circular),
-                ("indirectly_broken", Absent("broken")),
-                ("itself", Circular),
-            ]
-        );
+        let (nodes, expected): (Vec<_>, Vec<_>) = graph.into_iter().unzip();
+        let known = |name: &str| match name {
+            "known" => Some(Usable),
+            "known_broken" => Some(Broken),
+            _ => None,
+        };
+        assert_eq!(verdicts(&nodes, known), expected);
     }
 
     #[test]
-    fn the_dependencies_of_each_node_are_queried_once_even_in_a_long_chain() {
-        let names: Vec<_> = (0..5000).map(|number| format!("n{number}")).collect();
-        let nodes: Vec<_> = names.iter().map(String::as_str).collect();
-        for (end, expected) in [(None, 0), (Some("missing"), 5000), (Some("n0"), 5000)] {
-            let mut queries = 0;
-            let found = broken(&nodes, |node| {
-                queries += 1;
-                let number: usize = node[1..].parse().expect("a number");
-                nodes.get(number + 1).copied().or(end).into_iter().collect()
-            });
-            assert_eq!((found.len(), queries), (expected, 5000), "{end:?}");
+    fn a_long_chain_is_judged_in_one_pass() {
+        let names: Vec<_> = (0..50_000).map(|number| format!("n{number}")).collect();
+        for (end, expected) in
+            [(None, Verdict::Usable), (Some("missing"), Verdict::Broken), (Some("n0"), Verdict::Circular)]
+        {
+            let next = |index: usize| names.get(index + 1).map(String::as_str).or(end);
+            let nodes: Vec<_> =
+                names.iter().enumerate().map(|(index, name)| node(name, next(index).as_slice())).collect();
+            assert!(verdicts(&nodes, |_| None).iter().all(|verdict| *verdict == expected), "{end:?}");
         }
     }
 }

@@ -86,24 +86,24 @@ impl LintScope {
 /// and line.
 pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Finding> {
     let mut findings: Vec<_> = catalog
-        .problems()
-        .iter()
+        .all_problems()
+        .into_iter()
         .filter(|problem| scope.covers(&problem.file))
         .map(|problem| Finding {
             level: Level::Error,
             code: "not-loaded",
-            file: problem.file.clone(),
+            file: problem.file,
             line: None,
-            subtool: problem.subtool.clone(),
-            place: problem.place.clone(),
-            message: problem.message.clone(),
+            subtool: problem.subtool,
+            place: problem.place,
+            message: problem.message,
         })
         .collect();
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
-        description::check(subtool, catalog, &mut findings);
-        definition::check(subtool, &mut findings);
-        examples::check(subtool, config, &mut findings);
-        programs::check(subtool, config, &mut findings);
+        description::check(&subtool, catalog, &mut findings);
+        definition::check(&subtool, &mut findings);
+        examples::check(&subtool, config, &mut findings);
+        programs::check(&subtool, config, &mut findings);
     }
     ties::check(catalog, scope, &mut findings);
     find_lines(&mut findings);

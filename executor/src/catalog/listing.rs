@@ -4,6 +4,7 @@
 //! state of the sources, and a command reads only what it prints. Losing the file costs the time to build it again. It
 //! is never trusted with more than what is shown: what runs is read from the definitions themselves.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use self::previous::{CopiedEntry, ListedFile, PreviousListing};
 use super::definition::Definition;
-use super::{Catalog, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
+use super::{Catalog, Checked, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
 use crate::runner::Run;
+
+mod previous;
 
 /// The listing of the definitions as they are.
 #[derive(Debug)]
@@ -114,8 +118,7 @@ impl Listing {
         cache: &Path,
         read: impl Fn(&Self) -> Result<T, Unusable>,
     ) -> Result<T, Unusable> {
-        let stamp = sources.stamp();
-        let current = Self::open(cache, &stamp).and_then(|listing| read(&listing));
+        let current = Self::open(cache, &sources.stamp()).and_then(|listing| read(&listing));
         match current {
             Ok(found) => return Ok(found),
             Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -123,7 +126,7 @@ impl Listing {
         }
         let mut outcome = Err(Unusable::Foreign);
         for _ in 0..MAX_REBUILDS {
-            outcome = Self::build(sources, cache, &stamp).and_then(|listing| read(&listing));
+            outcome = Self::build(sources, cache).and_then(|listing| read(&listing));
             if outcome.is_ok() {
                 break;
             }
@@ -141,25 +144,27 @@ impl Listing {
         Ok(Self { index, summary: header.summary, facts: header.facts })
     }
 
-    /// Loads the definitions, and replaces the file. If that cannot be written, the listing lies in memory.
-    fn build(sources: &Sources, cache: &Path, stamp: &SourcesStamp) -> Result<Self, Unusable> {
+    /// Reads the definitions that changed, and replaces the file. If that cannot be written, the listing lies in memory.
+    fn build(sources: &Sources, cache: &Path) -> Result<Self, Unusable> {
+        let catalog = Catalog::load(sources);
+        let previous = previous::open(cache);
         let folder = cache.parent().unwrap_or(Path::new("."));
         let written = create_private(folder).and_then(|()| {
             // Unlinked when dropped, so that no interrupted command leaves half a file behind.
             let file = tempfile::NamedTempFile::new_in(folder)?;
             let mut output = io::BufWriter::with_capacity(1 << 20, file);
-            write_index(sources, stamp, &mut output)?;
+            write_index(&catalog, previous.as_ref(), &mut output)?;
             output.flush()?;
             let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.persist(cache)?;
             Ok(())
         });
         match written {
-            Ok(()) => Self::open(cache, stamp),
+            Ok(()) => Self::open(cache, catalog.stamp()),
             Err(error) => {
                 tracing::debug!(cache = %cache.display(), %error, "failed to keep the listing");
                 let mut bytes = Vec::new();
-                write_index(sources, stamp, &mut bytes)?;
+                write_index(&catalog, None, &mut bytes)?;
                 let index = Index::from_bytes(bytes)?;
                 let header = Header::decode(&index.header()?)?;
                 Ok(Self { index, summary: header.summary, facts: header.facts })
@@ -219,34 +224,59 @@ impl Listing {
     }
 }
 
+/// For each subtool its flags, and its group as two bytes.
 const FACT_BYTES: usize = 3;
 const READ_ONLY: u8 = 1;
-/// The most groups that three bytes can tell apart. What is beyond is in the last one.
+/// Its description has letters beyond ASCII.
+const NOT_ENGLISH: u8 = 2;
+/// It needs other subtools, so whether it can be used depends on them.
+const HAS_RELATIVES: u8 = 4;
+/// The most groups that two bytes can tell apart. What is beyond is in the last one.
 const MAX_GROUPS: usize = u16::MAX as usize;
 
-/// The header of the index: the digest of the stamp, the facts, and the summary as JSON.
+fn flags_of(subtool: &Subtool, entry: &ListingEntry) -> u8 {
+    let flag = |holds: bool, flag: u8| if holds { flag } else { 0 };
+    flag(entry.is_read_only, READ_ONLY)
+        | flag(!entry.description.is_ascii(), NOT_ENGLISH)
+        | flag(!relatives(&subtool.definition).is_empty(), HAS_RELATIVES)
+}
+
+/// The header of the index. What every command needs comes first; the files are for the next listing.
 struct Header {
+    /// The digest of the sources, and of what of them concerns all files.
     stamp: [u8; 32],
+    base: [u8; 32],
     facts: Vec<u8>,
+    /// The [`ListedFile`]s as JSON.
+    files: Vec<u8>,
     summary: Summary,
 }
 
 impl Header {
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.stamp.to_vec();
-        bytes.extend(u32::try_from(self.facts.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend(&self.facts);
+        let mut bytes = [self.stamp, self.base].concat();
+        for part in [&self.facts, &self.files] {
+            bytes.extend(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            bytes.extend(part);
+        }
         bytes.extend(serde_json::to_vec(&self.summary).expect("texts can be written as JSON"));
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Unusable> {
         const DAMAGED: Unusable = Unusable::Damaged("the header is unreadable");
+        let part = |bytes| -> Result<(Vec<u8>, &[u8]), Unusable> {
+            let (length, rest) = <[u8]>::split_first_chunk::<8>(bytes).ok_or(DAMAGED)?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| DAMAGED)?;
+            let (part, rest) = rest.split_at_checked(length).ok_or(DAMAGED)?;
+            Ok((part.to_vec(), rest))
+        };
         let (stamp, rest) = bytes.split_first_chunk::<32>().ok_or(DAMAGED)?;
-        let (length, rest) = rest.split_first_chunk::<4>().ok_or(DAMAGED)?;
-        let (facts, summary) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(DAMAGED)?;
+        let (base, rest) = rest.split_first_chunk::<32>().ok_or(DAMAGED)?;
+        let (facts, rest) = part(rest)?;
+        let (files, summary) = part(rest)?;
         let summary = serde_json::from_slice(summary).map_err(|_| DAMAGED)?;
-        Ok(Self { stamp: *stamp, facts: facts.to_vec(), summary })
+        Ok(Self { stamp: *stamp, base: *base, facts, files, summary })
     }
 }
 
@@ -254,37 +284,67 @@ fn digest_of(stamp: &SourcesStamp) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(stamp).expect("a stamp can be written as JSON")).into()
 }
 
-fn write_index(sources: &Sources, stamp: &SourcesStamp, output: &mut impl io::Write) -> io::Result<()> {
-    let catalog = Catalog::load(sources);
+/// Writes the index of `catalog`. Takes over from `previous` what cannot have changed.
+fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &mut impl io::Write) -> io::Result<()> {
     let mut writer = IndexWriter::new(output)?;
+    let mut copier = previous.and_then(|previous| previous.copier(catalog));
     let mut summary = Summary { is_english: true, ..Summary::default() };
-    let mut facts = Vec::new();
-    for subtool in catalog.subtools() {
-        let group = summary.group_of(&subtool.origin);
-        let entry = ListingEntry::of(subtool);
-        summary.is_english &= entry.description.is_ascii();
-        facts.push(if entry.is_read_only { READ_ONLY } else { 0 });
-        facts.extend(u16::try_from(group).unwrap_or(u16::MAX).to_le_bytes());
-        writer.add(&document(subtool.name.as_str(), &subtool.definition), &serde_json::to_vec(&entry)?)?;
-    }
     summary.problems = catalog.problems().to_vec();
-    writer.finish(&Header { stamp: digest_of(stamp), facts, summary }.encode())?;
+    // By name, as the index numbers them.
+    let mut facts: BTreeMap<String, [u8; FACT_BYTES]> = BTreeMap::new();
+    let mut files = Vec::new();
+    for (number, file) in catalog.files().iter().enumerate() {
+        let group = summary.group_of(&file.origin);
+        let known = summary.problems.len();
+        for definition in file.definitions(number) {
+            let copied = copier.as_mut().and_then(|copier| copier.copy(catalog, definition, &mut writer));
+            let flags = match copied {
+                Some(CopiedEntry::Taken(flags)) => flags,
+                Some(CopiedEntry::Hidden) => continue,
+                None => match catalog.check_definition(definition) {
+                    Checked::Usable(subtool) => {
+                        let entry = ListingEntry::of(&subtool);
+                        let document = document(subtool.name.as_str(), &subtool.definition);
+                        writer.add(&document, &serde_json::to_vec(&entry)?)?;
+                        flags_of(&subtool, &entry)
+                    }
+                    Checked::Hidden => continue,
+                    Checked::Broken(problems) => {
+                        summary.problems.extend(problems);
+                        continue;
+                    }
+                },
+            };
+            summary.is_english &= flags & NOT_ENGLISH == 0;
+            summary.groups[group].subtools += 1;
+            let [low, high] = u16::try_from(group).unwrap_or(u16::MAX).to_le_bytes();
+            facts.insert(catalog.name(definition).as_str().to_owned(), [flags, low, high]);
+        }
+        files.push(ListedFile::of(file, summary.problems.len() == known));
+    }
+    let header = Header {
+        stamp: digest_of(catalog.stamp()),
+        base: catalog.stamp().base_digest(),
+        facts: facts.into_values().flatten().collect(),
+        files: serde_json::to_vec(&files)?,
+        summary,
+    };
+    writer.finish(&header.encode())?;
     Ok(())
 }
 
 impl Summary {
-    /// Counts one more subtool of `origin`, and returns the place of its group.
+    /// Returns the place of the group of `origin`, which is added if it is new.
     fn group_of(&mut self, origin: &Origin) -> usize {
         let name = match origin {
             Origin::Pack(name) => name.clone(),
             Origin::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
-        let place = self.groups.iter().position(|known| known.name == name).unwrap_or_else(|| {
+        let known = self.groups.iter().position(|known| known.name == name);
+        let place = known.unwrap_or_else(|| {
             self.groups.push(ListedGroup { name, about: None, subtools: 0 });
             self.groups.len() - 1
         });
-        let place = place.min(MAX_GROUPS);
-        self.groups[place].subtools += 1;
-        place
+        place.min(MAX_GROUPS)
     }
 }

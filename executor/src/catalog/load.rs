@@ -1,29 +1,26 @@
-//! Loads subtools from definition files, strictly, and reports each mistake with its location.
+//! Loads one definition, strictly, and reports each mistake with its location.
+//!
+//! Knows nothing of other definitions: what is wrong between two of them is the matter of `relatives.rs`.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use protocol::json::{self, JsonLimits};
-use protocol::nearest::{did_you_mean, nearest};
 use protocol::regular_file;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::check::check;
-use super::dependencies::{BrokenDependency, broken};
 use super::deserialize::{LocatedMessage, Mended, deserialize_mending};
-use super::file_keys::{FileKeys, merge};
-use super::sources::SourceFile;
+use super::file_keys::merge;
+use super::file_stamp::read_part;
+use super::scan::{
+    DefinitionFile, MAX_FILE_BYTES, ScannedDefinition, ScannedFile, line_and_column, problem, scan_file,
+};
 use super::variables::{Variables, fill};
-use super::{Catalog, LoadProblem, Origin, Sources, Subtool};
-use crate::catalog::definition::{Definition, Lookup};
+use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
+use crate::catalog::definition::Definition;
 use crate::config::secret::SecretName;
-use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
-
-/// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Shorter values are not removed from messages: they would match by accident, and no secret is that short.
 const MIN_SECRET_CHARS: usize = 6;
@@ -48,291 +45,116 @@ pub const SHIPPED: &[Pack] = &[
     Pack { name: "web", text: include_str!("../../../subtools/web.json") },
 ];
 
-pub(super) fn load(sources: &Sources) -> Catalog {
-    let mut builder = CatalogBuilder {
-        catalog: Catalog::default(),
-        variables: sources.variables().clone(),
-        overrides: BTreeMap::new(),
-    };
-    let (files, problems) = sources.files();
-    builder.catalog.problems.extend(problems);
-    // All files are read first: they may change what the packs define.
-    let mut parsed = Vec::new();
-    for SourceFile { path, metadata } in files {
-        let origin = Origin::File(path.clone());
-        let size = metadata.map_or(0, |metadata| metadata.len());
-        if size > MAX_FILE_BYTES {
-            let message = format!("the file has {size} bytes; the limit is {MAX_FILE_BYTES}");
-            builder.problem(&origin, None, None, message);
-            continue;
-        }
-        match regular_file::read(&path, MAX_FILE_BYTES) {
-            Ok(bytes) => parsed.extend(builder.parse(origin, &bytes)),
-            Err(error) => builder.problem(&origin, None, None, format!("failed to read it: {error}")),
-        }
-    }
-    for pack in sources.packs() {
-        if let Some(file) = builder.parse(Origin::Pack(pack.name.to_owned()), pack.text.as_bytes()) {
-            builder.file(file);
-        }
-    }
-    builder.report_unused_overrides();
-    for file in parsed {
-        builder.file(file);
-    }
-    builder.check_dependencies();
-    while builder.check_lookups() {
-        builder.check_dependencies();
-    }
-    let hidden: Vec<_> = builder
-        .catalog
-        .subtools
-        .values()
-        .filter(|subtool| !sources.permits(subtool.name.as_str(), &subtool.definition))
-        .map(|subtool| subtool.name.clone())
-        .collect();
-    for name in &hidden {
-        builder.catalog.subtools.remove(name);
-    }
-    builder.catalog.hidden = hidden.into_iter().collect();
-    // After hiding subtools: callers get the data of a lookup, so it must be a subtool that they may use.
-    builder.resolve_lookups();
-    builder.catalog
+/// The text of a definition, and what its file adds to it.
+struct DefinitionText {
+    text: String,
+    start: usize,
+    defaults: Arc<Map<String, Value>>,
 }
 
-/// A definition file whose own keys are valid.
-struct ParsedFile {
-    origin: Origin,
-    defaults: Map<String, Value>,
-    namespace: String,
-    subtools: Vec<(String, Value)>,
-}
-
-struct CatalogBuilder {
-    catalog: Catalog,
-    variables: Variables,
-    /// Changes of shipped subtools by name, with the files that they are in.
-    overrides: BTreeMap<String, (Origin, Map<String, Value>)>,
-}
-
-impl CatalogBuilder {
-    fn problem(&mut self, origin: &Origin, subtool: Option<&str>, place: Option<String>, message: impl Into<String>) {
-        self.catalog.problems.push(LoadProblem {
-            file: origin.to_string(),
-            subtool: subtool.map(str::to_owned),
-            place,
-            message: message.into(),
-        });
-    }
-
-    /// Parses a file and takes its overrides.
-    fn parse(&mut self, origin: Origin, bytes: &[u8]) -> Option<ParsedFile> {
-        let object = match json::parse_within(bytes, JsonLimits::DEFINITIONS) {
-            Ok(Value::Object(object)) => object,
-            Ok(_) => {
-                self.problem(&origin, None, None, "a definition file must be a JSON object");
-                return None;
+impl Catalog {
+    /// Loads a definition without regard to others. Callers may not be allowed to use it.
+    pub(super) fn load_alone(&self, id: DefinitionId) -> Result<Subtool, Vec<LoadProblem>> {
+        let (DefinitionFile { origin, .. }, ScannedDefinition { name, .. }) = self.definition(id);
+        let (merged, reported) = self.merged(id)?;
+        match subtool(name, merged, origin, self.sources.variables()) {
+            Ok(mut subtool) => {
+                subtool.changed_by = (reported != *origin).then_some(reported);
+                Ok(subtool)
             }
+            Err(mistakes) if reported == *origin => Err(mistakes
+                .into_iter()
+                .map(|(place, message)| problem(origin, Some(name.as_str()), place, message))
+                .collect()),
+            Err(mistakes) => Err(mistakes
+                .into_iter()
+                .map(|(place, message)| {
+                    let place = place.map_or_else(String::new, |place| format!(".{place}"));
+                    problem(&reported, None, Some(format!("$overrides.{name}{place}")), message)
+                })
+                .collect()),
+        }
+    }
+
+    /// Returns a definition with the defaults of its file and the changes by another one, and where its mistakes are
+    /// reported.
+    pub(super) fn merged(&self, id: DefinitionId) -> Result<(Map<String, Value>, Origin), Vec<LoadProblem>> {
+        let (DefinitionFile { origin, .. }, ScannedDefinition { name, .. }) = self.definition(id);
+        let whole = |message: &str| vec![problem(origin, Some(name.as_str()), None, message)];
+        let DefinitionText { text, start, defaults } = self.text_of(id)?;
+        let value = json::parse_within(text.as_bytes(), JsonLimits::DEFINITIONS).map_err(|error| {
+            let error = error.after(&text_before(origin, start));
+            vec![problem(origin, Some(name.as_str()), Some(line_and_column(&error)), error.message)]
+        })?;
+        let Value::Object(mut own) = value else { return Err(whole("a subtool must be a JSON object")) };
+        let mut reported = origin.clone();
+        if let Origin::Pack(_) = origin
+            && let Some((from, changes)) = self.overrides.get(name.as_str())
+        {
+            own = merge(own, changes.clone());
+            reported = from.clone();
+        }
+        Ok((merge(Map::clone(&defaults), own), reported))
+    }
+
+    /// Reads a definition where it was found. If the file has changed since, looks for it there again, and has the
+    /// catalog loaded anew before the next request.
+    fn text_of(&self, id: DefinitionId) -> Result<DefinitionText, Vec<LoadProblem>> {
+        let (file, ScannedDefinition { name, start, length, .. }) = self.definition(id);
+        let (start, length) = (*start as usize, *length as usize);
+        let found = |text: String| DefinitionText { text, start, defaults: Arc::clone(&file.defaults) };
+        let (path, stamp) = match (&file.origin, &file.stamp) {
+            (Origin::File(path), Some(stamp)) => (path, stamp),
+            (Origin::File(_), None) => unreachable!("a file is scanned with its state"),
+            (Origin::Pack(pack), _) => return Ok(found(pack_text(pack)[start..start + length].to_owned())),
+        };
+        let whole = |message: String| vec![problem(&file.origin, Some(name.as_str()), None, message)];
+        match read_part(path, stamp, start as u64, length) {
+            Ok(Some(text)) => return Ok(found(text)),
+            Ok(None) => self.mark_stale(),
             Err(error) => {
-                let place = format!("line {} column {}", error.line, error.column);
-                self.problem(&origin, None, Some(place), error.message);
-                return None;
+                self.mark_stale();
+                return Err(whole(format!("failed to read it: {error}")));
             }
+        }
+        if let Some(distrust) = sources::distrust_of(path) {
+            return Err(whole(distrust));
+        }
+        let mut bytes = Vec::new();
+        let ScannedFile { file: changed, problems, .. } = scan_file(path, &mut bytes);
+        let known = changed.as_ref().and_then(|file| file.definitions.iter().find(|found| found.name == *name));
+        let (Some(file), Some(found)) = (&changed, known) else {
+            let is_gone = whole("the file changed, and no longer defines it".to_owned());
+            return Err(if problems.is_empty() { is_gone } else { problems });
         };
-        let (own, subtools): (Vec<_>, Vec<_>) = object.into_iter().partition(|(key, _)| key.starts_with('$'));
-        let FileKeys { defaults, namespace, overrides, mistakes } = FileKeys::of(own);
-        if !mistakes.is_empty() {
-            // The mistake may affect every subtool of the file, so load none of them.
-            for (place, message) in mistakes {
-                self.problem(&origin, None, Some(place), message);
-            }
-            return None;
-        }
-        for (name, changes) in overrides {
-            let Value::Object(changes) = changes else { continue };
-            match self.overrides.entry(name) {
-                Entry::Vacant(vacant) => drop(vacant.insert((origin.clone(), changes))),
-                Entry::Occupied(first) => {
-                    let (place, file) = (format!("$overrides.{}", first.key()), first.get().0.to_string());
-                    let message = format!("it is already overridden by {file}; merge the two");
-                    self.problem(&origin, None, Some(place), message);
-                }
-            }
-        }
-        Some(ParsedFile { origin, defaults, namespace, subtools })
-    }
-
-    fn file(&mut self, file: ParsedFile) {
-        let ParsedFile { origin, defaults, namespace, subtools } = file;
-        for (key, mut value) in subtools {
-            let name = format!("{namespace}{key}");
-            let mut reported = origin.clone();
-            let change = match &origin {
-                Origin::Pack(_) => self.overrides.remove(&name),
-                Origin::File(_) => None,
-            };
-            if let (Value::Object(own), Some((from, changes))) = (&mut value, change) {
-                *own = merge(std::mem::take(own), changes);
-                reported = from;
-            }
-            match subtool(&name, value, &defaults, &origin, &self.variables) {
-                Ok(mut subtool) => {
-                    subtool.changed_by = (reported != origin).then_some(reported);
-                    self.add(subtool);
-                }
-                Err(mistakes) => {
-                    for (place, message) in mistakes {
-                        let place = if reported == origin {
-                            place
-                        } else {
-                            Some(format!("$overrides.{name}{}", place.map_or_else(String::new, |it| format!(".{it}"))))
-                        };
-                        self.problem(
-                            &reported,
-                            Some(&name).filter(|_| reported == origin).map(String::as_str),
-                            place,
-                            message,
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    fn report_unused_overrides(&mut self) {
-        for (name, (origin, _)) in std::mem::take(&mut self.overrides) {
-            let known: Vec<_> = self.catalog.subtools.keys().map(SubtoolName::as_str).collect();
-            let hint = did_you_mean(nearest(&name, known.into_iter(), 1)).map(|hint| format!("; {hint}"));
-            let message = format!("no shipped subtool named `{name}`{}", hint.unwrap_or_default());
-            self.problem(&origin, None, Some(format!("$overrides.{name}")), message);
-        }
-    }
-
-    fn add(&mut self, subtool: Subtool) {
-        match self.catalog.subtools.entry(subtool.name.clone()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(subtool);
-            }
-            Entry::Occupied(first) => {
-                let message =
-                    format!("the name is already defined by {}; the first definition wins", first.get().origin);
-                self.problem(&subtool.origin, Some(subtool.name.as_str()), None, message);
-            }
-        }
-    }
-
-    /// Removes the subtools that depend on a missing one or, directly or indirectly, on themselves.
-    fn check_dependencies(&mut self) {
-        let subtools = &self.catalog.subtools;
-        let names: Vec<_> = subtools.keys().map(SubtoolName::as_str).collect();
-        let depends_on = |name| subtools.get(name).map_or(&[][..], |subtool| &subtool.definition.depends_on);
-        let broken: Vec<(SubtoolName, String)> = broken(&names, |name| names_of(depends_on(name)))
-            .into_iter()
-            .filter_map(|(name, reason)| {
-                let message = match reason {
-                    BrokenDependency::Absent(other) => format!("no subtool named `{other}`"),
-                    BrokenDependency::Circular => "it depends on itself".to_owned(),
-                };
-                Some((subtools.get(name)?.name.clone(), message))
-            })
-            .collect();
-        for (name, message) in broken {
-            if let Some(subtool) = self.catalog.subtools.remove(&name) {
-                self.problem(&subtool.origin, Some(name.as_str()), Some("depends_on".to_owned()), message);
-            }
-        }
-    }
-
-    /// Removes the subtools whose `verify` or `preview` names an unsuitable subtool, or whose `undo` names none. Returns
-    /// whether there were any.
-    fn check_lookups(&mut self) -> bool {
-        let subtools = &self.catalog.subtools;
-        let found: Vec<_> = subtools
-            .values()
-            .filter_map(|subtool| {
-                let Definition { verify, preview, undo, .. } = &*subtool.definition;
-                if let Some(undo) = undo.as_ref().filter(|undo| !subtools.contains_key(undo.subtool.as_str())) {
-                    let mistake = ("undo.subtool".to_owned(), format!("no subtool named `{}`", undo.subtool));
-                    return Some((subtool.name.clone(), mistake));
-                }
-                let verify = verify.as_ref().map(|verify| ("verify", &verify.subtool, &verify.input));
-                let preview = preview.as_ref().map(|preview| ("preview", &preview.subtool, &preview.input));
-                let mut lookups = verify.into_iter().chain(preview);
-                let mistake = lookups.find_map(|(key, name, input)| lookup_mistake(key, name, input, subtools))?;
-                Some((subtool.name.clone(), mistake))
-            })
-            .collect();
-        for (name, (place, message)) in &found {
-            if let Some(subtool) = self.catalog.subtools.remove(name) {
-                self.problem(&subtool.origin, Some(name.as_str()), Some(place.clone()), message);
-            }
-        }
-        !found.is_empty()
-    }
-
-    /// Attaches the definitions of the lookups to the subtools that use them.
-    fn resolve_lookups(&mut self) {
-        let subtools = &self.catalog.subtools;
-        let lookup = |name: &SubtoolName| {
-            let lookup = subtools.get(name)?;
-            Some(Lookup { definition: Arc::clone(&lookup.definition), schema: Arc::clone(&lookup.schema) })
-        };
-        let found: Vec<_> = subtools
-            .values()
-            .filter(|subtool| subtool.definition.verify.is_some() || subtool.definition.preview.is_some())
-            .map(|subtool| {
-                let verify = subtool.definition.verify.as_ref().and_then(|verify| lookup(&verify.subtool));
-                let preview = subtool.definition.preview.as_ref().and_then(|preview| lookup(&preview.subtool));
-                (subtool.name.clone(), verify, preview)
-            })
-            .collect();
-        for (name, verified, previewed) in found {
-            let Some(subtool) = self.catalog.subtools.get_mut(&name) else { continue };
-            let Definition { verify, preview, .. } = Arc::make_mut(&mut subtool.definition);
-            if let Some(verify) = verify {
-                verify.lookup = verified;
-            }
-            if let Some(preview) = preview {
-                preview.lookup = previewed;
-            }
-        }
+        let (start, end) = (found.start as usize, found.start as usize + found.length as usize);
+        let text = String::from_utf8_lossy(&bytes[start..end]).into_owned();
+        Ok(DefinitionText { text, start, defaults: Arc::clone(&file.defaults) })
     }
 }
 
-/// Checks that the subtool `name` can be a lookup with this input. Returns the location and message of a mistake.
-fn lookup_mistake(
-    key: &str,
-    name: &SubtoolName,
-    input: &Map<String, Value>,
-    subtools: &BTreeMap<SubtoolName, Subtool>,
-) -> Option<(String, String)> {
-    let Some(lookup) = subtools.get(name).map(|lookup| &lookup.definition) else {
-        return Some((format!("{key}.subtool"), format!("no subtool named `{name}`")));
+fn pack_text(name: &str) -> &'static str {
+    SHIPPED.iter().find(|pack| pack.name == name).map_or("", |pack| pack.text)
+}
+
+/// Returns what a file begins with, to find the line of a mistake.
+fn text_before(origin: &Origin, length: usize) -> Vec<u8> {
+    let mut text = match origin {
+        Origin::Pack(pack) => pack_text(pack).as_bytes().to_vec(),
+        Origin::File(path) => regular_file::read(path, MAX_FILE_BYTES).unwrap_or_default(),
     };
-    if lookup.effect_class() != EffectClass::Read {
-        let message = format!("`{name}` is not read-only, so a lookup could change something");
-        return Some((format!("{key}.subtool"), message));
-    }
-    let required = lookup.input.get("required").and_then(Value::as_array).into_iter().flatten();
-    let missing = required.filter_map(Value::as_str).find(|field| !input.contains_key(*field))?;
-    Some((format!("{key}.input"), format!("`{name}` requires `{missing}`")))
+    text.truncate(length);
+    text
 }
 
-fn names_of(subtools: &[SubtoolName]) -> Vec<&str> {
-    subtools.iter().map(SubtoolName::as_str).collect()
-}
-
+/// Checks a definition and prepares it for use.
 fn subtool(
-    name: &str,
-    value: Value,
-    defaults: &Map<String, Value>,
+    name: &SubtoolName,
+    merged: Map<String, Value>,
     origin: &Origin,
     variables: &Variables,
 ) -> Result<Subtool, Vec<LocatedMessage>> {
-    let whole = |message: String| vec![(None, message)];
-    let name: SubtoolName = name.parse().map_err(|error: crate::task::name::InvalidName| whole(error.to_string()))?;
-    let Value::Object(own) = value else { return Err(whole("a subtool must be a JSON object".to_owned())) };
-    let mut merged = Value::Object(merge(defaults.clone(), own));
+    let mut merged = Value::Object(merged);
     let mut unknown_variables = Vec::new();
     fill(&mut merged, "", variables, &mut unknown_variables);
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
@@ -354,7 +176,7 @@ fn subtool(
     };
     match (definition, schema) {
         (Some(definition), Some(schema)) => Ok(Subtool {
-            name,
+            name: name.clone(),
             definition: Arc::new(definition),
             schema: Arc::new(schema),
             origin: origin.clone(),

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::command_executor::ForeignCommands;
 use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
+use super::file_stamp::FileStamp;
 use super::load::{Pack, SHIPPED};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
@@ -36,21 +37,30 @@ pub struct Sources {
     problems: Vec<LoadProblem>,
 }
 
-/// A definition file with its metadata, if that could be read.
+/// A definition file with its state, if that could be read.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
-    pub(super) metadata: Option<Metadata>,
+    pub(super) stamp: Option<FileStamp>,
+    /// Whether it lies in a folder of the search path. Otherwise it is a link, or named itself.
+    pub(super) is_in_folder: bool,
 }
 
-/// Identifies the state of the sources. A listing is stale if a file's size, modification time or inode changed, or
-/// the set of files, the problems, the settings or the program's version did.
+/// Identifies the state of the sources. A listing is stale if the state of a file, the set of files, the problems, the
+/// settings or the program's version changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcesStamp {
     program: String,
     settings: String,
     problems: Vec<LoadProblem>,
-    files: Vec<(PathBuf, u64, i64, i64, u64)>,
+    files: Vec<(PathBuf, Option<FileStamp>)>,
+}
+
+impl SourcesStamp {
+    /// The digest of what concerns all files: the settings and the program's version.
+    pub(super) fn base_digest(&self) -> [u8; 32] {
+        Sha256::new().chain_update(&self.program).chain_update([0]).chain_update(&self.settings).finalize().into()
+    }
 }
 
 impl Sources {
@@ -127,12 +137,20 @@ impl Sources {
             }
             match definition_files(folder) {
                 Ok(paths) => {
+                    let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
                     for path in paths {
-                        if !known.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+                        let metadata = fs::symlink_metadata(&path).ok();
+                        let is_in_folder =
+                            path != *folder && metadata.as_ref().is_some_and(|metadata| !metadata.is_symlink());
+                        let canonical = match path.file_name().filter(|_| is_in_folder) {
+                            Some(name) => canonical_folder.join(name),
+                            None => path.canonicalize().unwrap_or_else(|_| path.clone()),
+                        };
+                        if !known.insert(canonical) {
                             continue;
                         }
-                        match trusted_metadata(&path) {
-                            Ok(metadata) => files.push(SourceFile { path, metadata }),
+                        match metadata.map_or(Ok(None), |metadata| trusted_stamp(&path, &metadata)) {
+                            Ok(stamp) => files.push(SourceFile { path, stamp, is_in_folder }),
                             Err(distrust) => problem(&path, untrusted(&distrust)),
                         }
                     }
@@ -144,6 +162,11 @@ impl Sources {
         (files, problems)
     }
 
+    /// Whether the patterns of `[access]` allow the name of a subtool. Its definition may still exclude it.
+    pub(super) fn permits_name(&self, name: &str) -> bool {
+        self.access.permits_name(name)
+    }
+
     /// Whether callers may use this subtool.
     pub fn permits(&self, name: &str, definition: &Definition) -> bool {
         definition.enabled && self.access.permits(name, definition)
@@ -152,13 +175,11 @@ impl Sources {
     /// Returns the current state of the sources.
     pub fn stamp(&self) -> SourcesStamp {
         let (files, problems) = self.files();
-        let files = files
-            .into_iter()
-            .map(|SourceFile { path, metadata }| match metadata {
-                Some(metadata) => (path, metadata.len(), metadata.mtime(), metadata.mtime_nsec(), metadata.ino()),
-                None => (path, 0, 0, 0, 0),
-            })
-            .collect();
+        self.stamp_of(&files, problems)
+    }
+
+    pub(super) fn stamp_of(&self, files: &[SourceFile], problems: Vec<LoadProblem>) -> SourcesStamp {
+        let files = files.iter().map(|file| (file.path.clone(), file.stamp)).collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -172,16 +193,23 @@ impl Sources {
     }
 }
 
-/// Returns the metadata of a file in a trusted folder. Checks the whole path only if the file is a symbolic link.
-fn trusted_metadata(path: &Path) -> Result<Option<Metadata>, Distrust> {
-    // Opening the file later reports why it is not accessible.
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(None) };
+/// Whether another user may have changed the file at `path`, whose folder is trusted.
+pub(super) fn distrust_of(path: &Path) -> Option<String> {
+    // Opening a file that is not accessible reports why.
+    let metadata = fs::symlink_metadata(path).ok()?;
+    trusted_stamp(path, &metadata).err().map(|distrust| untrusted(&distrust))
+}
+
+/// Returns the state of a file in a trusted folder; `metadata` is of the entry itself. Checks the whole path only if it
+/// is a symbolic link.
+fn trusted_stamp(path: &Path, metadata: &Metadata) -> Result<Option<FileStamp>, Distrust> {
     let is_link = metadata.is_symlink();
-    let checked = if is_link { trust::check(path) } else { trust::check_entry(path, &metadata) };
+    let checked = if is_link { trust::check(path) } else { trust::check_entry(path, metadata) };
     match checked {
         Err(distrust) if distrust.is_writable_by_others() => Err(distrust),
-        _ if is_link => Ok(fs::metadata(path).ok()),
-        _ => Ok(Some(metadata)),
+        // Opening the file later reports why it is not accessible.
+        _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileStamp::of)),
+        _ => Ok(Some(FileStamp::of(metadata))),
     }
 }
 
@@ -198,15 +226,18 @@ fn definition_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let is_definition =
-            path.extension() == Some(OsStr::new("json")) && !name.ends_with(".schema.json") && !name.starts_with('.');
-        if is_definition {
+        if is_definition_file(&path) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether a file of this name in a folder of the search path is read.
+pub(super) fn is_definition_file(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    path.extension() == Some(OsStr::new("json")) && !name.ends_with(".schema.json") && !name.starts_with('.')
 }
 
 /// The `[access]` settings, compiled.
@@ -231,9 +262,12 @@ impl AccessFilter {
         }
     }
 
+    fn permits_name(&self, name: &str) -> bool {
+        self.allow.is_match(name) && !self.deny.is_match(name)
+    }
+
     fn permits(&self, name: &str, definition: &Definition) -> bool {
-        self.allow.is_match(name)
-            && !self.deny.is_match(name)
+        self.permits_name(name)
             && (self.admin || !definition.admin)
             && privileges::may_list(definition, &self.privileges)
     }

@@ -112,7 +112,8 @@ pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSe
 fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool) -> Result<(), Response> {
     let (task, _) = pending_task(page, id)?;
     let catalog = page.catalog();
-    let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
+    let subtool = catalog.get(task.tool.as_str());
+    let definition = subtool.as_ref().map(|subtool| &subtool.definition);
     if definition.is_some_and(|definition| matches!(definition.run, crate::runner::Run::AskUser(_))) {
         return Err(refuse(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -235,7 +236,7 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>,
     let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
     let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
     let revealed = hidden::revealed(page, &input)?;
-    check_input(subtool, &revealed)?;
+    check_input(&subtool, &revealed)?;
     // What is known to fail is not offered for a yes.
     let invocation = attempt::invocation(&task, revealed);
     if let Err(failure) = subtool.definition.run.check_before(&invocation, &page.runner_context()) {
@@ -320,7 +321,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
     let (task, _) = pending_task(&page, answered.id)?;
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
-    let Some(question) = subtool.and_then(|subtool| question_of(subtool, &task)) else {
+    let Some(question) = subtool.and_then(|subtool| question_of(&subtool, &task)) else {
         return Err(refuse(
             StatusCode::UNPROCESSABLE_ENTITY,
             Code::NoQuestion,
@@ -421,8 +422,7 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
     let (task, confirmation) = pending_task(page, wanted.id)?;
     let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::BadGrant, message);
     let catalog = page.catalog();
-    let definition = catalog.get(task.tool.as_str()).map(|subtool| &subtool.definition);
-    if !definition.is_some_and(|definition| definition.grantable) {
+    if !catalog.get(task.tool.as_str()).is_some_and(|subtool| subtool.definition.grantable) {
         return Err(invalid("approvals of this subtool cannot be remembered"));
     }
     let mut fields = BTreeMap::new();

@@ -171,6 +171,7 @@ impl Card {
         let confirmation = task.confirmation.as_ref()?;
         let catalog = page.catalog();
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
+        let subtool = subtool.as_deref();
         let definition = subtool.map(|subtool| &*subtool.definition);
         // Why a lookup failed may quote the output of a program, and is no part of what a human decides on.
         let (replaced, unknown) = match &confirmation.preview {

@@ -127,7 +127,7 @@ pub(super) async fn question(State(page): State<Arc<Page>>, Path(id): Path<Strin
     let catalog = page.catalog();
     let found = task.as_ref().and_then(|task| {
         let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
-        Some((task, task.confirmation.as_ref()?, question_of(subtool, task)?))
+        Some((task, task.confirmation.as_ref()?, question_of(&subtool, task)?))
     });
     let (task, confirmation, question) = found.ok_or(ViewError::NotFound("no question is waiting here"))?;
     Ok(Json(json!({
@@ -280,6 +280,7 @@ pub(super) async fn task(
     let now = clock::now();
     let catalog = page.catalog();
     let subtool = catalog.get(task.tool.as_str());
+    let subtool = subtool.as_deref();
     let unchanged = subtool.filter(|subtool| subtool.hash == task.definition_hash);
     let confirmation = task.confirmation.as_deref();
     let decision = confirmation.and_then(|confirmation| confirmation.decision.as_ref());
@@ -409,7 +410,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
     let names = listed_names(&page, query.q.trim().to_owned()).await;
-    let rows: Vec<_> = names.iter().filter_map(|name| catalog.get(name)).map(row).collect();
+    let rows: Vec<_> = names.iter().filter_map(|name| catalog.get(name)).map(|subtool| row(&subtool)).collect();
     let view = json!({"page": page.frame("Subtools", "subtools")?, "query": query.q, "rows": rows});
     Ok(page.show("subtools.html", &view))
 }
@@ -457,13 +458,13 @@ pub(super) async fn subtool(
     let runs = page.read(|records| records.ended(&wanted, MAX_RUNS))?;
     let runs: Vec<_> = runs.iter().map(|task| EndedRow::of(task, &page, &session, now)).collect();
     let definition = &subtool.definition;
-    let (policy, why) = policy_words(&page, subtool);
+    let (policy, why) = policy_words(&page, &subtool);
     let schema = serde_json::to_string_pretty(&definition.input).expect("a JSON value can be serialized");
     let view = json!({
         "page": page.frame(&name, "subtools")?,
         "subtool": {
             "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class()),
-            "policy": policy, "policy_why": why, "touches": touches(Some(subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
+            "policy": policy, "policy_why": why, "touches": touches(Some(&subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
             "requires": definition.requires, "source_file": subtool.origin.to_string(), "schema_text": schema,
             "runs": runs, "form": form::fields(&definition.input, &serde_json::Map::new()),
         },

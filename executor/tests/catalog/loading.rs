@@ -43,10 +43,12 @@ fn one_bad_subtool_never_hides_the_others() {
         "a b": definition(json!({})),
         "last": definition(json!({}))
     });
-    let catalog = Folder::with(&[("file.json", &file)]).load();
+    let folder = Folder::with(&[("file.json", &file)]);
+    let catalog = folder.load();
     assert_eq!(names(&catalog), ["first", "last"]);
-    let wrong: Vec<_> = catalog.problems().iter().filter_map(|problem| problem.subtool.as_deref()).collect();
-    assert_eq!(wrong, ["second", "third", "a b"]);
+    let problems = catalog.all_problems();
+    let wrong = problems.iter().filter_map(|problem| problem.subtool.as_deref()).collect();
+    assert_eq!(sorted(wrong), ["a b", "second", "third"]);
 }
 
 #[test]
@@ -55,9 +57,9 @@ fn a_duplicate_name_names_both_files_and_the_first_one_stays() {
     let folder = Folder::with(&[("b.json", &file("The second one.")), ("a.json", &file("The first one."))]);
     let catalog = folder.load();
     assert_eq!(catalog.get("greet").expect("the first").definition.description, "The first one.");
-    let problem = catalog.problems()[0].to_string();
+    let problem = catalog.problems_of("greet")[0].to_string();
     assert!(problem.contains("a.json") && problem.contains("b.json") && problem.contains("greet"), "{problem}");
-    assert_eq!(catalog.problems().len(), 1);
+    assert_eq!(catalog.all_problems().len(), 1);
 }
 
 #[test]
@@ -66,7 +68,8 @@ fn a_name_of_a_shipped_pack_cannot_be_reused() {
     folder.config.catalog.packs = vec!["git".to_owned()];
     let catalog = folder.load();
     assert_eq!(catalog.get("git_log").expect("the shipped one").origin, Origin::Pack("git".to_owned()));
-    assert!(catalog.problems()[0].message.contains("built-in pack git"), "{}", catalog.problems()[0]);
+    let problems = catalog.problems_of("git_log");
+    assert!(problems[0].message.contains("built-in pack git"), "{}", problems[0]);
 }
 
 #[test]
@@ -89,7 +92,8 @@ fn defaults_apply_only_to_the_subtools_of_their_file() {
         "$defaults": {"timeout": "7s", "annotations": {"readOnlyHint": true, "openWorldHint": false}, "tags": ["x"]}
     });
     let other = json!({"other": definition(json!({}))});
-    let catalog = Folder::with(&[("a.json", &file), ("b.json", &other)]).load();
+    let folder = Folder::with(&[("a.json", &file), ("b.json", &other)]);
+    let catalog = folder.load();
     let shown = |name: &str| {
         let definition = serde_json::to_value(&*catalog.get(name).expect("it is there").definition).expect("JSON");
         json!([definition.get("timeout"), definition["annotations"], definition.get("tags")])
@@ -106,7 +110,8 @@ fn defaults_apply_only_to_the_subtools_of_their_file() {
 fn null_removes_a_default() {
     let mut greet = definition(json!({}));
     object_mut(&mut greet).insert("timeout".to_owned(), Value::Null);
-    let catalog = Folder::with(&[("a.json", &json!({"$defaults": {"timeout": "7s"}, "greet": greet}))]).load();
+    let folder = Folder::with(&[("a.json", &json!({"$defaults": {"timeout": "7s"}, "greet": greet}))]);
+    let catalog = folder.load();
     assert_eq!(catalog.get("greet").expect("it is there").definition.timeout, None);
 }
 
@@ -121,9 +126,10 @@ fn a_subtool_that_depends_on_a_skipped_one_is_skipped() {
         "loop_a": definition(json!({"depends_on": ["loop_b"]})),
         "loop_b": definition(json!({"depends_on": ["loop_a"]}))
     });
-    let catalog = Folder::with(&[("a.json", &file)]).load();
+    let folder = Folder::with(&[("a.json", &file)]);
+    let catalog = folder.load();
     assert_eq!(names(&catalog), ["depends", "good"]);
-    assert_eq!(catalog.problems().len(), 5);
+    assert_eq!(catalog.all_problems().len(), 5);
 }
 
 #[test]
@@ -136,8 +142,9 @@ fn a_chain_of_thousands_of_dependent_subtools_is_loaded() {
             (format!("subtool_{number}"), definition(json!({"depends_on": depends_on})))
         })
         .collect();
-    let catalog = Folder::with(&[("a.json", &file.into())]).load();
-    assert_eq!((catalog.subtools().count(), catalog.problems()), (count, &[][..]));
+    let folder = Folder::with(&[("a.json", &file.into())]);
+    let catalog = folder.load();
+    assert_eq!((catalog.subtools().count(), catalog.all_problems()), (count, vec![]));
 }
 
 #[test]
@@ -208,7 +215,7 @@ fn a_thousand_files_are_loaded_and_then_listed_from_the_cache() {
         folder.write(&format!("{number}.json"), json!({ name: definition(json!({})) }).to_string());
     }
     let catalog = folder.load();
-    assert_eq!((catalog.subtools().count(), catalog.problems().len()), (1000, 0));
+    assert_eq!((catalog.subtools().count(), catalog.all_problems().len()), (1000, 0));
     let cache = folder.folder.path().join("cache");
     let names = || Listing::read(&folder.sources(), &cache, Listing::names).expect("a listing");
     let built = names();
@@ -300,7 +307,7 @@ proptest! {
         let folder = Folder::with(&[("any.json", &content), ("good.json", &json!({"good": definition(json!({}))}))]);
         let catalog = folder.load();
         prop_assert!(catalog.get("good").is_some());
-        for problem in catalog.problems() {
+        for problem in catalog.all_problems() {
             prop_assert!(problem.file.ends_with("any.json") && !problem.message.is_empty(), "{problem}");
         }
     }

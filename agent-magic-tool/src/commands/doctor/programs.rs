@@ -1,31 +1,23 @@
 //! Where the programs of subtools are found.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use executor::base::write_access::WriteAccess;
-use executor::catalog::Catalog;
-use executor::config::Config;
-use executor::runner::Run;
 
 use super::Check;
 
 /// Says for each program of a subtool which file it is. One that is missing is no failure: hardly any installation uses
 /// every shipped pack.
-pub(super) fn check(catalog: &Catalog, config: &Config) -> Check {
+pub(super) fn check(files: &BTreeMap<String, Option<PathBuf>>) -> Check {
     const NAME: &str = "program_files";
-    let mut files = BTreeMap::new();
-    for subtool in catalog.subtools() {
-        if let Run::Process(process) = &subtool.definition.run {
-            files.entry(process.program().to_owned()).or_insert_with(|| process.find(&config.programs));
-        }
-    }
     let missing = files.values().filter(|file| file.is_none()).count();
     let message = match missing {
         0 => format!("{} found in the folders of `path` under [programs]", files.len()),
         _ => format!("{} found in the folders of `path` under [programs], {missing} missing", files.len() - missing),
     };
     let user = nix::unistd::geteuid().as_raw();
-    let line = |(name, file): (&String, &Option<std::path::PathBuf>)| match file {
+    let line = |(name, file): (&String, &Option<PathBuf>)| match file {
         None => format!("`{name}`: missing"),
         Some(file) => {
             let mark = match WriteAccess::to(file, user) {

@@ -7,6 +7,7 @@ use regex::Regex;
 
 use super::{Finding, warning};
 use crate::catalog::{Catalog, Subtool};
+use crate::task::name::SubtoolName;
 
 /// A description with fewer words hardly says when to use a subtool.
 const MIN_WORDS: usize = 4;
@@ -50,9 +51,8 @@ fn named_subtool(subtool: &Subtool, catalog: &Catalog, verb: &str, name: &str, r
     if !is_more_than_prose || is_a_field {
         return None;
     }
-    let names: Vec<_> =
-        catalog.subtools().map(|other| other.name.as_str()).filter(|it| *it != subtool.name.as_str()).collect();
-    let hint = did_you_mean(nearest(name, names.into_iter(), 1)).map(|hint| format!("; {hint}"));
+    let names = catalog.names().map(SubtoolName::as_str).filter(|it| *it != subtool.name.as_str());
+    let hint = did_you_mean(nearest(name, names, 1)).map(|hint| format!("; {hint}"));
     let message = format!("it names `{name}`, but there is no such subtool{}", hint.unwrap_or_default());
     Some(warning(subtool, "unknown-subtool", "description", message))
 }

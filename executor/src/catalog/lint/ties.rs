@@ -6,7 +6,8 @@ use search::{Document, Index, IndexWriter, LearnedRequests, Unusable};
 use serde_json::Map;
 
 use super::{Finding, LintScope, warning};
-use crate::catalog::{Catalog, Subtool};
+use crate::catalog::Catalog;
+use crate::task::name::SubtoolName;
 
 /// Two subtools tie if the lower score is at least this share of the higher one.
 const MIN_TIE_RATIO: f64 = 0.98;
@@ -18,45 +19,56 @@ pub(super) fn check(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Fin
     }
 }
 
+/// What is compared of a subtool. The others are not kept compiled: there may be tens of thousands.
+struct Described {
+    name: SubtoolName,
+    description: String,
+    is_covered: bool,
+}
+
 fn find(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Finding>) -> Result<(), Unusable> {
-    let subtools: Vec<_> = catalog.subtools().collect();
-    let index = index(&subtools)?;
+    let described: Vec<_> = catalog
+        .subtools()
+        .map(|subtool| Described {
+            name: subtool.name.clone(),
+            description: subtool.definition.description.clone(),
+            is_covered: scope.covers_subtool(&subtool),
+        })
+        .collect();
+    let index = index(&described)?;
     let mut reported = BTreeSet::new();
-    for (number, described) in (0_u32..).zip(&subtools) {
-        let hits = index.search(&described.definition.description, &LearnedRequests::default())?;
-        let Some(own) = hits.iter().find(|hit| hit.document == number).map(|hit| hit.score) else { continue };
-        for rival in hits.iter().filter(|hit| hit.document != number && hit.score >= own * MIN_TIE_RATIO) {
-            let found = subtools[rival.document as usize];
+    for (number, own) in (0_u32..).zip(&described) {
+        let hits = index.search(&own.description, &LearnedRequests::default())?;
+        let Some(best) = hits.iter().find(|hit| hit.document == number).map(|hit| hit.score) else { continue };
+        for rival in hits.iter().filter(|hit| hit.document != number && hit.score >= best * MIN_TIE_RATIO) {
+            let found = &described[rival.document as usize];
             let pair = (number.min(rival.document), number.max(rival.document));
-            if contrasts(described, found) || contrasts(found, described) || !reported.insert(pair) {
+            if contrasts(own, found) || contrasts(found, own) || !reported.insert(pair) {
                 continue;
             }
-            let (one, other) = if scope.covers_subtool(described) { (*described, found) } else { (found, *described) };
-            if !scope.covers_subtool(one) {
-                continue;
-            }
+            let (one, other) = if own.is_covered { (own, found) } else { (found, own) };
+            let Some(subtool) = catalog.get(one.name.as_str()).filter(|_| one.is_covered) else { continue };
             let message = format!(
                 "the description of `{}` finds `{}` just as well; say in one of the two what it is not for, like \
                  `NOT {}`",
-                described.name, found.name, other.name
+                own.name, found.name, other.name
             );
-            findings.push(warning(one, "tie", "description", message));
+            findings.push(warning(&subtool, "tie", "description", message));
         }
     }
     Ok(())
 }
 
 /// The names and descriptions alone: what a model chooses by.
-fn index(subtools: &[&Subtool]) -> Result<Index, Unusable> {
+fn index(described: &[Described]) -> Result<Index, Unusable> {
     let mut writer = IndexWriter::new(Vec::new())?;
     let input = Map::new();
-    for subtool in subtools {
-        let (name, description) = (subtool.name.as_str(), subtool.definition.description.as_str());
-        writer.add(&Document { name, description, phrases: &[], tags: &[], input: &input }, &[])?;
+    for Described { name, description, .. } in described {
+        writer.add(&Document { name: name.as_str(), description, phrases: &[], tags: &[], input: &input }, &[])?;
     }
     Index::from_bytes(writer.finish(&[])?)
 }
 
-fn contrasts(one: &Subtool, other: &Subtool) -> bool {
-    one.definition.description.contains(&format!("NOT {}", other.name))
+fn contrasts(one: &Described, other: &Described) -> bool {
+    one.description.contains(&format!("NOT {}", other.name))
 }

@@ -1,0 +1,61 @@
+//! The state of a file: whether it is still the one that was read before.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use protocol::mailbox::is_resource_exhaustion;
+use protocol::regular_file;
+use serde::{Deserialize, Serialize};
+
+/// Identifies the state of a file, its owner and permissions included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        Ok(Self::of(&file.metadata()?))
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether both are of the same file or folder, changed or not.
+    pub(super) fn is_of_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`. Fails only if descriptors or
+/// memory ran out.
+pub(super) fn read_part(path: &Path, stamp: &FileStamp, start: u64, length: usize) -> io::Result<Option<String>> {
+    let mut bytes = vec![0; length];
+    let read = regular_file::open(path).and_then(|file| {
+        file.read_exact_at(&mut bytes, start)?;
+        // Afterwards: it may have changed while it was read.
+        FileStamp::of_file(&file)
+    });
+    match read {
+        Ok(found) if found == *stamp => Ok(String::from_utf8(bytes).ok()),
+        Err(error) if is_resource_exhaustion(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,237 @@
+//! Relatives: whether what a subtool needs is there and suitable. Found for one subtool, with only what it needs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::compiled::Resolved;
+use super::dependencies::{Node, Verdict, verdicts};
+use super::scan::problem;
+use super::{Catalog, DefinitionId, LoadProblem, Subtool};
+use crate::catalog::definition::{Definition, Lookup};
+use crate::task::effect::EffectClass;
+use crate::task::name::SubtoolName;
+
+/// What the checking of one definition found.
+#[derive(Debug, Clone)]
+pub enum Checked {
+    Usable(Arc<Subtool>),
+    /// It has no mistake, and callers may not use it.
+    Hidden,
+    Broken(Vec<LoadProblem>),
+}
+
+/// What the relation of a definition to others depends on.
+struct Relations {
+    depends_on: Vec<SubtoolName>,
+    undo: Option<SubtoolName>,
+    lookups: Vec<LookupUse>,
+    effect: EffectClass,
+    /// The fields that its input must have.
+    required: Vec<String>,
+}
+
+/// A lookup that a definition uses, under `key`, with these fields.
+struct LookupUse {
+    key: &'static str,
+    subtool: SubtoolName,
+    fields: Vec<String>,
+}
+
+impl Relations {
+    fn of(definition: &Definition) -> Self {
+        let lookup = |key, subtool: &SubtoolName, input: &Map<String, Value>| LookupUse {
+            key,
+            subtool: subtool.clone(),
+            fields: input.keys().cloned().collect(),
+        };
+        let verify = definition.verify.as_ref().map(|verify| lookup("verify", &verify.subtool, &verify.input));
+        let preview = definition.preview.as_ref().map(|preview| lookup("preview", &preview.subtool, &preview.input));
+        let required = definition.input.get("required").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            depends_on: definition.depends_on.clone(),
+            undo: definition.undo.as_ref().map(|undo| undo.subtool.clone()),
+            lookups: verify.into_iter().chain(preview).collect(),
+            effect: definition.effect_class(),
+            required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.depends_on.is_empty() && self.undo.is_none() && self.lookups.is_empty()
+    }
+
+    /// What it needs besides `depends_on`.
+    fn uses(&self) -> impl Iterator<Item = &SubtoolName> {
+        self.undo.iter().chain(self.lookups.iter().map(|lookup| &lookup.subtool))
+    }
+}
+
+/// Returns the names of the other subtools that this one needs.
+pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
+    let relations = Relations::of(definition);
+    relations.depends_on.iter().chain(relations.uses()).cloned().collect()
+}
+
+impl Catalog {
+    /// Checks one definition together with everything that it needs.
+    pub(super) fn check_definition(&self, id: DefinitionId) -> Checked {
+        let subtool = match self.load_alone(id) {
+            Ok(subtool) => subtool,
+            Err(problems) => return Checked::Broken(problems),
+        };
+        let earlier = self.candidates(subtool.name.as_str()).iter().take_while(|other| **other != id);
+        if let Some(first) = earlier.copied().find(|other| self.load_alone(*other).is_ok()) {
+            let message = format!(
+                "the name is already defined by {}; the first definition wins",
+                self.definition(first).0.origin
+            );
+            return Checked::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), None, message)]);
+        }
+        self.judged(subtool)
+    }
+
+    /// Returns what callers get for `name`, which has these definitions.
+    pub(super) fn resolve(&self, candidates: &[DefinitionId]) -> Resolved {
+        match self.first_without_mistake(candidates).map(|subtool| self.judged(subtool)) {
+            Some(Checked::Usable(subtool)) => Resolved::Usable(subtool),
+            Some(Checked::Hidden) => Resolved::Hidden,
+            Some(Checked::Broken(_)) | None => Resolved::Broken,
+        }
+    }
+
+    fn first_without_mistake(&self, candidates: &[DefinitionId]) -> Option<Subtool> {
+        candidates.iter().find_map(|id| self.load_alone(*id).ok())
+    }
+
+    /// Judges a subtool by what it needs and by what callers may use.
+    fn judged(&self, mut subtool: Subtool) -> Checked {
+        let relations = Relations::of(&subtool.definition);
+        if !relations.is_empty()
+            && let Some((place, message)) = self.mistake_with_others(&subtool.name, &relations)
+        {
+            return Checked::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), Some(place), message)]);
+        }
+        if !self.sources.permits(subtool.name.as_str(), &subtool.definition) {
+            return Checked::Hidden;
+        }
+        self.attach_lookups(&mut subtool);
+        Checked::Usable(Arc::new(subtool))
+    }
+
+    /// Attaches the definitions of the lookups. Callers get the data of a lookup, so they must be allowed to use it.
+    fn attach_lookups(&self, subtool: &mut Subtool) {
+        if subtool.definition.verify.is_none() && subtool.definition.preview.is_none() {
+            return;
+        }
+        let lookup = |name: &SubtoolName| {
+            let found = self.first_without_mistake(self.candidates(name.as_str()))?;
+            let is_permitted = self.sources.permits(name.as_str(), &found.definition);
+            is_permitted.then_some(Lookup { definition: found.definition, schema: found.schema })
+        };
+        let Definition { verify, preview, .. } = Arc::make_mut(&mut subtool.definition);
+        if let Some(verify) = verify {
+            verify.lookup = lookup(&verify.subtool);
+        }
+        if let Some(preview) = preview {
+            preview.lookup = lookup(&preview.subtool);
+        }
+    }
+
+    /// Returns the place and the message of what is wrong between a subtool and what it needs.
+    fn mistake_with_others(&self, name: &SubtoolName, relations: &Relations) -> Option<(String, String)> {
+        match self.verdict(name.as_str()) {
+            Some(Verdict::Usable) => return None,
+            Some(_) => {}
+            None => self.find_verdicts(name, relations),
+        }
+        let verdict = |name: &SubtoolName| self.verdict(name.as_str()).unwrap_or(Verdict::Absent);
+        let none_named = |name: &SubtoolName| format!("no subtool named `{name}`");
+        let of_dependencies = |is_reason: fn(Verdict) -> bool| {
+            let found = relations.depends_on.iter().find(|other| is_reason(verdict(other)))?;
+            Some(("depends_on".to_owned(), none_named(found)))
+        };
+        let is_circular = verdict(name) == Verdict::Circular;
+        let of_undo = || {
+            relations
+                .undo
+                .as_ref()
+                .filter(|undo| verdict(undo) != Verdict::Usable)
+                .map(|undo| ("undo.subtool".to_owned(), none_named(undo)))
+        };
+        let of_lookup = |used: &LookupUse| {
+            if verdict(&used.subtool) != Verdict::Usable {
+                return Some((format!("{}.subtool", used.key), none_named(&used.subtool)));
+            }
+            unsuitable(used, self.relations_of(&used.subtool).as_ref()?)
+        };
+        of_dependencies(|verdict| verdict == Verdict::Absent)
+            .or_else(|| is_circular.then(|| ("depends_on".to_owned(), "it depends on itself".to_owned())))
+            .or_else(|| of_dependencies(|verdict| verdict != Verdict::Usable))
+            .or_else(of_undo)
+            .or_else(|| relations.lookups.iter().find_map(of_lookup))
+    }
+}
+
+impl Catalog {
+    /// Judges a subtool, and everything that it needs directly or indirectly, and remembers the verdicts.
+    fn find_verdicts(&self, name: &SubtoolName, relations: &Relations) {
+        let (mut found, mut absent) = (BTreeMap::new(), Vec::new());
+        let mut wanted: Vec<_> = relations.depends_on.iter().chain(relations.uses()).cloned().collect();
+        found.insert(name.clone(), None);
+        while let Some(next) = wanted.pop() {
+            if found.contains_key(&next) || absent.contains(&next) || self.verdict(next.as_str()).is_some() {
+                continue;
+            }
+            match self.relations_of(&next) {
+                Some(relations) => {
+                    wanted.extend(relations.depends_on.iter().chain(relations.uses()).cloned());
+                    found.insert(next, Some(relations));
+                }
+                None => absent.push(next),
+            }
+        }
+        let is_mistaken = |used: &LookupUse| match found.get(&used.subtool) {
+            Some(lookup) => unsuitable(used, lookup.as_ref().unwrap_or(relations)).is_some(),
+            None => self.relations_of(&used.subtool).is_none_or(|lookup| unsuitable(used, &lookup).is_some()),
+        };
+        let nodes: Vec<_> = found
+            .iter()
+            .map(|(name, own)| {
+                let relations = own.as_ref().unwrap_or(relations);
+                Node {
+                    name: name.as_str(),
+                    depends_on: relations.depends_on.iter().map(SubtoolName::as_str).collect(),
+                    uses: relations.uses().map(SubtoolName::as_str).collect(),
+                    is_broken: relations.lookups.iter().any(is_mistaken),
+                }
+            })
+            .collect();
+        let judged = verdicts(&nodes, |name| self.verdict(name));
+        let judged: Vec<_> = found.keys().cloned().zip(judged).collect();
+        let mut compiled = self.compiled();
+        compiled.verdicts.extend(judged);
+        compiled.verdicts.extend(absent.into_iter().map(|name| (name, Verdict::Absent)));
+    }
+
+    fn verdict(&self, name: &str) -> Option<Verdict> {
+        self.compiled().verdicts.get(name).copied()
+    }
+
+    /// Returns what the relation of the subtool `name` to others depends on; `None` if it cannot be loaded.
+    fn relations_of(&self, name: &SubtoolName) -> Option<Relations> {
+        self.first_without_mistake(self.candidates(name.as_str())).map(|found| Relations::of(&found.definition))
+    }
+}
+
+/// Returns the place and the message of what makes `lookup` unsuitable for this use of it.
+fn unsuitable(used: &LookupUse, lookup: &Relations) -> Option<(String, String)> {
+    let LookupUse { key, subtool, fields } = used;
+    if lookup.effect != EffectClass::Read {
+        let message = format!("`{subtool}` is not read-only, so a lookup could change something");
+        return Some((format!("{key}.subtool"), message));
+    }
+    let missing = lookup.required.iter().find(|field| !fields.contains(field))?;
+    Some((format!("{key}.input"), format!("`{subtool}` requires `{missing}`")))
+}
