@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::search::SearchTerms;
-use super::{Catalog, Checked, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
+use super::{Catalog, CheckOutcome, LoadProblem, Origin, Sources, SourcesStamp, Subtool};
 
 /// Everything that `list` needs.
 #[derive(Debug, Deserialize, Serialize)]
@@ -105,9 +105,9 @@ impl Listing {
         let (mut groups, mut entries, mut problems) = (Vec::new(), Vec::new(), catalog.problems().to_vec());
         for (_, checked) in catalog.check() {
             match checked {
-                Checked::Usable(subtool) => entries.push(ListingEntry::of(&subtool, &mut groups)),
-                Checked::Hidden => {}
-                Checked::Broken(found) => problems.extend(found),
+                CheckOutcome::Usable(subtool) => entries.push(ListingEntry::of(&subtool, &mut groups)),
+                CheckOutcome::Hidden => {}
+                CheckOutcome::Broken(found) => problems.extend(found),
             }
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
