@@ -33,13 +33,14 @@ mod dependencies;
 mod deserialize;
 pub mod drafts;
 mod file_keys;
-mod file_stamp;
+mod file_state;
 pub mod format;
 pub mod learned;
 pub mod lint;
 pub mod listing;
 mod load;
 mod outline;
+mod packs;
 pub mod privileges;
 mod relatives;
 pub mod routing;
@@ -48,13 +49,13 @@ mod sources;
 mod variables;
 
 pub use changes::SourcesWatch;
-pub use file_stamp::FileStamp;
-pub use load::{Pack, SHIPPED};
-pub use relatives::{Checked, relatives};
+pub use file_state::FileState;
+pub use packs::{Pack, SHIPPED};
+pub use relatives::{CheckOutcome, relatives};
 pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
 
-use compiled::{CompiledSubtools, Resolved};
+use compiled::{Availability, CompiledSubtools};
 use scan::{Overrides, Scan, ScannedDefinition};
 
 /// Every subtool that is defined, each loaded when it is used.
@@ -210,17 +211,17 @@ impl Catalog {
     /// Returns a subtool that callers may use.
     pub fn get(&self, name: &str) -> Option<Arc<Subtool>> {
         match self.resolved(name)? {
-            Resolved::Usable(subtool) => Some(subtool),
-            Resolved::Hidden | Resolved::Broken => None,
+            Availability::Usable(subtool) => Some(subtool),
+            Availability::Hidden | Availability::Broken => None,
         }
     }
 
     /// Whether a subtool of this name is defined that callers may not use.
     pub fn is_hidden(&self, name: &str) -> bool {
-        matches!(self.resolved(name), Some(Resolved::Hidden))
+        matches!(self.resolved(name), Some(Availability::Hidden))
     }
 
-    fn resolved(&self, name: &str) -> Option<Resolved> {
+    fn resolved(&self, name: &str) -> Option<Availability> {
         let candidates = self.candidates(name);
         let (_, ScannedDefinition { name, length, .. }) = self.definition(*candidates.first()?);
         if let Some(known) = self.compiled().get(name.as_str()) {
@@ -275,8 +276,8 @@ impl Catalog {
     pub fn subtools(&self) -> impl Iterator<Item = Arc<Subtool>> {
         self.by_name.chunk_by(|one, other| self.name(*one) == self.name(*other)).filter_map(|candidates| {
             match self.resolve(candidates) {
-                Resolved::Usable(subtool) => Some(subtool),
-                Resolved::Hidden | Resolved::Broken => None,
+                Availability::Usable(subtool) => Some(subtool),
+                Availability::Hidden | Availability::Broken => None,
             }
         })
     }
@@ -287,7 +288,7 @@ impl Catalog {
     }
 
     /// Checks one definition after the other of [`Self::files`]`[file]`. None of them is kept.
-    pub fn check_file(&self, file: usize) -> impl Iterator<Item = (&SubtoolName, Checked)> {
+    pub fn check_file(&self, file: usize) -> impl Iterator<Item = (&SubtoolName, CheckOutcome)> {
         let index = u32::try_from(file).expect("memory holds fewer files");
         self.files[file]
             .definitions
@@ -297,7 +298,7 @@ impl Catalog {
     }
 
     /// Checks one definition after the other of all files. None of them is kept.
-    pub fn check(&self) -> impl Iterator<Item = (&SubtoolName, Checked)> {
+    pub fn check(&self) -> impl Iterator<Item = (&SubtoolName, CheckOutcome)> {
         (0..self.files.len()).flat_map(|file| self.check_file(file))
     }
 
@@ -310,8 +311,8 @@ impl Catalog {
     /// Checks all definitions, and returns everything that is wrong.
     pub fn all_problems(&self) -> Vec<LoadProblem> {
         let of_definitions = self.check().flat_map(|(_, checked)| match checked {
-            Checked::Broken(problems) => problems,
-            Checked::Usable(_) | Checked::Hidden => Vec::new(),
+            CheckOutcome::Broken(problems) => problems,
+            CheckOutcome::Usable(_) | CheckOutcome::Hidden => Vec::new(),
         });
         self.problems.iter().cloned().chain(of_definitions).collect()
     }
@@ -319,8 +320,8 @@ impl Catalog {
     /// Returns what is wrong with the definitions of this name.
     pub fn problems_of(&self, name: &str) -> Vec<LoadProblem> {
         let of_definitions = self.candidates(name).iter().flat_map(|id| match self.check_definition(*id) {
-            Checked::Broken(problems) => problems,
-            Checked::Usable(_) | Checked::Hidden => Vec::new(),
+            CheckOutcome::Broken(problems) => problems,
+            CheckOutcome::Usable(_) | CheckOutcome::Hidden => Vec::new(),
         });
         let of_files = self.problems.iter().filter(|problem| problem.subtool.as_deref() == Some(name));
         of_files.cloned().chain(of_definitions).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use executor::catalog::{Catalog, Checked, Sources, Subtool};
+use executor::catalog::{Catalog, CheckOutcome, Sources, Subtool};
 use executor::config::Config;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
@@ -134,11 +134,11 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
     let (mut lines, mut problems) = (BTreeMap::new(), catalog.problems().to_vec());
     for (name, checked) in catalog.check() {
         match checked {
-            Checked::Usable(subtool) if context.caller.tool_scope.covers(name.as_str()) => {
+            CheckOutcome::Usable(subtool) if context.caller.tool_scope.covers(name.as_str()) => {
                 lines.insert(name, line(&subtool));
             }
-            Checked::Usable(_) | Checked::Hidden => {}
-            Checked::Broken(found) => problems.extend(found),
+            CheckOutcome::Usable(_) | CheckOutcome::Hidden => {}
+            CheckOutcome::Broken(found) => problems.extend(found),
         }
     }
     context.output.json(&lines.values().collect::<Vec<_>>())?;

@@ -14,7 +14,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use nix::sys::statfs::{self, FsType};
 
 use super::Sources;
-use super::file_stamp::FileStamp;
+use super::file_state::FileState;
 use super::sources::is_definition_file;
 use crate::base::trust;
 
@@ -41,22 +41,22 @@ const ZFS_SUPER_MAGIC: FsType = FsType(0x2fc1_2fc1);
 /// Notices changes of definition files.
 #[derive(Debug, Default)]
 pub struct SourcesWatch {
-    watched: Option<Watched>,
+    watched: Option<WatchState>,
 }
 
 /// What was found when all files were looked at the last time.
 #[derive(Debug)]
-struct Watched {
+struct WatchState {
     events: Inotify,
     folders: Vec<PathState>,
-    singles: Vec<(PathBuf, PathState)>,
+    singles: Vec<(PathState, PathBuf)>,
     looked_at: Instant,
 }
 
 /// What lies at a path, and whether another user may have put it there.
 #[derive(Debug, PartialEq, Eq)]
 struct PathState {
-    stamp: Option<FileStamp>,
+    file: Option<FileState>,
     distrust: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl SourcesWatch {
         watched.looked_at.elapsed() > MAX_TRUST
             || watched.folders.len() != sources.folders().len()
             || watched.folders.iter().zip(sources.folders()).any(|(known, folder)| *known != PathState::of(folder))
-            || watched.singles.iter().any(|(path, known)| *known != PathState::of(path))
+            || watched.singles.iter().any(|(known, path)| *known != PathState::of(path))
             || watched.has_events()
     }
 
@@ -94,24 +94,22 @@ impl SourcesWatch {
             }
             None => watch(sources.folders()),
         };
-        let (files, _) = sources.files();
-        let singles = files.into_iter().filter(|file| !file.is_in_folder).map(|file| file.path);
-        let singles: Vec<_> =
-            singles.map(|path| (PathState::of(&path), path)).map(|(state, path)| (path, state)).collect();
+        let singles = sources.files().outside;
         if singles.len() > MAX_SINGLE_FILES {
             return;
         }
+        let singles = singles.into_iter().map(|path| (PathState::of(&path), path)).collect();
         match events {
-            Ok(events) => self.watched = Some(Watched { events, folders, singles, looked_at: Instant::now() }),
+            Ok(events) => self.watched = Some(WatchState { events, folders, singles, looked_at: Instant::now() }),
             Err(error) => tracing::debug!(%error, "definitions are not watched, but looked at each time"),
         }
     }
 }
 
-impl Watched {
+impl WatchState {
     /// Whether these folders are the watched ones.
     fn covers(&self, folders: &[PathState]) -> bool {
-        let is_same = |(one, other): (&PathState, &PathState)| match (&one.stamp, &other.stamp) {
+        let is_same = |(one, other): (&PathState, &PathState)| match (&one.file, &other.file) {
             (Some(one), Some(other)) => one.is_of_same_file(other),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -138,7 +136,7 @@ impl PathState {
     fn of(path: &Path) -> Self {
         let distrust = trust::check(path).err().filter(trust::Distrust::is_writable_by_others);
         Self {
-            stamp: fs::metadata(path).ok().as_ref().map(FileStamp::of),
+            file: fs::metadata(path).ok().as_ref().map(FileState::of),
             distrust: distrust.map(|distrust| distrust.to_string()),
         }
     }
@@ -218,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_change_of_a_definition_file_is_noticed_at_once_and_only_once() {
-        let changes: [(&str, Change); 18] = [
+        let changes: [(&str, Change); 19] = [
             ("written in place", |place| place.write("subtools/a.json", "{ }")),
             ("added", |place| place.write("subtools/b.json", "{}")),
             ("replaced", |place| place.rename("elsewhere/linked.json", "subtools/a.json")),
@@ -240,6 +238,7 @@ mod tests {
             }),
             ("the target of a link", |place| place.write("target.json", "{ }")),
             ("the mode of the target", |place| place.set_mode("target.json", 0o666)),
+            ("the target as before", |place| place.set_mode("target.json", 0o644)),
         ];
         let place = Place::new();
         let sources = place.sources();

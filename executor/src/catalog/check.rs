@@ -1,7 +1,7 @@
 //! Finds the mistakes of one definition that its types cannot express, all of them at once.
 //!
 //! Templates and jq expressions are checked here for every runner, because they may use the same names everywhere; a
-//! runner checks only what is its own. What is wrong between two definitions is the matter of `load.rs`.
+//! runner checks only what is its own. What is wrong between two definitions is the matter of `relatives.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Subtool;
-use super::dependencies::Verdict;
+use super::dependencies::NodeVerdict;
 use crate::task::name::SubtoolName;
 
 /// The most subtools that are kept. More than a session uses.
@@ -14,7 +14,7 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// What callers get for the name of a definition.
 #[derive(Debug, Clone)]
-pub(super) enum Resolved {
+pub(super) enum Availability {
     Usable(Arc<Subtool>),
     /// It is defined, and callers may not use it.
     Hidden,
@@ -25,23 +25,23 @@ pub(super) enum Resolved {
 /// What is known of the definitions that were needed.
 #[derive(Debug, Default)]
 pub(super) struct CompiledSubtools {
-    kept: HashMap<SubtoolName, Kept>,
+    kept: HashMap<SubtoolName, KeptSubtool>,
     bytes: usize,
     /// Counts the uses.
     clock: u64,
     /// Of subtools that need others, and of what they need.
-    pub(super) verdicts: BTreeMap<SubtoolName, Verdict>,
+    pub(super) verdicts: BTreeMap<SubtoolName, NodeVerdict>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    resolved: Resolved,
+struct KeptSubtool {
+    resolved: Availability,
     bytes: usize,
     used_at: u64,
 }
 
 impl CompiledSubtools {
-    pub(super) fn get(&mut self, name: &str) -> Option<Resolved> {
+    pub(super) fn get(&mut self, name: &str) -> Option<Availability> {
         self.clock += 1;
         let kept = self.kept.get_mut(name)?;
         kept.used_at = self.clock;
@@ -49,9 +49,9 @@ impl CompiledSubtools {
     }
 
     /// Keeps a subtool whose definition has `bytes`, in place of those that were not used for the longest time.
-    pub(super) fn keep(&mut self, name: &SubtoolName, resolved: Resolved, bytes: usize) {
+    pub(super) fn keep(&mut self, name: &SubtoolName, resolved: Availability, bytes: usize) {
         self.clock += 1;
-        let kept = Kept { resolved, bytes, used_at: self.clock };
+        let kept = KeptSubtool { resolved, bytes, used_at: self.clock };
         self.bytes += bytes;
         if let Some(earlier) = self.kept.insert(name.clone(), kept) {
             self.bytes -= earlier.bytes;
@@ -81,14 +81,14 @@ mod tests {
     fn only_what_was_used_last_is_kept() {
         let mut compiled = CompiledSubtools::default();
         for number in 0..2 * MAX_KEPT {
-            compiled.keep(&name(number), Resolved::Hidden, 1);
+            compiled.keep(&name(number), Availability::Hidden, 1);
             assert!(compiled.get("subtool_0").is_some(), "it is used all the time");
         }
         assert_eq!((compiled.len(), compiled.bytes), (MAX_KEPT, MAX_KEPT));
         assert!(compiled.get("subtool_1").is_none());
         assert!(compiled.get(name(2 * MAX_KEPT - 1).as_str()).is_some());
         for _ in 0..3 {
-            compiled.keep(&name(0), Resolved::Hidden, MAX_KEPT_BYTES + 1);
+            compiled.keep(&name(0), Availability::Hidden, MAX_KEPT_BYTES + 1);
             assert_eq!((compiled.len(), compiled.bytes), (1, MAX_KEPT_BYTES + 1), "one that is large, but not two");
         }
     }

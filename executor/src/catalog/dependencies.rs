@@ -17,7 +17,7 @@ pub(super) struct Node<'a> {
 
 /// Whether a node can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum NodeVerdict {
     Usable,
     /// It is not defined, or its definition has a mistake.
     Absent,
@@ -28,14 +28,14 @@ pub(super) enum Verdict {
 }
 
 /// Judges `nodes`. They include everything that they need, except what `known` has a verdict on.
-pub(super) fn verdicts(nodes: &[Node<'_>], known: impl Fn(&str) -> Option<Verdict>) -> Vec<Verdict> {
+pub(super) fn verdicts(nodes: &[Node<'_>], known: impl Fn(&str) -> Option<NodeVerdict>) -> Vec<NodeVerdict> {
     let indexes: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(index, node)| (node.name, index)).collect();
     let mut forward = vec![Vec::new(); nodes.len()];
     let mut backward = vec![Vec::new(); nodes.len()];
-    let mut verdicts = vec![Verdict::Usable; nodes.len()];
+    let mut verdicts = vec![NodeVerdict::Usable; nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
         if node.is_broken {
-            verdicts[index] = Verdict::Broken;
+            verdicts[index] = NodeVerdict::Broken;
         }
         for (number, name) in node.depends_on.iter().chain(&node.uses).enumerate() {
             match (indexes.get(name), known(name)) {
@@ -45,20 +45,20 @@ pub(super) fn verdicts(nodes: &[Node<'_>], known: impl Fn(&str) -> Option<Verdic
                         forward[index].push(on);
                     }
                 }
-                (None, Some(Verdict::Usable)) => {}
-                (None, _) => verdicts[index] = Verdict::Broken,
+                (None, Some(NodeVerdict::Usable)) => {}
+                (None, _) => verdicts[index] = NodeVerdict::Broken,
             }
         }
     }
     for index in circular(&forward) {
-        verdicts[index] = Verdict::Circular;
+        verdicts[index] = NodeVerdict::Circular;
     }
-    let mut found: Vec<usize> = (0..nodes.len()).filter(|index| verdicts[*index] != Verdict::Usable).collect();
+    let mut found: Vec<usize> = (0..nodes.len()).filter(|index| verdicts[*index] != NodeVerdict::Usable).collect();
     let mut next = 0;
     while let Some(&gone) = found.get(next) {
         for &index in &backward[gone] {
-            if verdicts[index] == Verdict::Usable {
-                verdicts[index] = Verdict::Broken;
+            if verdicts[index] == NodeVerdict::Usable {
+                verdicts[index] = NodeVerdict::Broken;
                 found.push(index);
             }
         }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_needs_a_broken_node_is_broken_too() {
-        use Verdict::{Broken, Circular, Usable};
+        use NodeVerdict::{Broken, Circular, Usable};
         let using = |name, uses: &[&'static str]| Node { name, uses: uses.to_vec(), ..Node::default() };
         let graph = [
             (node("good", &[]), Usable),
@@ -166,7 +166,7 @@ mod tests {
     fn a_long_chain_is_judged_in_one_pass() {
         let names: Vec<_> = (0..50_000).map(|number| format!("n{number}")).collect();
         for (end, expected) in
-            [(None, Verdict::Usable), (Some("missing"), Verdict::Broken), (Some("n0"), Verdict::Circular)]
+            [(None, NodeVerdict::Usable), (Some("missing"), NodeVerdict::Broken), (Some("n0"), NodeVerdict::Circular)]
         {
             let next = |index: usize| names.get(index + 1).map(String::as_str).or(end);
             let nodes: Vec<_> =

@@ -15,6 +15,11 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
+use crate::config::secret::SecretName;
+
+/// Shorter values are not removed from messages: they would match by accident, and no secret is that short.
+const MIN_SECRET_CHARS: usize = 6;
+
 /// The most mistakes that are listed for one definition.
 const MAX_MISTAKES: usize = 20;
 
@@ -222,6 +227,24 @@ fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     let hint = did_you_mean(nearest(found, known.iter().copied(), 1))
         .unwrap_or_else(|| format!("expected {}", joined(known, "or")));
     format!("unknown {what} `{found}`; {hint}")
+}
+
+/// Removes the values of `run` from `message`: any of them may be a secret that was written instead of its name, and
+/// messages are cached and displayed. The location still says which value is meant.
+pub(super) fn without_values(mut message: String, run: Option<&Value>) -> String {
+    match run {
+        Some(Value::String(text)) => {
+            if text.len() >= MIN_SECRET_CHARS && SecretName::in_reference(text).is_none() {
+                message = message.replace(text, "…");
+            }
+            message
+        }
+        Some(Value::Array(items)) => items.iter().fold(message, |message, item| without_values(message, Some(item))),
+        Some(Value::Object(fields)) => {
+            fields.values().fold(message, |message, field| without_values(message, Some(field)))
+        }
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => message,
+    }
 }
 
 /// Describes what a type expects in terms of JSON.

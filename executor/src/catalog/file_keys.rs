@@ -4,8 +4,7 @@
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value};
 
-use super::deserialize::{LocatedMessage, ReadError, deserialize};
-use super::load::without_values;
+use super::deserialize::{LocatedMessage, ReadError, deserialize, without_values};
 use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
 

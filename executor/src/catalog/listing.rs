@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::previous::{CopiedEntry, ListedFile, PreviousListing};
 use super::definition::Definition;
-use super::{Catalog, Checked, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
+use super::{Catalog, CheckOutcome, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
 use crate::runner::Run;
 
 mod previous;
@@ -302,14 +302,14 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
                 Some(CopiedEntry::Taken(flags)) => flags,
                 Some(CopiedEntry::Hidden) => continue,
                 None => match catalog.check_definition(definition) {
-                    Checked::Usable(subtool) => {
+                    CheckOutcome::Usable(subtool) => {
                         let entry = ListingEntry::of(&subtool);
                         let document = document(subtool.name.as_str(), &subtool.definition);
                         writer.add(&document, &serde_json::to_vec(&entry)?)?;
                         flags_of(&subtool, &entry)
                     }
-                    Checked::Hidden => continue,
-                    Checked::Broken(problems) => {
+                    CheckOutcome::Hidden => continue,
+                    CheckOutcome::Broken(problems) => {
                         summary.problems.extend(problems);
                         continue;
                     }

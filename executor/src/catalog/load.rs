@@ -10,40 +10,17 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::check::check;
-use super::deserialize::{LocatedMessage, Mended, deserialize_mending};
+use super::deserialize::{LocatedMessage, Mended, deserialize_mending, without_values};
 use super::file_keys::merge;
-use super::file_stamp::read_part;
+use super::file_state::read_part;
+use super::packs::SHIPPED;
 use super::scan::{
     DefinitionFile, MAX_FILE_BYTES, ScannedDefinition, ScannedFile, line_and_column, problem, scan_file,
 };
 use super::variables::{Variables, fill};
 use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
 use crate::catalog::definition::Definition;
-use crate::config::secret::SecretName;
 use crate::task::name::SubtoolName;
-
-/// Shorter values are not removed from messages: they would match by accident, and no secret is that short.
-const MIN_SECRET_CHARS: usize = 6;
-
-/// A pack of definitions that ships with the program.
-#[derive(Debug)]
-pub struct Pack {
-    pub name: &'static str,
-    /// The definition file.
-    pub text: &'static str,
-}
-
-/// All packs that ship with the program.
-pub const SHIPPED: &[Pack] = &[
-    Pack { name: "files", text: include_str!("../../../subtools/files.json") },
-    Pack { name: "git", text: include_str!("../../../subtools/git.json") },
-    Pack { name: "github", text: include_str!("../../../subtools/github.json") },
-    Pack { name: "gmail", text: include_str!("../../../subtools/gmail.json") },
-    Pack { name: "human", text: include_str!("../../../subtools/human.json") },
-    Pack { name: "models", text: include_str!("../../../subtools/models.json") },
-    Pack { name: "shell", text: include_str!("../../../subtools/shell.json") },
-    Pack { name: "web", text: include_str!("../../../subtools/web.json") },
-];
 
 /// The text of a definition, and what its file adds to it.
 struct DefinitionText {
@@ -187,23 +164,5 @@ fn subtool(
             .into_iter()
             .map(|(place, message)| (place, without_values(message, merged.get("run"))))
             .collect()),
-    }
-}
-
-/// Removes the values of `run` from `message`: any of them may be a secret that was written instead of its name, and
-/// messages are cached and displayed. The location still says which value is meant.
-pub(super) fn without_values(mut message: String, run: Option<&Value>) -> String {
-    match run {
-        Some(Value::String(text)) => {
-            if text.len() >= MIN_SECRET_CHARS && SecretName::in_reference(text).is_none() {
-                message = message.replace(text, "…");
-            }
-            message
-        }
-        Some(Value::Array(items)) => items.iter().fold(message, |message, item| without_values(message, Some(item))),
-        Some(Value::Object(fields)) => {
-            fields.values().fold(message, |message, field| without_values(message, Some(field)))
-        }
-        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => message,
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::compiled::Resolved;
-use super::dependencies::{Node, Verdict, verdicts};
+use super::compiled::Availability;
+use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
 use super::{Catalog, DefinitionId, LoadProblem, Subtool};
 use crate::catalog::definition::{Definition, Lookup};
@@ -15,7 +15,7 @@ use crate::task::name::SubtoolName;
 
 /// What the checking of one definition found.
 #[derive(Debug, Clone)]
-pub enum Checked {
+pub enum CheckOutcome {
     Usable(Arc<Subtool>),
     /// It has no mistake, and callers may not use it.
     Hidden,
@@ -76,10 +76,10 @@ pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
 
 impl Catalog {
     /// Checks one definition together with everything that it needs.
-    pub(super) fn check_definition(&self, id: DefinitionId) -> Checked {
+    pub(super) fn check_definition(&self, id: DefinitionId) -> CheckOutcome {
         let subtool = match self.load_alone(id) {
             Ok(subtool) => subtool,
-            Err(problems) => return Checked::Broken(problems),
+            Err(problems) => return CheckOutcome::Broken(problems),
         };
         let earlier = self.candidates(subtool.name.as_str()).iter().take_while(|other| **other != id);
         if let Some(first) = earlier.copied().find(|other| self.load_alone(*other).is_ok()) {
@@ -87,17 +87,17 @@ impl Catalog {
                 "the name is already defined by {}; the first definition wins",
                 self.definition(first).0.origin
             );
-            return Checked::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), None, message)]);
+            return CheckOutcome::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), None, message)]);
         }
         self.judged(subtool)
     }
 
     /// Returns what callers get for `name`, which has these definitions.
-    pub(super) fn resolve(&self, candidates: &[DefinitionId]) -> Resolved {
+    pub(super) fn resolve(&self, candidates: &[DefinitionId]) -> Availability {
         match self.first_without_mistake(candidates).map(|subtool| self.judged(subtool)) {
-            Some(Checked::Usable(subtool)) => Resolved::Usable(subtool),
-            Some(Checked::Hidden) => Resolved::Hidden,
-            Some(Checked::Broken(_)) | None => Resolved::Broken,
+            Some(CheckOutcome::Usable(subtool)) => Availability::Usable(subtool),
+            Some(CheckOutcome::Hidden) => Availability::Hidden,
+            Some(CheckOutcome::Broken(_)) | None => Availability::Broken,
         }
     }
 
@@ -106,18 +106,23 @@ impl Catalog {
     }
 
     /// Judges a subtool by what it needs and by what callers may use.
-    fn judged(&self, mut subtool: Subtool) -> Checked {
+    fn judged(&self, mut subtool: Subtool) -> CheckOutcome {
         let relations = Relations::of(&subtool.definition);
         if !relations.is_empty()
             && let Some((place, message)) = self.mistake_with_others(&subtool.name, &relations)
         {
-            return Checked::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), Some(place), message)]);
+            return CheckOutcome::Broken(vec![problem(
+                &subtool.origin,
+                Some(subtool.name.as_str()),
+                Some(place),
+                message,
+            )]);
         }
         if !self.sources.permits(subtool.name.as_str(), &subtool.definition) {
-            return Checked::Hidden;
+            return CheckOutcome::Hidden;
         }
         self.attach_lookups(&mut subtool);
-        Checked::Usable(Arc::new(subtool))
+        CheckOutcome::Usable(Arc::new(subtool))
     }
 
     /// Attaches the definitions of the lookups. Callers get the data of a lookup, so they must be allowed to use it.
@@ -142,33 +147,33 @@ impl Catalog {
     /// Returns the place and the message of what is wrong between a subtool and what it needs.
     fn mistake_with_others(&self, name: &SubtoolName, relations: &Relations) -> Option<(String, String)> {
         match self.verdict(name.as_str()) {
-            Some(Verdict::Usable) => return None,
+            Some(NodeVerdict::Usable) => return None,
             Some(_) => {}
             None => self.find_verdicts(name, relations),
         }
-        let verdict = |name: &SubtoolName| self.verdict(name.as_str()).unwrap_or(Verdict::Absent);
+        let verdict = |name: &SubtoolName| self.verdict(name.as_str()).unwrap_or(NodeVerdict::Absent);
         let none_named = |name: &SubtoolName| format!("no subtool named `{name}`");
-        let of_dependencies = |is_reason: fn(Verdict) -> bool| {
+        let of_dependencies = |is_reason: fn(NodeVerdict) -> bool| {
             let found = relations.depends_on.iter().find(|other| is_reason(verdict(other)))?;
             Some(("depends_on".to_owned(), none_named(found)))
         };
-        let is_circular = verdict(name) == Verdict::Circular;
+        let is_circular = verdict(name) == NodeVerdict::Circular;
         let of_undo = || {
             relations
                 .undo
                 .as_ref()
-                .filter(|undo| verdict(undo) != Verdict::Usable)
+                .filter(|undo| verdict(undo) != NodeVerdict::Usable)
                 .map(|undo| ("undo.subtool".to_owned(), none_named(undo)))
         };
         let of_lookup = |used: &LookupUse| {
-            if verdict(&used.subtool) != Verdict::Usable {
+            if verdict(&used.subtool) != NodeVerdict::Usable {
                 return Some((format!("{}.subtool", used.key), none_named(&used.subtool)));
             }
             unsuitable(used, self.relations_of(&used.subtool).as_ref()?)
         };
-        of_dependencies(|verdict| verdict == Verdict::Absent)
+        of_dependencies(|verdict| verdict == NodeVerdict::Absent)
             .or_else(|| is_circular.then(|| ("depends_on".to_owned(), "it depends on itself".to_owned())))
-            .or_else(|| of_dependencies(|verdict| verdict != Verdict::Usable))
+            .or_else(|| of_dependencies(|verdict| verdict != NodeVerdict::Usable))
             .or_else(of_undo)
             .or_else(|| relations.lookups.iter().find_map(of_lookup))
     }
@@ -212,10 +217,10 @@ impl Catalog {
         let judged: Vec<_> = found.keys().cloned().zip(judged).collect();
         let mut compiled = self.compiled();
         compiled.verdicts.extend(judged);
-        compiled.verdicts.extend(absent.into_iter().map(|name| (name, Verdict::Absent)));
+        compiled.verdicts.extend(absent.into_iter().map(|name| (name, NodeVerdict::Absent)));
     }
 
-    fn verdict(&self, name: &str) -> Option<Verdict> {
+    fn verdict(&self, name: &str) -> Option<NodeVerdict> {
         self.compiled().verdicts.get(name).copied()
     }
 

@@ -17,8 +17,8 @@ use protocol::regular_file;
 use serde_json::{Map, Value};
 
 use super::file_keys::FileKeys;
-use super::file_stamp::FileStamp;
-use super::load::Pack;
+use super::file_state::FileState;
+use super::packs::Pack;
 use super::sources::SourceFile;
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
 use crate::task::name::SubtoolName;
@@ -36,7 +36,7 @@ static RATE_LIMIT: LazyLock<AhoCorasick> = LazyLock::new(|| {
 pub struct DefinitionFile {
     pub origin: Origin,
     /// The state in which the file was scanned; `None` for a pack.
-    pub stamp: Option<FileStamp>,
+    pub stamp: Option<FileState>,
     pub(super) defaults: Arc<Map<String, Value>>,
     /// In the order of the file.
     pub(super) definitions: Vec<ScannedDefinition>,
@@ -84,14 +84,15 @@ pub(super) struct ScannedFile {
 }
 
 pub(super) fn scan(sources: &Sources) -> Scan {
-    let (files, mut problems) = sources.files();
-    let stamp = sources.stamp_of(&files, problems.clone());
+    let found = sources.files();
+    let stamp = sources.stamp_of(&found);
+    let mut problems = found.problems;
     let (mut scanned, mut overrides) = (Vec::new(), Overrides::new());
     for pack in sources.packs() {
         scanned.push(scan_pack(pack));
     }
     let mut buffer = Vec::new();
-    for SourceFile { path, .. } in files {
+    for SourceFile { path, .. } in found.trusted {
         scanned.push(scan_file(&path, &mut buffer));
     }
     let mut files = Vec::new();
@@ -131,7 +132,7 @@ pub(super) fn scan_file(path: &Path, buffer: &mut Vec<u8>) -> ScannedFile {
     let too_large = |size: u64| failed(format!("the file has {size} bytes; the limit is {MAX_FILE_BYTES}"), false);
     buffer.clear();
     let read = regular_file::open(path).and_then(|file| {
-        let stamp = FileStamp::of_file(&file)?;
+        let stamp = FileState::of_file(&file)?;
         // One more, to notice a file that grows meanwhile.
         file.take(MAX_FILE_BYTES.min(stamp.size()) + 1).read_to_end(buffer)?;
         Ok(stamp)
@@ -143,7 +144,7 @@ pub(super) fn scan_file(path: &Path, buffer: &mut Vec<u8>) -> ScannedFile {
     }
 }
 
-fn scan_text(origin: Origin, stamp: Option<FileStamp>, text: &[u8]) -> ScannedFile {
+fn scan_text(origin: Origin, stamp: Option<FileState>, text: &[u8]) -> ScannedFile {
     let mut problems = Vec::new();
     let file = match members(text) {
         Ok(members) => read_members(members, text, origin, stamp, &mut problems),
@@ -169,7 +170,7 @@ fn read_members(
     members: Vec<RawMember<'_>>,
     text: &[u8],
     origin: Origin,
-    stamp: Option<FileStamp>,
+    stamp: Option<FileState>,
     problems: &mut Vec<LoadProblem>,
 ) -> Option<(DefinitionFile, Map<String, Value>)> {
     let (own, members): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.key.starts_with('$'));

@@ -11,8 +11,8 @@ use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::file_stamp::FileStamp;
-use super::load::{Pack, SHIPPED};
+use super::file_state::FileState;
+use super::packs::{Pack, SHIPPED};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
 use crate::base::trust::{self, Distrust};
@@ -41,9 +41,18 @@ pub struct Sources {
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
-    pub(super) stamp: Option<FileStamp>,
-    /// Whether it lies in a folder of the search path. Otherwise it is a link, or named itself.
-    pub(super) is_in_folder: bool,
+    pub(super) state: Option<FileState>,
+}
+
+/// The definition files of some sources.
+#[derive(Debug, Default)]
+pub(super) struct SourceFiles {
+    /// Every trusted file, in the order of the search path.
+    pub(super) trusted: Vec<SourceFile>,
+    /// The links, and what is named itself, also if it is not trusted or is another way to the same file.
+    pub(super) outside: Vec<PathBuf>,
+    /// The problems of the settings, the folders and the other files.
+    pub(super) problems: Vec<LoadProblem>,
 }
 
 /// Identifies the state of the sources. A listing is stale if the state of a file, the set of files, the problems, the
@@ -53,7 +62,7 @@ pub struct SourcesStamp {
     program: String,
     settings: String,
     problems: Vec<LoadProblem>,
-    files: Vec<(PathBuf, Option<FileStamp>)>,
+    files: Vec<(PathBuf, Option<FileState>)>,
 }
 
 impl SourcesStamp {
@@ -118,48 +127,51 @@ impl Sources {
         &self.folders
     }
 
-    /// Returns every trusted definition file in the order of the search path, and the problems of the settings, the
-    /// folders and the other files.
-    pub(super) fn files(&self) -> (Vec<SourceFile>, Vec<LoadProblem>) {
-        let mut files = Vec::new();
+    /// Looks for definition files.
+    pub(super) fn files(&self) -> SourceFiles {
+        let mut found = SourceFiles { problems: self.problems.clone(), ..SourceFiles::default() };
         let mut known = BTreeSet::new();
-        let mut problems = self.problems.clone();
-        let mut problem = |file: &Path, message: String| {
+        let problem = |file: &Path, message: String| {
             let file = file.display().to_string();
-            problems.push(LoadProblem { file, subtool: None, place: None, message });
+            LoadProblem { file, subtool: None, place: None, message }
         };
         for folder in &self.folders {
             if let Err(distrust) = trust::check(folder)
                 && distrust.is_writable_by_others()
             {
-                problem(folder, untrusted(&distrust));
+                found.problems.push(problem(folder, untrusted(&distrust)));
                 continue;
             }
-            match definition_files(folder) {
-                Ok(paths) => {
-                    let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-                    for path in paths {
-                        let metadata = fs::symlink_metadata(&path).ok();
-                        let is_in_folder =
-                            path != *folder && metadata.as_ref().is_some_and(|metadata| !metadata.is_symlink());
-                        let canonical = match path.file_name().filter(|_| is_in_folder) {
-                            Some(name) => canonical_folder.join(name),
-                            None => path.canonicalize().unwrap_or_else(|_| path.clone()),
-                        };
-                        if !known.insert(canonical) {
-                            continue;
-                        }
-                        match metadata.map_or(Ok(None), |metadata| trusted_stamp(&path, &metadata)) {
-                            Ok(stamp) => files.push(SourceFile { path, stamp, is_in_folder }),
-                            Err(distrust) => problem(&path, untrusted(&distrust)),
-                        }
-                    }
+            let paths = match definition_files(folder) {
+                Ok(paths) => paths,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => continue,
+                Err(error) => {
+                    found.problems.push(problem(folder, format!("failed to read it: {error}")));
+                    continue;
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => {}
-                Err(error) => problem(folder, format!("failed to read it: {error}")),
+            };
+            let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+            for path in paths {
+                let metadata = fs::symlink_metadata(&path).ok();
+                let is_link = metadata.as_ref().is_none_or(Metadata::is_symlink);
+                // Only a link can lead elsewhere.
+                let name_in_folder = path.file_name().filter(|_| !is_link && path != *folder);
+                let canonical = if let Some(name) = name_in_folder {
+                    canonical_folder.join(name)
+                } else {
+                    found.outside.push(path.clone());
+                    path.canonicalize().unwrap_or_else(|_| path.clone())
+                };
+                if !known.insert(canonical) {
+                    continue;
+                }
+                match metadata.map_or(Ok(None), |metadata| trusted_state(&path, &metadata)) {
+                    Ok(state) => found.trusted.push(SourceFile { path, state }),
+                    Err(distrust) => found.problems.push(problem(&path, untrusted(&distrust))),
+                }
             }
         }
-        (files, problems)
+        found
     }
 
     /// Whether the patterns of `[access]` allow the name of a subtool. Its definition may still exclude it.
@@ -174,12 +186,11 @@ impl Sources {
 
     /// Returns the current state of the sources.
     pub fn stamp(&self) -> SourcesStamp {
-        let (files, problems) = self.files();
-        self.stamp_of(&files, problems)
+        self.stamp_of(&self.files())
     }
 
-    pub(super) fn stamp_of(&self, files: &[SourceFile], problems: Vec<LoadProblem>) -> SourcesStamp {
-        let files = files.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+    pub(super) fn stamp_of(&self, found: &SourceFiles) -> SourcesStamp {
+        let files = found.trusted.iter().map(|file| (file.path.clone(), file.state)).collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -187,7 +198,7 @@ impl Sources {
                 "{packs:?} {:?} {:?} {:?} {:?}",
                 self.folders, self.named, self.access.settings, self.variables
             ),
-            problems,
+            problems: found.problems.clone(),
             files,
         }
     }
@@ -197,19 +208,19 @@ impl Sources {
 pub(super) fn distrust_of(path: &Path) -> Option<String> {
     // Opening a file that is not accessible reports why.
     let metadata = fs::symlink_metadata(path).ok()?;
-    trusted_stamp(path, &metadata).err().map(|distrust| untrusted(&distrust))
+    trusted_state(path, &metadata).err().map(|distrust| untrusted(&distrust))
 }
 
 /// Returns the state of a file in a trusted folder; `metadata` is of the entry itself. Checks the whole path only if it
 /// is a symbolic link.
-fn trusted_stamp(path: &Path, metadata: &Metadata) -> Result<Option<FileStamp>, Distrust> {
+fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, Distrust> {
     let is_link = metadata.is_symlink();
     let checked = if is_link { trust::check(path) } else { trust::check_entry(path, metadata) };
     match checked {
         Err(distrust) if distrust.is_writable_by_others() => Err(distrust),
         // Opening the file later reports why it is not accessible.
-        _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileStamp::of)),
-        _ => Ok(Some(FileStamp::of(metadata))),
+        _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileState::of)),
+        _ => Ok(Some(FileState::of(metadata))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use executor::catalog::{Catalog, Checked, SourcesWatch};
+use executor::catalog::{Catalog, CheckOutcome, SourcesWatch};
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};
@@ -44,9 +44,9 @@ fn a_mistake_in_a_definition_is_found_when_it_is_used_and_not_before() {
     let checked: Vec<_> = catalog
         .check_file(0)
         .map(|(name, checked)| match checked {
-            Checked::Usable(_) => format!("{name} can be used"),
-            Checked::Hidden => format!("{name} is hidden"),
-            Checked::Broken(problems) => format!("{name}: {} problem", problems.len()),
+            CheckOutcome::Usable(_) => format!("{name} can be used"),
+            CheckOutcome::Hidden => format!("{name} is hidden"),
+            CheckOutcome::Broken(problems) => format!("{name}: {} problem", problems.len()),
         })
         .collect();
     assert_eq!(checked, ["good can be used", "bad: 1 problem", "needs_bad: 1 problem", "hidden is hidden"]);

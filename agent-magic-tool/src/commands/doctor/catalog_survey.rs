@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use executor::catalog::{Catalog, Checked, LoadProblem, Subtool};
+use executor::catalog::{Catalog, CheckOutcome, LoadProblem, Subtool};
 use executor::config::Config;
 use executor::runner::Run;
 
@@ -25,9 +25,9 @@ impl CatalogSurvey {
         let mut survey = Self { problems: catalog.problems().to_vec(), ..Self::default() };
         for (_, checked) in catalog.check() {
             match checked {
-                Checked::Usable(subtool) => survey.add(&subtool, config),
-                Checked::Hidden => {}
-                Checked::Broken(problems) => survey.problems.extend(problems),
+                CheckOutcome::Usable(subtool) => survey.add(&subtool, config),
+                CheckOutcome::Hidden => {}
+                CheckOutcome::Broken(problems) => survey.problems.extend(problems),
             }
         }
         survey

@@ -11,7 +11,7 @@ use search::{Index, IndexWriter, PreviousIndex, Unusable};
 use serde::{Deserialize, Serialize};
 
 use super::{FACT_BYTES, HAS_RELATIVES, Header};
-use crate::catalog::file_stamp::FileStamp;
+use crate::catalog::file_state::FileState;
 use crate::catalog::scan::DefinitionFile;
 use crate::catalog::{Catalog, DefinitionId, Origin};
 
@@ -21,7 +21,7 @@ use crate::catalog::{Catalog, DefinitionId, Origin};
 pub(super) struct ListedFile {
     /// `None` for a pack that ships.
     path: Option<PathBuf>,
-    stamp: Option<FileStamp>,
+    state: Option<FileState>,
     /// Whether no definition had a mistake.
     is_clean: bool,
 }
@@ -32,7 +32,7 @@ impl ListedFile {
             Origin::Pack(_) => None,
             Origin::File(path) => Some(path.clone()),
         };
-        Self { path, stamp: file.stamp, is_clean }
+        Self { path, state: file.stamp, is_clean }
     }
 }
 
@@ -56,10 +56,10 @@ impl PreviousListing {
             return None;
         }
         let files: Vec<ListedFile> = serde_json::from_slice(&self.header.files).ok()?;
-        let known: HashMap<PathBuf, FileStamp> = files
+        let known: HashMap<PathBuf, FileState> = files
             .into_iter()
             .filter(|file| file.is_clean)
-            .filter_map(|ListedFile { path, stamp, .. }| Some((path?, stamp?)))
+            .filter_map(|ListedFile { path, state, .. }| Some((path?, state?)))
             .collect();
         let is_unchanged = |file: &DefinitionFile| match &file.origin {
             Origin::Pack(_) => false,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Identifies the state of a file, its owner and permissions included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileStamp {
+pub struct FileState {
     device: u64,
     inode: u64,
     size: u64,
@@ -19,7 +19,7 @@ pub struct FileStamp {
     changed: (i64, i64),
 }
 
-impl FileStamp {
+impl FileState {
     pub(super) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -46,12 +46,12 @@ impl FileStamp {
 
 /// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`. Fails only if descriptors or
 /// memory ran out.
-pub(super) fn read_part(path: &Path, stamp: &FileStamp, start: u64, length: usize) -> io::Result<Option<String>> {
+pub(super) fn read_part(path: &Path, stamp: &FileState, start: u64, length: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; length];
     let read = regular_file::open(path).and_then(|file| {
         file.read_exact_at(&mut bytes, start)?;
         // Afterwards: it may have changed while it was read.
-        FileStamp::of_file(&file)
+        FileState::of_file(&file)
     });
     match read {
         Ok(found) if found == *stamp => Ok(String::from_utf8(bytes).ok()),
