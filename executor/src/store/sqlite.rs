@@ -19,7 +19,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Change, ConfirmationRecord, ConfirmationUpdate, EndedRecord, RecordedStep, Store, StoreError, Transition};
+use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
 use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
