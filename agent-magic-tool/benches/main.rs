@@ -6,6 +6,8 @@
 
 use std::process::ExitCode;
 
+#[expect(dead_code, reason = "the benchmark measures a release build")]
+mod ceilings;
 mod commands;
 mod context;
 mod daemon;
