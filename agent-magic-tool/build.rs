@@ -1,12 +1,40 @@
-//! Links the program at a fixed address.
+//! Links the program so that it starts fast: every command is a process of its own. See BENCHMARKS.md.
 //!
-//! Every command is a process of its own. In a position-independent executable the loader first
-//! relocates 50,000 pointers in 900 KB of tables that belong to the executor (TLS, schemas, SQL), which
-//! took more than half of the instructions of a `run`. See BENCHMARKS.md.
+//! At a fixed address: in a position-independent executable the loader first relocates 50,000 pointers in 900 KB of
+//! tables that belong to the executor (TLS, schemas, SQL), which took more than half of the instructions of a `run`.
+//!
+//! Without `libgcc_s.so`, if the compiler has it as an archive: to load a library takes a tenth of a millisecond, and
+//! the few functions of this one, which print where a panic came from, are small.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        println!("cargo::rustc-link-arg-bins=-no-pie");
+    let target = |key: &str| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
+    if target("OS") != "linux" {
+        return;
     }
+    println!("cargo::rustc-link-arg-bins=-no-pie");
+    let is_native = env::var("HOST") == env::var("TARGET");
+    if is_native
+        && target("ENV") == "gnu"
+        && let Some(archives) = ["libgcc_eh.a", "libgcc.a"].map(archive).into_iter().collect::<Option<Vec<_>>>()
+    {
+        // rustc asks for `gcc_s`. The linker finds this script first, which names the archives in its place.
+        let folder = env::var("OUT_DIR").expect("cargo sets it");
+        let script = format!("INPUT({})\n", archives.join(" "));
+        fs::write(Path::new(&folder).join("libgcc_s.so"), script).expect("the folder of the build is writable");
+        println!("cargo::rustc-link-search=native={folder}");
+    }
+}
+
+/// The path of an archive of the compiler, if it has one and the path needs no quotes.
+fn archive(name: &str) -> Option<String> {
+    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte));
+    (is_plain && Path::new(&path).is_absolute() && Path::new(&path).exists()).then_some(path)
 }

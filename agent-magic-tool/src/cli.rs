@@ -51,6 +51,9 @@ Exit status: 0 done or accepted, 1 the subtool failed, 2 wrong usage or input, 3
 4 waiting for the user, 5 refused, 6 still pending, 7 no executor, 70 internal error.
 Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.";
 
+/// What `--version` prints.
+const VERSION: &str = concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION"), "\n");
+
 /// One shell command that gives an AI agent any number of tools.
 #[derive(Debug, Parser)]
 #[command(name = "agent-magic-tool", version, before_help = HOW_TO, after_help = EXIT_STATUS, max_term_width = 100)]
@@ -168,6 +171,14 @@ fn parse(
     output: &Output,
     paths: impl FnOnce() -> Result<Paths, NoHomeFolder>,
 ) -> Result<Command, Exit> {
+    if let [_, option] = arguments
+        && (option == "--version" || option == "-V")
+    {
+        return Err(printed(output.text(VERSION), output));
+    }
+    if let Some(command) = parse_alone(arguments) {
+        return Ok(command);
+    }
     let arguments = &*without_help_command(arguments);
     match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(command) }) => Ok(command),
@@ -184,6 +195,26 @@ fn parse(
             _ if is_hook(arguments) => Exit::Ok,
             _ => report(&usage_error(&error, arguments, paths), output),
         }),
+    }
+}
+
+/// Parses a right command line of the commands that agents call most, with the parser of that command only: to make the
+/// parsers of all commands takes longer than the rest of a `run`. `None` for everything else, such as mistakes.
+fn parse_alone(arguments: &[OsString]) -> Option<Command> {
+    fn parsed<A: clap::Args>(arguments: &[OsString]) -> Option<A> {
+        let parser = A::augment_args(clap::Command::new("agent-magic-tool").no_binary_name(true));
+        A::from_arg_matches_mut(&mut parser.try_get_matches_from(arguments).ok()?).ok()
+    }
+    let [_, name, arguments @ ..] = arguments else { return None };
+    match name.to_str()? {
+        "list" => parsed(arguments).map(Command::List),
+        "run" => parsed(arguments).map(Command::Run),
+        "wait" => parsed(arguments).map(Command::Wait),
+        "read" => parsed(arguments).map(Command::Read),
+        "tasks" => parsed(arguments).map(Command::Tasks),
+        "cancel" => parsed(arguments).map(Command::Cancel),
+        "hook" => parsed(arguments).map(Command::Hook),
+        _ => None,
     }
 }
 
@@ -265,6 +296,34 @@ mod tests {
     use protocol::command_names::OTHER_COMMANDS;
 
     use super::*;
+
+    #[test]
+    fn a_command_that_is_parsed_alone_is_parsed_as_by_the_whole_program() {
+        let lines = [
+            "list",
+            "list tools --query=mail --limit 3 --full --format names",
+            "run NAME key=value list:=[1] --wait --jq . --in 5m",
+            "run NAME --input - --dry-run --idempotency-key k --reason r --if-no-approver=fail",
+            "wait 01a2047fc909731585bb77ededae5d91 --any --timeout=30s",
+            "read 01a2047fc909731585bb77ededae5d91 --lines 1-3",
+            "tasks",
+            "cancel 01a2047fc909731585bb77ededae5d91",
+            "hook codex",
+        ];
+        for line in lines {
+            let words: Vec<OsString> = iter::once("agent-magic-tool").chain(line.split(' ')).map(Into::into).collect();
+            let whole = Cli::try_parse_from(&words).expect(line).command;
+            assert_eq!(format!("{:?}", parse_alone(&words)), format!("{whole:?}"), "{line}");
+        }
+        for line in
+            ["run", "run NAME --help", "run NAME --no-such-option", "list --limit=x", "help run", "executor status"]
+        {
+            let words: Vec<OsString> = iter::once("agent-magic-tool").chain(line.split(' ')).map(Into::into).collect();
+            assert!(parse_alone(&words).is_none(), "{line}: the whole program reports mistakes and prints help");
+        }
+        let version = Cli::try_parse_from(["agent-magic-tool", "--version"]).expect_err("it is printed").to_string();
+        assert_eq!(version, VERSION);
+    }
 
     #[test]
     fn every_command_is_for_agents_or_for_others() {

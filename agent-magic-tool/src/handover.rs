@@ -6,6 +6,7 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::handover::{AnswerError, PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::publication::PublicationWatch;
 use protocol::mailbox::request::Operation;
 use protocol::paths::Paths;
 use protocol::task::TaskId;
@@ -18,6 +19,8 @@ use crate::wake_promise::WakePromise;
 
 /// An executor that took a request replies as soon as its disk allows. Counted from its last sign of progress.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
+/// When to look at the executor's lock first: most replies have come by then.
+const FIRST_LOCK_POLL: Duration = Duration::from_millis(2);
 /// Pause between two looks at the executor's lock while waiting for a reply.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Short, so that the reply of an executor that is just starting is seen quickly.
@@ -52,7 +55,9 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, operation: Operation) ->
 fn wait_for(request: &PendingRequest<'_>, paths: &Paths, mailbox: &Mailbox) -> Result<Reply, Error> {
     let mut launch = Launch::new(paths, mailbox);
     let mut backoff = Backoff::new(MAX_PAUSE);
-    let mut next_lock_poll = Instant::now();
+    let mut publications = PublicationWatch::new(mailbox);
+    // An executor that is running has the first pause to reply; if none has run here yet, there is nothing to wait for.
+    let mut next_lock_poll = Instant::now() + if publications.is_open() { FIRST_LOCK_POLL } else { Duration::ZERO };
     loop {
         if let Some(reply) = request.look().map_err(unusable_answer)? {
             return Ok(reply);
@@ -73,7 +78,7 @@ fn wait_for(request: &PendingRequest<'_>, paths: &Paths, mailbox: &Mailbox) -> R
                 .hint("it took the request and may have accepted it; to check: agent-magic-tool tasks")
                 .detail("id", request.id().to_string()));
         }
-        backoff.pause(None);
+        backoff.pause_until_published(&mut publications, None);
     }
 }
 

@@ -39,7 +39,14 @@ struct ThreadState {
 impl Progress {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { started: now, last_sign: now, next_look: now, thread: None, phase: ExecutorPhase::Starting }
+        // Most waits are over before the first look.
+        Self {
+            started: now,
+            last_sign: now,
+            next_look: now + LOOK_INTERVAL,
+            thread: None,
+            phase: ExecutorPhase::Starting,
+        }
     }
 
     /// Whether it is time to call [`Self::look`] again.

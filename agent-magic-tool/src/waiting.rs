@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use executor::config::Config;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::publication::PublicationWatch;
 use protocol::mailbox::watch::watch_folder;
 use protocol::schedule;
 use protocol::task::{State, TaskId};
@@ -118,6 +119,8 @@ pub(crate) fn wait_until(
     mailbox: &Mailbox,
     mut next_look: impl FnMut(&[ResultFile], Duration) -> Result<NextLook, Error>,
 ) -> Result<Vec<ResultFile>, Error> {
+    // Before the first read, so that no end is missed.
+    let mut publications = PublicationWatch::new(mailbox);
     let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
     let mut backoff = Backoff::new(MAX_POLL_PAUSE);
     let mut watch = None;
@@ -125,7 +128,7 @@ pub(crate) fn wait_until(
         let waited = backoff.waited();
         let NextLook::Until(deadline) = next_look(&files, waited)? else { return Ok(files) };
         if waited < WATCH_AFTER {
-            backoff.pause(Some(deadline));
+            backoff.pause_until_published(&mut publications, Some(deadline));
         } else {
             match &watch {
                 // Reads the files once more before the first pause: a task may have ended before the watch was set up.

@@ -7,7 +7,6 @@ pub mod credential;
 pub mod jq;
 pub mod jq_pool;
 pub mod jq_worker;
-pub mod lease;
 pub mod own_folders;
 pub mod schema;
 pub mod select;

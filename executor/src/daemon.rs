@@ -10,6 +10,7 @@
 //! the same way, and no longer publishes. It keeps the lock on the record of tasks until it has ended. The executor of
 //! the new mailbox waits for the lock, and publishes what was recorded.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -267,6 +268,7 @@ impl Daemon {
             telemetry: Telemetry::start(paths, &settings, &runtime, background.tracker(), background.executor_ended()),
             learner: Learner::new(paths.learned(), settings.clone()),
             settings: settings.clone(),
+            started: VecDeque::new(),
         };
         let changes = background.clone();
         let config_watch = watch::watch_file(&paths.config_file(), move || {

@@ -7,6 +7,7 @@
 //! results/   one file for each task, replaced atomically until it is final
 //! wakeups/   the sessions to wake, and for which tasks: `mailbox/wakeups.rs`
 //! queries/   what each session searched for last: `mailbox/queries.rs`
+//! .published a FIFO that wakes the commands that wait: `mailbox/publication.rs`
 //! executor.lock, executor.json, start.lock: whether an executor is running, `mailbox/presence.rs`
 //! executor-failed.json: with which error the last executor ended, `mailbox/presence.rs`
 //! config-problem.json: why it goes on with an earlier configuration, `mailbox/presence.rs`
@@ -20,6 +21,8 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use nix::fcntl::OFlag;
@@ -29,10 +32,12 @@ use crate::task::TaskId;
 use crate::{fault, regular_file};
 
 pub mod presence;
+pub mod publication;
 pub mod queries;
 mod reading;
 pub mod request;
 pub mod result;
+pub mod reuse;
 pub mod sweep;
 pub mod wakeups;
 pub mod watch;
@@ -40,9 +45,11 @@ pub mod watch;
 /// The largest request that the executor accepts.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
-/// The error message for a file that is not trusted.
 /// Far more than the executor writes into one file that is read as a whole.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// The mode of every file in the mailbox.
+const FILE_MODE: u32 = 0o600;
+/// The error message for a file that is not trusted.
 const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
 
 /// A mailbox whose folders exist and that only this user can write to.
@@ -145,19 +152,23 @@ impl Mailbox {
     /// Foreign files stay where they are. So do requests that cannot be read because file descriptors or
     /// memory are exhausted; a later call takes them.
     pub fn take_all(&self) -> io::Result<Vec<TakenRequest>> {
-        let mut taken = Vec::new();
-        for entry in fs::read_dir(self.inbox())? {
+        let (inbox, claimed, mut taken) = (self.inbox(), self.taken(), Vec::new());
+        for entry in fs::read_dir(&inbox)? {
             let entry = entry?;
             let Some(id) = request_id(&entry.file_name()) else { continue };
-            let claimed = self.taken().join(entry.file_name());
-            if !entry.metadata().is_ok_and(|found| is_trusted(&found)) {
+            // Known from the listing, as a rule. Opening a device could have side effects.
+            if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 continue;
             }
-            let request = read_request(id, &entry.path());
-            if request.bytes.as_ref().is_err_and(is_resource_exhaustion) {
-                break;
+            let path = inbox.join(entry.file_name());
+            let request = read_request(id, &path);
+            match &request.bytes {
+                Err(error) if is_resource_exhaustion(error) => break,
+                // What cannot be read is taken, and refused, only if it is a request.
+                Err(_) if !fs::symlink_metadata(&path).is_ok_and(|found| is_trusted(&found)) => continue,
+                _ => {}
             }
-            if fs::rename(entry.path(), &claimed).is_ok() {
+            if fs::rename(&path, claimed.join(entry.file_name())).is_ok() {
                 taken.push(request);
             }
         }
@@ -299,32 +310,41 @@ fn replace(path: &Path, bytes: &[u8], what: &str) -> io::Result<()> {
 }
 
 fn replace_with(path: &Path, what: &str, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}", TaskId::new()));
-    let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        write(&mut file)?;
-        fault::point(what, "written");
-        fs::rename(&temporary, path)?;
-        fault::point(what, "renamed");
-        Ok(())
-    })();
-    if written.is_err() {
+    let temporary = create_temporary(path, write)?;
+    fault::point(what, "written");
+    let renamed = fs::rename(&temporary, path);
+    if renamed.is_err() {
         ignore_not_found(fs::remove_file(&temporary))?;
     }
-    written
+    fault::point(what, "renamed");
+    renamed
+}
+
+/// Writes a file of mode 0600 under a hidden name in the folder of `path`, as a whole or not at all.
+fn create_temporary(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<PathBuf> {
+    // Unique without a system call for each file: an id for this process, and a number.
+    static PROCESS: LazyLock<TaskId> = LazyLock::new(TaskId::new);
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_file_name(format!(".{name}.{}-{number}", *PROCESS));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
+    match write(&mut file) {
+        Ok(()) => Ok(temporary),
+        Err(error) => {
+            ignore_not_found(fs::remove_file(&temporary))?;
+            Err(error)
+        }
+    }
 }
 
 fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
     let io = |source| MailboxError::Io { path: folder.to_owned(), source };
     let untrusted = |reason| MailboxError::Untrusted { path: folder.to_owned(), reason };
-    match fs::DirBuilder::new().mode(0o700).create(folder) {
-        // The umask may have cleared bits of the mode.
-        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io(error)),
-    }
-    let found = fs::symlink_metadata(folder).map_err(io)?;
+    let found = match fs::symlink_metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create_private(folder).map_err(io)?,
+        found => found.map_err(io)?,
+    };
     if !found.is_dir() {
         return Err(untrusted("it is not a folder"));
     }
@@ -335,6 +355,17 @@ fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
         return Err(untrusted("other users can write to it"));
     }
     Ok(())
+}
+
+/// Creates a folder with mode 0700, unless another process did so meanwhile.
+fn create_private(folder: &Path) -> io::Result<fs::Metadata> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        // The umask may have cleared bits of the mode.
+        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    fs::symlink_metadata(folder)
 }
 
 #[cfg(test)]

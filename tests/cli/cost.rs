@@ -3,15 +3,22 @@
 //! Skipped if valgrind is not installed. For the cost in time run `cargo bench`; see BENCHMARKS.md.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use crate::skip::skip;
-use crate::world::World;
+use crate::world::{PROGRAM, World, program};
 
+#[path = "../../agent-magic-tool/benches/ceilings.rs"]
+mod ceilings;
+#[path = "../../agent-magic-tool/benches/generated.rs"]
+#[expect(dead_code, reason = "only the benchmark makes many")]
+mod generated;
 #[path = "../../agent-magic-tool/benches/instructions.rs"]
 mod instructions;
 
+use ceilings::{CEILINGS, SUBTOOLS};
 use instructions::{can_count, profile};
 
 const FEW: usize = 10;
@@ -50,6 +57,34 @@ fn can_count_or_skip() -> bool {
         skip("the cost of commands: valgrind is not installed");
     }
     can_count()
+}
+
+#[test]
+fn no_command_takes_more_instructions_than_its_ceiling() {
+    if !can_count_or_skip() {
+        return;
+    }
+    let world = generated::world(SUBTOOLS);
+    world.run(&["executor", "start"]);
+    world.run(&["list", "tools"]);
+    // A program that is named for the tests is a release build.
+    let is_debug = cfg!(debug_assertions) && program() == Path::new(PROGRAM);
+    let mut over = Vec::new();
+    for ceiling in &CEILINGS {
+        let max = if is_debug { ceiling.debug } else { ceiling.release };
+        // How often `run` looks for its answer depends on what else the machine does, so the smallest count matters.
+        let mut least = u64::MAX;
+        for _ in 0..MAX_COUNTS {
+            least = least.min(profile(&world.command(ceiling.arguments)).instructions / 1000);
+            if least <= max {
+                break;
+            }
+        }
+        if least > max {
+            over.push(format!("`{}` takes {least} k instructions, more than {max} k", ceiling.what));
+        }
+    }
+    assert!(over.is_empty(), "{over:#?}");
 }
 
 #[test]

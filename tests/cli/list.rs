@@ -270,7 +270,7 @@ fn packs_are_an_overview_and_one_of_them_can_be_listed() {
     assert!(!searched.is_empty() && searched.iter().all(is_of_git), "{searched:?}");
     let (nothing, note) = names(&["--in=gamil"]);
     assert_eq!(
-        (none, note.as_str()),
+        (nothing, note.as_str()),
         (json!([]), "note: there is no pack `gamil`; see: agent-magic-tool list packs\n")
     );
     let scoped = |arguments: &[&str]| {

@@ -104,6 +104,10 @@ fn assert_not_leaked(secret: &str, world: &World, printed: &[&Transcript]) {
 fn visit(folder: &Path, on_file: &mut impl FnMut(&Path)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() { visit(&path, on_file) } else { on_file(&path) }
+        if path.is_dir() {
+            visit(&path, on_file);
+        } else if path.is_file() {
+            on_file(&path);
+        }
     }
 }

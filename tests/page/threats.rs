@@ -386,7 +386,7 @@ fn a_link_works_once_and_its_secret_is_stored_nowhere() {
             assert!(!path.to_string_lossy().contains(&secret));
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.is_file() {
                 let bytes = std::fs::read(&path).unwrap_or_default();
                 for secret in [&secret, &human.key.to_hex(), &human.cookie] {
                     let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());

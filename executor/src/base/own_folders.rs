@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -40,14 +41,35 @@ impl OwnFolders {
 
     /// Looks the folders up.
     pub fn closed(&self) -> ClosedFolders {
-        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-        let identity = |path: &PathBuf| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-        ClosedFolders {
-            real: self.0.iter().map(real).collect(),
-            identities: self.0.iter().filter_map(identity).collect(),
-            files: OnceLock::new(),
+        let mut closed = ClosedFolders::default();
+        for path in &self.0 {
+            let (real, identity) = look_up(path);
+            closed.real.push(real);
+            closed.identities.extend(identity);
         }
+        closed
     }
+}
+
+/// Returns the real path of a folder, and its device and inode if it exists.
+fn look_up(path: &Path) -> (PathBuf, Option<(u64, u64)>) {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    // The kernel knows the path of an open folder, which takes less than to resolve each part of a path.
+    #[cfg(target_os = "linux")]
+    match File::options().read(true).custom_flags(nix::libc::O_PATH | nix::libc::O_DIRECTORY).open(path) {
+        Ok(folder) => {
+            let real = fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+            if let (Ok(real), Ok(found)) = (real, folder.metadata())
+                && real.is_absolute()
+            {
+                return (real, Some(identity(found)));
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (path.to_owned(), None),
+        Err(_) => {}
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    (real, fs::metadata(path).ok().map(identity))
 }
 
 impl ClosedFolders {

@@ -88,7 +88,7 @@ impl ConfigText {
             .text
             .parse()
             .map_err(|error: toml::de::Error| self.malformed(error.span().map(|span| span.start), error.message()))?;
-        let mut merged: toml::Table = DEFAULTS.parse().expect("the shipped defaults are valid TOML");
+        let mut merged: toml::Table = defaults().parse().expect("the shipped defaults are valid TOML");
         merge(&mut merged, own);
         let values = ConfigValues::of(&merged);
         let config: Config = serde_path_to_error::deserialize(toml::Value::Table(merged)).map_err(|error| {
@@ -161,6 +161,16 @@ impl ConfigText {
     }
 }
 
+/// The defaults without their comments: to parse those took a tenth of the instructions of a `list`.
+fn defaults() -> String {
+    let mut text = String::with_capacity(DEFAULTS.len() / 4);
+    for line in DEFAULTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
 impl ConfigValues {
     fn of(table: &toml::Table) -> Self {
         let mut values = BTreeMap::new();
@@ -221,6 +231,13 @@ mod tests {
             assert!(message.contains(place) && !message.contains('\n'), "{message}");
             assert!(!message.contains("5 ="), "{message}");
         }
+    }
+
+    #[test]
+    fn the_defaults_say_the_same_without_their_comments() {
+        let table = |text: &str| text.parse::<toml::Table>().expect("valid TOML");
+        assert_eq!(table(&defaults()), table(DEFAULTS));
+        assert!(defaults().len() < DEFAULTS.len() / 2);
     }
 
     #[test]

@@ -46,6 +46,10 @@ impl Seal {
 
     /// Replaces the values of `input` that `schema` hides. Returns the strings that were replaced.
     pub fn hide(&self, schema: &Map<String, Value>, input: &mut Map<String, Value>) -> io::Result<Vec<String>> {
+        // Most schemas hide nothing, which is found without copying them.
+        if !schema.iter().any(|(key, value)| may_hide(key, value)) {
+            return Ok(Vec::new());
+        }
         let root = Value::Object(schema.clone());
         let mut value = Value::Object(std::mem::take(input));
         let mut hidden = Vec::new();
@@ -140,6 +144,17 @@ impl Seal {
             None => random_key(),
         };
         Ok(self.key.get_or_init(|| key))
+    }
+}
+
+/// Whether a keyword of a schema, or anything in it, may hide a value.
+fn may_hide(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Bool(hides) => *hides && key == "writeOnly",
+        Value::String(format) => key == "format" && format == "password",
+        Value::Array(items) => items.iter().any(|item| may_hide(key, item)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| may_hide(key, value)),
+        Value::Null | Value::Number(_) => false,
     }
 }
 

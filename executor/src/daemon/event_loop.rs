@@ -205,7 +205,9 @@ impl Daemon {
         self.tasks.retry_record()?;
         let (record, hooks) = (&mut self.tasks.record, self.tasks.hooks.names());
         unless_exhausted(self.sweeper.sweep_due(record, &mut self.tasks.dispatcher, &hooks))?;
-        unless_exhausted(self.sweeper.forget_some(record))?;
+        if unless_exhausted(self.sweeper.forget_some(record))? == Some(true) {
+            self.tasks.publisher.remove_spares();
+        }
         self.tasks.do_due()?;
         self.notifier.notify_due(&self.tasks.dispatcher, self.tasks.page.origin(), self.tasks.clock.now());
         if self.tasks.dispatcher.running() == 0 && !self.tasks.record.is_behind() && self.program.was_replaced() {
@@ -275,6 +277,7 @@ impl Daemon {
             let earlier = events.iter().take_while(|event| matches!(event, Event::RulesChanged(_))).count();
             events.insert(earlier, changed);
         }
+        self.tasks.publisher.begin_step(requests.iter().map(|request| request.id));
         let mut answers = Vec::new();
         let read = requests.iter().try_for_each(|request| self.read_request(request, &mut events, &mut answers));
         // Even if a request cannot be read: finished attempts must be recorded.
@@ -289,7 +292,9 @@ impl Daemon {
                 telemetry.answer_written(request.written_at);
             }
             fault::point("request", "answered");
-            self.mailbox.remove_taken(request.id)?;
+            if self.tasks.publisher.has_request(request.id) {
+                self.mailbox.remove_taken(request.id)?;
+            }
             fault::point("request", "done");
         }
         Ok(())
@@ -328,6 +333,7 @@ impl Daemon {
         if !self.sweeper.forget(&ids, &mut self.tasks.record)? {
             return Ok(Answer::Refused(disk_full()));
         }
+        self.tasks.publisher.remove_spares();
         self.tasks.learner.forget(session);
         if let Err(error) = self.mailbox.forget_query(Some(session)) {
             tracing::warn!(%error, "failed to remove the last search of a session");

@@ -3,12 +3,14 @@
 //! Everything written here is a copy of what is already durable in the record. So attempts go on when the mailbox's
 //! disk is full, and the copies are written later.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
+use protocol::mailbox::reuse::{RequestFile, ResultWriter};
 use protocol::regular_file;
 use protocol::task::TaskId;
 
@@ -22,6 +24,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Publisher {
     mailbox: Mailbox,
+    results: ResultWriter,
+    /// The requests of the current step that lie in `taken/`.
+    requests: HashSet<TaskId>,
     /// Data of more bytes goes to a file of its own.
     inline_bytes: usize,
     approver: Arc<ApproverPresence>,
@@ -30,6 +35,8 @@ pub(super) struct Publisher {
     late_count: u64,
     last_try: Instant,
     is_silent: bool,
+    /// Whether something was written that commands may wait for.
+    is_news: bool,
 }
 
 /// A write that failed and is retried.
@@ -41,8 +48,33 @@ enum LateWrite {
 
 impl Publisher {
     pub(super) fn new(mailbox: Mailbox, inline_bytes: usize, approver: Arc<ApproverPresence>) -> Self {
-        let (late, last_try) = (Vec::new(), Instant::now());
-        Self { mailbox, inline_bytes, approver, late, late_count: 0, last_try, is_silent: false }
+        if let Err(error) = mailbox.prepare_publications() {
+            tracing::warn!(%error, "commands that wait are not woken; they poll");
+        }
+        Self {
+            results: ResultWriter::new(mailbox.clone()),
+            requests: HashSet::new(),
+            mailbox,
+            inline_bytes,
+            approver,
+            late: Vec::new(),
+            late_count: 0,
+            last_try: Instant::now(),
+            is_silent: false,
+            is_news: false,
+        }
+    }
+
+    /// Begins a step with these requests, which lie in `taken/`. The request of a task that is published in this step
+    /// may become its result file.
+    pub(super) fn begin_step(&mut self, requests: impl Iterator<Item = TaskId>) {
+        self.requests.clear();
+        self.requests.extend(requests);
+    }
+
+    /// Whether the request still lies in `taken/`, as far as the publisher knows.
+    pub(super) fn has_request(&self, id: TaskId) -> bool {
+        self.requests.contains(&id)
     }
 
     /// Data of more bytes than this is stored in a file beside the result file from now on.
@@ -56,6 +88,7 @@ impl Publisher {
         if self.is_silent {
             return;
         }
+        self.is_news = true;
         if let Err(error) = self.write(task, position) {
             tracing::warn!(id = %task.id, %error, "failed to write a result file; it is retried");
             self.late.push(LateWrite::Result(task.id));
@@ -68,10 +101,23 @@ impl Publisher {
         if self.is_silent {
             return;
         }
+        self.is_news = true;
         if let Err(error) = self.mailbox.answer(request, &answer) {
             tracing::warn!(id = %request, %error, "failed to write an answer; it is retried");
             self.late.push(LateWrite::Answer(request, answer));
             self.late_count += 1;
+        }
+    }
+
+    /// Removes the files that are kept for later results: they hold what tasks were given that are forgotten now.
+    pub(super) fn remove_spares(&mut self) {
+        self.results.remove_spares();
+    }
+
+    /// Wakes the commands that wait, if anything was written since the last call.
+    pub(super) fn announce(&mut self) {
+        if std::mem::take(&mut self.is_news) {
+            self.mailbox.announce_publications();
         }
     }
 
@@ -133,7 +179,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn write(&self, task: &Task, position: Option<usize>) -> io::Result<()> {
+    fn write(&mut self, task: &Task, position: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
         let approver = ApproverStatus {
             queue_position: position,
@@ -155,7 +201,11 @@ impl Publisher {
             },
             None => {}
         }
-        self.mailbox.publish(task.id, &file.text)
+        let request = if self.requests.contains(&task.id) { RequestFile::Taken } else { RequestFile::Gone };
+        if self.results.publish(task.id, &file.text, request)? == RequestFile::Gone {
+            self.requests.remove(&task.id);
+        }
+        Ok(())
     }
 }
 

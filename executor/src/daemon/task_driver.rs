@@ -1,12 +1,12 @@
 //! Drives the dispatcher: hands it events, commits the changes that follow, then carries out the actions.
 
-use std::collections::HashMap;
-use std::time::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use protocol::fault;
 use protocol::mailbox::request::Answer;
-use protocol::task::TaskId;
+use protocol::task::{State, TaskId};
 
 use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
@@ -24,6 +24,10 @@ use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use crate::task::Task;
 use crate::telemetry::Telemetry;
 
+/// How long a task must have been running until its result file says so instead of `queued`. Most tasks end sooner, and
+/// a file that is written for a moment delays everyone.
+const MIN_RUNNING: Duration = Duration::from_millis(100);
+
 /// The dispatcher, and the parts that carry out what it decides.
 pub(super) struct TaskDriver {
     pub(super) clock: MonotonicClock,
@@ -37,6 +41,8 @@ pub(super) struct TaskDriver {
     pub(super) telemetry: Option<Telemetry>,
     pub(super) learner: Learner,
     pub(super) settings: LiveSettings,
+    /// The tasks that were started and whose result files do not say so yet, with the time when they should.
+    pub(super) started: VecDeque<(Instant, TaskId)>,
 }
 
 impl TaskDriver {
@@ -96,9 +102,11 @@ impl TaskDriver {
         self.publisher.retry(self.record.store())
     }
 
-    /// Does what is due apart from events: late writes, hook deliveries and positions in the queue.
+    /// Does what is due apart from events: late writes, hook deliveries, positions in the queue, and tasks that go on
+    /// running.
     pub(super) fn do_due(&mut self) -> Result<(), StoreError> {
         self.retry_late()?;
+        self.publish_running();
         let now = self.clock.now();
         if self.next_delivery().is_some_and(|at| at <= now) {
             self.hooks.send_due(self.record.store(), now)?;
@@ -114,9 +122,10 @@ impl TaskDriver {
         [self.dispatcher.next_deadline(), self.next_delivery(), self.next_positions()].into_iter().flatten().min()
     }
 
-    /// When to call [`Self::retry_record`] and [`Self::do_due`] because a write failed.
+    /// When to call [`Self::retry_record`] and [`Self::do_due`] because a write failed or was put off.
     pub(super) fn next_retry(&self) -> Option<Instant> {
-        self.record.next_retry().into_iter().chain(self.publisher.next_retry()).min()
+        let running = self.started.front().map(|(at, _)| *at);
+        [self.record.next_retry(), self.publisher.next_retry(), running].into_iter().flatten().min()
     }
 
     /// Returns the events that follow from the time alone.
@@ -184,17 +193,41 @@ impl TaskDriver {
         if let Some(telemetry) = &mut self.telemetry {
             telemetry.committed(&outcome.changes, outcome.duration);
         }
-        self.learner.on_commit(&outcome.changes);
-        for action in outcome.actions {
+        // Callers wait for their result files and answers; attempts, which compete with that for processors, start after.
+        let starts = |action: &Action| matches!(action, Action::Perform { .. } | Action::Preview { .. });
+        let (starts, replies): (Vec<_>, Vec<_>) = outcome.actions.into_iter().partition(starts);
+        for action in replies {
             self.act(action);
         }
+        self.publisher.announce();
+        for action in starts {
+            self.act(action);
+        }
+        self.learner.on_commit(&outcome.changes);
         if let Some(telemetry) = &self.telemetry {
             telemetry.set_late(self.publisher.late_count());
         }
     }
 
+    /// Publishes the tasks that have been running for a moment.
+    fn publish_running(&mut self) {
+        while let Some((_, id)) = self.started.pop_front_if(|(at, _)| *at <= Instant::now()) {
+            let running =
+                self.dispatcher.open_task(id).map(|(task, _)| task).filter(|task| task.state == State::Running);
+            if let Some(task) = running.cloned() {
+                self.publish(&task);
+            }
+        }
+        self.publisher.announce();
+    }
+
     fn act(&mut self, action: Action) {
         match action {
+            // Its result file exists: it was queued in an earlier step.
+            Action::Publish(task) if task.state == State::Running && !self.publisher.has_request(task.id) => {
+                self.page.on_change(&task);
+                self.started.push_back((Instant::now() + MIN_RUNNING, task.id));
+            }
             Action::Publish(task) => self.publish(&task),
             Action::Answer(id, answer) => self.answer(id, answer),
             Action::Reply(ticket, result) => self.page.reply(ticket, result),

@@ -19,7 +19,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Change, ConfirmationRecord, ConfirmationUpdate, EndedRecord, RecordedStep, Store, StoreError, Transition};
+use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
 use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
@@ -33,8 +33,10 @@ mod key_counters;
 mod log;
 mod outbox;
 pub mod records;
+mod task_rows;
 
 pub use outbox::undelivered;
+use task_rows::{accept, first_steps, record_transition};
 
 /// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
 /// `user_version` to its number, counted from 1.
@@ -147,9 +149,14 @@ impl SqliteStore {
 
     fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for change in changes {
+        let mut changes = changes.iter();
+        while let Some(change) = changes.next() {
             match change {
-                Change::Accept(task) => accept(&transaction, task)?,
+                Change::Accept(task) => {
+                    let steps = first_steps(task, changes.as_slice());
+                    accept(&transaction, task, &steps)?;
+                    changes = changes.as_slice()[steps.len()..].iter();
+                }
                 Change::Transition(step) => record_transition(&transaction, step)?,
                 Change::SetPreview { id, expected, confirmation } => {
                     set_preview(&transaction, *id, *expected, confirmation)?;
@@ -273,83 +280,6 @@ impl Store for SqliteStore {
             transaction.prepare_cached("DELETE FROM grants WHERE id = ?1")?.execute([id.to_string()])?;
         }
         Ok(transaction.commit()?)
-    }
-}
-
-fn accept(transaction: &Transaction<'_>, task: &Task) -> Result<(), StoreError> {
-    let inserted = transaction
-        .prepare_cached(
-            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, idempotency_key, created_at,
-                                state, confirmation, run_at, notes, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![
-            task.id.to_string(),
-            task.tool.as_str(),
-            to_json(&task.input)?,
-            task.definition_hash,
-            to_json(&task.effect)?,
-            task.caller.uid,
-            to_json(&task.caller)?,
-            task.idempotency_key,
-            task.created_at.as_microsecond(),
-            task.state.as_str(),
-            task.confirmation.as_ref().map(to_json).transpose()?,
-            task.run_at.map(Timestamp::as_microsecond),
-            (task.notes != TaskNotes::default()).then(|| to_json(&task.notes)).transpose()?,
-        ])?;
-    if inserted == 1 { Ok(()) } else { Err(StoreError::Duplicate(task.id)) }
-}
-
-fn record_transition(transaction: &Transaction<'_>, step: &Transition) -> Result<(), StoreError> {
-    let id = step.id.to_string();
-    let updated = transaction
-        .prepare_cached(
-            "UPDATE tasks SET state = ?4, attempt = ?5, not_before = ?6, finished_at = ?7, end = ?8
-             WHERE id = ?1 AND state = ?2 AND attempt = ?3",
-        )?
-        .execute(params![
-            id,
-            step.from.as_str(),
-            step.attempt,
-            step.to.as_str(),
-            step.attempt_after,
-            step.not_before.map(Timestamp::as_microsecond),
-            step.end.as_ref().map(|end| end.at.as_microsecond()),
-            step.end.as_ref().map(to_json).transpose()?,
-        ])?;
-    if updated != 1 {
-        return Err(StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt });
-    }
-    if let Some(update) = &step.confirmation {
-        update_confirmation(transaction, step, update)?;
-    }
-    transaction
-        .prepare_cached("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![id, step.at.as_microsecond(), to_json(&step.step)?, step.attempt_after])?;
-    Ok(())
-}
-
-fn update_confirmation(
-    transaction: &Transaction<'_>,
-    step: &Transition,
-    update: &ConfirmationUpdate,
-) -> Result<(), StoreError> {
-    let changed = transaction
-        .prepare_cached(
-            "UPDATE tasks SET confirmation = ?3, input = coalesce(?4, input)
-             WHERE id = ?1 AND confirmation ->> 'digest' IS ?2",
-        )?
-        .execute(params![
-            step.id.to_string(),
-            update.expected.as_ref().map(Digest::to_string),
-            to_json(&update.confirmation)?,
-            update.input.as_ref().map(to_json).transpose()?,
-        ])?;
-    if changed == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Conflict { id: step.id, from: step.from, attempt: step.attempt })
     }
 }
 

@@ -37,8 +37,11 @@ impl Mailbox {
 }
 
 fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_trusted(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    let file = open_trusted(path)?;
+    // One more, so that one read finds the end as well.
+    let capacity = file.metadata()?.len().min(MAX_FILE_BYTES) + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or_default());
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_FILE_BYTES} bytes")));
     }

@@ -76,7 +76,11 @@ impl Roots {
             .filter_map(|path| {
                 let folder = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
                 // `components` removes the `.` that `join` leaves in the path.
-                let (real, closed) = (canonical(&path), Arc::clone(&closed));
+                let real = match &caller {
+                    Some((folder, real)) if path.components().eq(folder.components()) => real.clone(),
+                    _ => canonical(&path),
+                };
+                let closed = Arc::clone(&closed);
                 Some(Root { real, path: path.components().collect(), folder, closed })
             })
             .collect();

@@ -16,10 +16,10 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use protocol::code::Code;
+use protocol::lease::{self, Lease, LeaseKind};
 use protocol::regular_file;
 
 use super::startup::{Startup, StartupArgument, interpreter_kind};
-use crate::base::lease::{self, Lease};
 use crate::base::write_access::WriteAccess;
 use crate::task::failure::Failure;
 use crate::task::fingerprint::{FileRole, Fingerprint, hash_copy};
@@ -116,8 +116,8 @@ fn open_binary(shown: &Fingerprint, agent: u32) -> Result<Option<File>, Failure>
         return compare(shown).map(|()| None);
     }
     let mut file = regular_file::open(&shown.path).map_err(|error| unreadable(&shown.path, &error))?;
-    let held = match lease::acquire(&file) {
-        Lease::OpenForWriting => return Err(changed(&shown.path)),
+    let held = match lease::acquire(&file, LeaseKind::Read) {
+        Lease::InUse => return Err(changed(&shown.path)),
         Lease::Unsupported => return copied(&mut file, shown).map(Some),
         Lease::Held => hash_copy(&mut file, &mut io::sink()),
     };

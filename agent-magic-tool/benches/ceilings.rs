@@ -1,0 +1,35 @@
+//! The most instructions that the commands which agents call may take.
+//!
+//! `cargo bench -- guard` and `tests/cli/cost.rs` compare with them. A ceiling is the count when it was set and some
+//! percent more. A change that makes a command dearer on purpose raises its ceiling.
+
+/// The number of subtools in the world in which is counted.
+pub(crate) const SUBTOOLS: usize = 100;
+
+/// The ceilings of one command, in thousands of instructions.
+#[derive(Debug)]
+pub(crate) struct Ceiling {
+    pub(crate) what: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+    /// In a release build.
+    pub(crate) release: u64,
+    /// In a debug build.
+    pub(crate) debug: u64,
+}
+
+pub(crate) const CEILINGS: [Ceiling; 4] = [
+    Ceiling { what: "--version", arguments: &["--version"], release: 415, debug: 440 },
+    Ceiling {
+        what: "list --query, 100 subtools",
+        arguments: &["list", "tools", "--query=search mail message"],
+        release: 10_900,
+        debug: 80_000,
+    },
+    Ceiling { what: "list, 100 subtools", arguments: &["list", "tools"], release: 4_300, debug: 31_000 },
+    Ceiling {
+        what: "run until it returns",
+        arguments: &["run", "files_read", "path=note.txt"],
+        release: 640,
+        debug: 1_450,
+    },
+];
