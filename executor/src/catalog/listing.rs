@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use self::previous::{CopiedEntry, ListedFile, PreviousListing};
+use self::previous::{ListedFile, PreviousListing};
 use super::definition::Definition;
 use super::{Catalog, CheckOutcome, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
 use crate::runner::Run;
@@ -200,8 +200,13 @@ impl Listing {
         self.index.matched_words(query, number)
     }
 
+    /// The number of the subtool with this name.
     pub fn find(&self, name: &str) -> Result<Option<u32>, Unusable> {
-        self.index.find(name)
+        let found = self.index.find(name)?;
+        if found.is_none() && self.index.names()?.iter().any(|known| known == name) {
+            return Err(Unusable::Damaged("a subtool cannot be found by its name"));
+        }
+        Ok(found)
     }
 
     pub fn name(&self, number: u32) -> Result<String, Unusable> {
@@ -299,8 +304,7 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
         for definition in file.definitions(number) {
             let copied = copier.as_mut().and_then(|copier| copier.copy(catalog, definition, &mut writer));
             let flags = match copied {
-                Some(CopiedEntry::Taken(flags)) => flags,
-                Some(CopiedEntry::Hidden) => continue,
+                Some(flags) => flags,
                 None => match catalog.check_definition(definition) {
                     CheckOutcome::Usable(subtool) => {
                         let entry = ListingEntry::of(&subtool);
