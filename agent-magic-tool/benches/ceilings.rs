@@ -23,9 +23,9 @@ pub(crate) const CEILINGS: [Ceiling; 4] = [
         what: "list --query, 100 subtools",
         arguments: &["list", "tools", "--query=search mail message"],
         release: 10_900,
-        debug: 80_000,
+        debug: 76_000,
     },
-    Ceiling { what: "list, 100 subtools", arguments: &["list", "tools"], release: 4_300, debug: 31_000 },
+    Ceiling { what: "list, 100 subtools", arguments: &["list", "tools"], release: 4_300, debug: 26_700 },
     Ceiling {
         what: "run until it returns",
         arguments: &["run", "files_read", "path=note.txt"],

@@ -49,28 +49,44 @@ impl Mailbox {
 #[derive(Debug)]
 pub struct PublicationWatch {
     path: PathBuf,
-    /// `None` if there is nothing that could wake us.
-    fifo: Option<File>,
+    fifo: Fifo,
     wake_ups: u32,
+}
+
+#[derive(Debug)]
+enum Fifo {
+    Open(File),
+    /// It woke us, which it does once. Most commands need it no more.
+    Spent,
+    /// There is nothing that could wake us.
+    None,
 }
 
 impl PublicationWatch {
     /// Whatever is published from now on ends the next [`PublicationWatch::wait`].
     pub fn new(mailbox: &Mailbox) -> Self {
         let path = mailbox.publications();
-        let fifo = open(&path, OpenOptions::new().read(true));
+        let fifo = Fifo::open(&path);
         Self { path, fifo, wake_ups: 0 }
     }
 
     /// Whether a wake-up can be expected at all.
     pub fn is_open(&self) -> bool {
-        self.fifo.is_some()
+        !matches!(self.fifo, Fifo::None)
     }
 
-    /// Waits until something was published since this was created or since the last wait returned true, but at most for
-    /// `timeout`, in whole milliseconds. Returns whether something was published.
+    /// Waits until something is published, but at most for `timeout`, in whole milliseconds. Returns whether something
+    /// may have been published since this was created or since the last wait; call it again only after a look.
     pub fn wait(&mut self, timeout: Duration) -> bool {
-        let Some(fifo) = &self.fifo else { return false };
+        let fifo = match &self.fifo {
+            Fifo::Open(fifo) => fifo,
+            Fifo::Spent => {
+                // Something may have been published meanwhile.
+                self.fifo = if self.wake_ups < MAX_WAKE_UPS { Fifo::open(&self.path) } else { Fifo::None };
+                return true;
+            }
+            Fifo::None => return false,
+        };
         let milliseconds = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
         // Without asking for anything, the end of the last writer is still reported.
         let woken = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], PollTimeout::from(milliseconds));
@@ -78,12 +94,14 @@ impl PublicationWatch {
             return false;
         }
         self.wake_ups += 1;
-        // A reader is woken once.
-        self.fifo = None;
-        if self.wake_ups < MAX_WAKE_UPS {
-            self.fifo = open(&self.path, OpenOptions::new().read(true));
-        }
+        self.fifo = Fifo::Spent;
         true
+    }
+}
+
+impl Fifo {
+    fn open(path: &Path) -> Self {
+        open(path, OpenOptions::new().read(true)).map_or(Self::None, Self::Open)
     }
 }
 
@@ -116,6 +134,7 @@ mod tests {
         mailbox.announce_publications();
         for watch in &mut watches {
             assert!(watch.wait(TIMEOUT));
+            assert!(watch.wait(TIMEOUT), "something may have been published before the second wait");
             assert!(!watch.wait(Duration::ZERO));
         }
         let waiting = std::thread::spawn(move || watches.map(|mut watch| watch.wait(TIMEOUT)));
@@ -149,8 +168,8 @@ mod tests {
         let mut watch = PublicationWatch::new(&mailbox);
         for _ in 0..MAX_WAKE_UPS {
             mailbox.announce_publications();
-            assert!(watch.wait(TIMEOUT));
+            assert!(watch.wait(TIMEOUT) && watch.wait(TIMEOUT));
         }
-        assert!(!watch.is_open());
+        assert!(!watch.is_open() && !watch.wait(TIMEOUT));
     }
 }
