@@ -1,13 +1,19 @@
 //! The table of what can be imported. A kind has a file of its own and one line here.
 
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, google, openapi};
+use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, openapi, program};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// They are a file or a URL.
     FileOrUrl,
+    /// They are a file, or the URL of a server that is asked with this GraphQL query.
+    FileOrGraphql(&'static str),
+    /// They are a program and the words of one of its commands, whose helps are read with [`program::transcript`].
+    Program,
+    /// They are one command line, read with [`curl::document`].
+    CurlLine,
 }
 
 /// A kind of description.
@@ -38,6 +44,27 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::FileOrUrl,
         recognizes: google::recognizes,
         import: google::import,
+    },
+    Kind {
+        word: "graphql",
+        about: "a GraphQL schema, or the answer to an introspection query",
+        reading: Reading::FileOrGraphql(graphql::INTROSPECTION_QUERY),
+        recognizes: graphql::recognizes,
+        import: graphql::import,
+    },
+    Kind {
+        word: "cli",
+        about: "a program that prints its help",
+        reading: Reading::Program,
+        recognizes: program::recognizes,
+        import: program::import,
+    },
+    Kind {
+        word: "curl",
+        about: "a `curl` line",
+        reading: Reading::CurlLine,
+        recognizes: curl::recognizes,
+        import: curl::import,
     },
 ];
 

@@ -7,16 +7,21 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+pub mod agents;
+pub mod curl;
 mod describe;
 pub mod document;
 pub mod file;
 mod google;
+pub mod graphql;
 mod http;
 mod identifiers;
 pub mod kinds;
 pub mod names;
 mod openapi;
+pub mod program;
 mod schema;
+mod text;
 
 /// What was made of one description.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use executor::catalog::drafts::{self, NewDefinition, Template};
+use executor::catalog::drafts::{NewDefinition, Template};
 use executor::config::Config;
 use executor::task::name::SubtoolName;
 use protocol::code::Exit;
@@ -46,11 +46,13 @@ fn template() -> impl TypedValueParser<Value = Template> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let name: SubtoolName =
         args.name.parse().map_err(|error: executor::task::name::InvalidName| Error::usage(error.to_string()))?;
-    let NewDefinition { definition, steps } = match &args.curl {
-        Some(line) => {
-            drafts::of_curl(line, name.as_str()).map_err(|error| Error::usage(error.to_string()).hint(error.hint))?
-        }
-        None => args.runner.draft(),
+    let (definition, steps) = if let Some(line) = &args.curl {
+        let draft = import::curl::of_curl(line, name.as_str());
+        let draft = draft.map_err(|error| Error::usage(error.to_string()).hint(error.hint))?;
+        (draft.definition, draft.steps)
+    } else {
+        let NewDefinition { definition, steps } = args.runner.draft();
+        (definition, steps)
     };
     let document = json!({(name.as_str()): definition});
     let text = format!("{document:#}\n");

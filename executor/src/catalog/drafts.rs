@@ -1,12 +1,8 @@
-//! First versions of definitions: a template for each runner, or what a pasted `curl` line asks for.
+//! First versions of definitions: a template for each runner.
 //!
 //! Each of them loads and has no finding of `lint`; their authors change the words.
 
 use serde_json::{Value, json};
-
-mod curl;
-
-pub use curl::{CurlError, of_curl};
 
 /// A definition, and what its author must do before it works.
 #[derive(Debug)]

@@ -252,7 +252,7 @@ impl Process {
         let mut files = program_call.startup(&config.programs)?.files();
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
-            Argument::Template(_) | Argument::When(_) | Argument::OutputFile(_) => None,
+            Argument::Template(_) | Argument::When(_) | Argument::Each(_) | Argument::OutputFile(_) => None,
         });
         let scripts = constants.map(|text| program_call.folder().join(text)).filter(|path| is_script(path));
         for path in scripts.chain(self.covers.iter().map(|path| program_call.folder().join(path))) {
@@ -304,7 +304,7 @@ impl Process {
     pub fn program(&self) -> &str {
         match self.argv.first() {
             Some(Argument::Template(program)) => program,
-            Some(Argument::When(_) | Argument::OutputFile(_)) | None => "",
+            Some(Argument::When(_) | Argument::Each(_) | Argument::OutputFile(_)) | None => "",
         }
     }
 
@@ -328,7 +328,7 @@ impl Process {
     fn check_output_file(&self) -> Result<(), DefinitionMistake> {
         let mut files = self.argv.iter().enumerate().filter_map(|(index, argument)| match argument {
             Argument::OutputFile(file) => Some((index, file)),
-            Argument::Template(_) | Argument::When(_) => None,
+            Argument::Template(_) | Argument::When(_) | Argument::Each(_) => None,
         });
         let Some((index, OutputFile { output_file: name, .. })) = files.next() else {
             let printed = self.output == ProcessOutput::File;

@@ -1,4 +1,4 @@
-//! One element of `argv`: a template, or several templates under a condition.
+//! One element of `argv`: a template, several templates under a condition, or an option for each item of a list.
 //!
 //! Each rendered value is one argument, whatever it contains; only a list becomes several. A value never becomes
 //! an option: an argument whose template *begins* with a reference must not begin with `-`, unless the constant
@@ -27,8 +27,20 @@ pub enum Argument {
     Template(String),
     /// Arguments under a condition, like a flag or an option with its value.
     When(ConditionalArguments),
+    /// One argument for each item of a list.
+    Each(EachItem),
     /// The path of a file that the program writes.
     OutputFile(OutputFile),
+}
+
+/// An option that is given once for each item of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EachItem {
+    /// The list, as in `{{ labels }}`. Absent or empty: no argument.
+    pub each: String,
+    /// What precedes each item in its argument, as in `--label=`.
+    pub prefix: String,
 }
 
 /// An argument that is the path of a new file in an empty folder. The program writes it, and it becomes the data.
@@ -97,6 +109,7 @@ pub(super) fn render(
                     args.iter().try_for_each(|text| arguments.add(text, scope))?;
                 }
             }
+            Argument::Each(EachItem { each, prefix }) => arguments.add_each(each, prefix, scope)?,
             Argument::OutputFile(file) => arguments.rendered.push(FilledArgument::OutputFile(file.clone())),
         }
     }
@@ -132,6 +145,17 @@ impl Arguments {
         Ok(())
     }
 
+    /// Adds one argument for each item of a list: the prefix, which is a constant, keeps the item from becoming an option.
+    fn add_each(&mut self, list: &str, prefix: &str, scope: &TemplateValues) -> Result<(), Failure> {
+        let items = match scope.value(&Value::String(list.to_owned()))? {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(item) => vec![item],
+        };
+        let guarded = prefix.is_empty() && self.options == ArgumentOptions::Refused;
+        items.into_iter().filter_map(text).try_for_each(|item| self.push(format!("{prefix}{item}"), guarded))
+    }
+
     fn push(&mut self, argument: String, guarded: bool) -> Result<(), Failure> {
         if argument.contains('\0') {
             let message = format!("argument {} contains a NUL byte", self.rendered.len());
@@ -163,7 +187,9 @@ impl<'de> Deserialize<'de> for Argument {
             type Value = Argument;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a template, an object with `if` and `args`, or an object with `output_file`")
+                f.write_str(
+                    "a template, or an object with `if` and `args`, with `each` and `prefix`, or with `output_file`",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Argument, E> {
@@ -172,9 +198,11 @@ impl<'de> Deserialize<'de> for Argument {
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
                 let fields = Map::deserialize(MapAccessDeserializer::new(map))?;
-                let is_file = fields.contains_key("output_file");
+                let (is_file, is_list) = (fields.contains_key("output_file"), fields.contains_key("each"));
                 let fields = Value::Object(fields);
-                let argument = if is_file {
+                let argument = if is_list {
+                    EachItem::deserialize(fields).map(Argument::Each)
+                } else if is_file {
                     OutputFile::deserialize(fields).map(Argument::OutputFile)
                 } else {
                     ConditionalArguments::deserialize(fields).map(Argument::When)
@@ -192,6 +220,7 @@ impl Serialize for Argument {
         match self {
             Self::Template(text) => text.serialize(serializer),
             Self::When(when) => when.serialize(serializer),
+            Self::Each(list) => list.serialize(serializer),
             Self::OutputFile(file) => file.serialize(serializer),
         }
     }
@@ -204,8 +233,13 @@ impl JsonSchema for Argument {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "One argument: a template; arguments that are passed only under a condition; or the path of a file that the program writes.",
-            "anyOf": [{ "type": "string" }, generator.subschema_for::<ConditionalArguments>(), generator.subschema_for::<OutputFile>()]
+            "description": "One argument: a template; arguments that are passed only under a condition; an option for each item of a list; or the path of a file that the program writes.",
+            "anyOf": [
+                { "type": "string" },
+                generator.subschema_for::<ConditionalArguments>(),
+                generator.subschema_for::<EachItem>(),
+                generator.subschema_for::<OutputFile>()
+            ]
         })
     }
 }
@@ -232,6 +266,19 @@ mod tests {
             rendered(argv, input),
             ["git", "-n", "5", "--since=a b", "--", "x y", "$(id)", "7", "true", r#"{"a":1}"#]
         );
+    }
+
+    #[test]
+    fn an_option_is_given_once_for_each_item() {
+        let argv =
+            json!(["gh", {"each": "{{ labels }}", "prefix": "--label="}, {"each": "{{ absent }}", "prefix": "-x"}]);
+        assert_eq!(
+            rendered(argv.clone(), json!({"labels": ["a b", "-x", 7]})),
+            ["gh", "--label=a b", "--label=-x", "--label=7"]
+        );
+        assert_eq!(rendered(argv.clone(), json!({"labels": "one"})), ["gh", "--label=one"]);
+        assert_eq!(rendered(argv, json!({"labels": []})), ["gh"]);
+        assert!(serde_json::from_value::<Argument>(json!({"each": "{{ a }}"})).is_err());
     }
 
     fn refused(argv: &[&str], input: Value, options: ArgumentOptions) -> Option<Code> {

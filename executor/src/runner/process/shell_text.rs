@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::DefinitionMistake;
-use super::argument::{Argument, ConditionalArguments};
+use super::argument::{Argument, ConditionalArguments, EachItem};
 use crate::base::template;
 
 /// Interpreters with the options whose next argument is code.
@@ -26,16 +26,17 @@ const INTERPRETERS: [(&str, &[&str]); 14] = [
 
 /// Finds an argument that is code and has a placeholder in it. An argument that is only a placeholder is code on purpose.
 pub(super) fn check(argv: &[Argument]) -> Result<(), DefinitionMistake> {
-    let arguments: Vec<(usize, &str)> = argv
+    let arguments: Vec<(usize, String)> = argv
         .iter()
         .enumerate()
         .flat_map(|(index, argument)| {
-            let texts: &[String] = match argument {
-                Argument::Template(text) => std::slice::from_ref(text),
-                Argument::When(ConditionalArguments { args, .. }) => args,
-                Argument::OutputFile(file) => std::slice::from_ref(&file.output_file),
+            let texts = match argument {
+                Argument::Template(text) => vec![text.clone()],
+                Argument::When(ConditionalArguments { args, .. }) => args.clone(),
+                Argument::Each(EachItem { each, prefix }) => vec![format!("{prefix}{each}")],
+                Argument::OutputFile(file) => vec![file.output_file.clone()],
             };
-            texts.iter().map(move |text| (index, text.as_str()))
+            texts.into_iter().map(move |text| (index, text))
         })
         .collect();
     for (position, (_, program)) in arguments.iter().enumerate() {

@@ -5,8 +5,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::NewDefinition;
-use crate::base::template::names::SHARED_NAMES;
+use crate::document::Document;
+use crate::names::{self, Names};
+use crate::{ImportError, ImportOptions, Imported, ImportedSubtool};
+
+/// A definition, and what its author must do before it works.
+#[derive(Debug)]
+pub struct CurlDraft {
+    pub definition: Value,
+    pub steps: Vec<String>,
+}
 
 /// Why a `curl` line cannot be translated.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +60,9 @@ const IGNORED_WITH_VALUE: [&str; 8] =
 /// Headers that the executor sets by itself.
 const OWN_HEADERS: [&str; 5] = ["accept", "content-length", "host", "user-agent", "accept-encoding"];
 
-/// Words of the template language, which cannot be parameters.
-const KEYWORDS: [&str; 10] = ["vars", "and", "or", "not", "in", "is", "if", "else", "true", "false"];
+/// Words of templates, which cannot be parameters.
+const KEYWORDS: [&str; 13] =
+    ["input", "task", "caller", "vars", "and", "or", "not", "in", "is", "if", "else", "true", "false"];
 
 /// A parsed `curl` line.
 #[derive(Default)]
@@ -78,8 +87,52 @@ struct CurlTranslation {
     secret: String,
 }
 
+/// Translates `line` into a document that can be imported. Nothing of a credential is in it.
+pub fn document(line: &str) -> Result<Document, ImportError> {
+    let failed = |error: CurlError| ImportError::new(error.message).hint(error.hint);
+    let CurlDraft { definition, steps } = of_curl(line, "curl").map_err(failed)?;
+    let http = &definition["run"]["http"];
+    let text = |key: &str| http[key].as_str().unwrap_or_default();
+    let from = format!("curl {}{}", text("base_url"), text("path"));
+    Document::new(from, json!({CURL: {"definition": definition, "steps": steps}}).to_string())
+}
+
+/// The key of the document of a `curl` line.
+const CURL: &str = "curl_line";
+
+/// Whether `document` was made of a `curl` line.
+pub(crate) fn recognizes(document: &Document) -> bool {
+    document.data[CURL].is_object()
+}
+
+/// Imports the one request of a `curl` line.
+pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let draft = &document.data[CURL];
+    let Value::Object(mut definition) = draft["definition"].clone() else {
+        return Err(ImportError::new("a `curl` line cannot be read again").hint("import the line again"));
+    };
+    if let Some(server) = &options.server {
+        definition["run"]["http"]["base_url"] = server.as_str().into();
+    }
+    let http = &definition["run"]["http"];
+    let method = http["method"].as_str().unwrap_or("GET").to_owned();
+    let path = http["path"].as_str().unwrap_or("/").to_owned();
+    let host = http["base_url"].as_str().and_then(|url| url::Url::parse(url).ok());
+    let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    let labels: Vec<_> = host.split('.').collect();
+    let word = names::pack(labels.iter().rev().nth(1).unwrap_or(&"curl"), 2);
+    let pack = options.pack.clone().unwrap_or_else(|| word.clone());
+    let name = Names::new(options.max_name_chars).make(&pack, &format!("{} {path}", method.to_lowercase()));
+    let what = format!("{method} {path}");
+    let steps = draft["steps"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    // The last one names the subtool, which had no name yet.
+    let notes = steps.map(|step| step.replace("`curl`", &format!("`{name}`"))).collect();
+    let subtool = ImportedSubtool { name, what, group: word.clone(), definition };
+    Ok(Imported { id: document.from.clone(), word, found: 1, subtools: vec![subtool], notes, ..Imported::default() })
+}
+
 /// Translates `line`, for the subtool `name`.
-pub fn of_curl(line: &str, name: &str) -> Result<NewDefinition, CurlError> {
+pub fn of_curl(line: &str, name: &str) -> Result<CurlDraft, CurlError> {
     let line = CurlLine::parse(line)?;
     let url = line.url.clone().ok_or_else(|| CurlError::new("the `curl` line has no URL"))?;
     let (base, query) = url.split_once('?').map_or((url.as_str(), ""), |(base, query)| (base, query));
@@ -148,7 +201,7 @@ pub fn of_curl(line: &str, name: &str) -> Result<NewDefinition, CurlError> {
         );
     }
     draft.steps.push(format!("describe `{name}` and its parameters in the words of a user who needs it"));
-    Ok(NewDefinition { definition, steps: draft.steps })
+    Ok(CurlDraft { definition, steps: draft.steps })
 }
 
 impl CurlLine {
@@ -231,7 +284,7 @@ impl CurlTranslation {
         if !parameter.starts_with(|first: char| first.is_ascii_alphabetic()) {
             parameter.insert_str(0, "p_");
         }
-        if SHARED_NAMES.contains(&parameter.as_str()) || KEYWORDS.contains(&parameter.as_str()) {
+        if KEYWORDS.contains(&parameter.as_str()) {
             parameter.push_str("_value");
         }
         while self.properties.contains_key(&parameter) {
