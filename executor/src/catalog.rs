@@ -36,7 +36,7 @@ pub mod search;
 mod sources;
 mod variables;
 
-pub use load::{Pack, SHIPPED};
+pub use load::{Pack, SHIPPED, problems_of_definitions};
 pub use sources::{Sources, SourcesStamp};
 
 /// Every usable subtool by its name.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 use crate::schema::{Dialect, Schemas};
-use crate::{ImportError, ImportOptions, Imported, ImportedSubtool, LeftOut, names};
+use crate::{ImportError, ImportOptions, Imported, ImportedSubtool, LeftOut, describe, names};
 use operation::Operation;
 
 const METHODS: [&str; 8] = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
@@ -34,6 +34,7 @@ pub(crate) struct OpenApi<'a> {
     pub(crate) pack: String,
     pub(crate) is_swagger: bool,
     pub(crate) server: String,
+    boilerplate: describe::Boilerplate,
     /// Operation ids that several operations have.
     repeated_ids: BTreeSet<&'a str>,
 }
@@ -67,6 +68,9 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         pack,
         is_swagger,
         server,
+        boilerplate: describe::Boilerplate::of(
+            operations(data).filter_map(|operation| operation["description"].as_str()),
+        ),
         repeated_ids: repeated_ids(data),
     };
     let mut secrets = BTreeMap::new();
@@ -149,14 +153,16 @@ fn word(title: &str, document: &Document) -> String {
     }
 }
 
+/// The operations of a description that lie where they should.
+fn operations(data: &Value) -> impl Iterator<Item = &Value> {
+    let items = data["paths"].as_object().into_iter().flatten();
+    items.flat_map(|(_, item)| METHODS.iter().filter_map(|method| item.get(*method)))
+}
+
 fn repeated_ids(data: &Value) -> BTreeSet<&str> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
-    for (_, item) in data["paths"].as_object().into_iter().flatten() {
-        for method in METHODS {
-            if let Some(id) = item.get(method).and_then(|operation| operation["operationId"].as_str()) {
-                *counts.entry(id).or_default() += 1;
-            }
-        }
+    for id in operations(data).filter_map(|operation| operation["operationId"].as_str()) {
+        *counts.entry(id).or_default() += 1;
     }
     counts.into_iter().filter(|(_, count)| *count > 1).map(|(id, _)| id).collect()
 }

@@ -299,6 +299,22 @@ impl CatalogBuilder {
     }
 }
 
+/// Returns why some of `definitions` would not load from a file with these `defaults`. Nothing else is looked at: not
+/// whether their names are taken, and not the subtools that they need.
+pub fn problems_of_definitions(
+    defaults: &Map<String, Value>,
+    definitions: impl IntoIterator<Item = (String, Value)>,
+) -> Vec<LoadProblem> {
+    let (origin, variables) = (Origin::File("definitions".into()), Variables::new());
+    let mut problems = Vec::new();
+    for (name, definition) in definitions {
+        for (place, message) in subtool(&name, definition, defaults, &origin, &variables).err().into_iter().flatten() {
+            problems.push(LoadProblem { file: origin.to_string(), subtool: Some(name.clone()), place, message });
+        }
+    }
+    problems
+}
+
 /// Checks that the subtool `name` can be a lookup with this input. Returns the location and message of a mistake.
 fn lookup_mistake(
     key: &str,
