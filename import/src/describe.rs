@@ -1,5 +1,6 @@
 //! Prose of descriptions, made fit for a model: plain text, the first sentences, a bounded length.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 /// The most characters of a subtool's description.
@@ -300,6 +301,22 @@ pub(crate) fn field(text: &str) -> String {
         }
     }
     first_sentences(&text, MAX_FIELD_CHARS)
+}
+
+/// Descriptions of fields that were made before: the same schema is expanded in many operations.
+#[derive(Debug, Default)]
+pub(crate) struct FieldTexts(RefCell<HashMap<String, String>>);
+
+impl FieldTexts {
+    /// [`field`], made once for each text.
+    pub(crate) fn field(&self, text: &str) -> String {
+        if let Some(known) = self.0.borrow().get(text) {
+            return known.clone();
+        }
+        let made = field(text);
+        self.0.borrow_mut().insert(text.to_owned(), made.clone());
+        made
+    }
 }
 
 /// Begins `text` with a capital and ends it with a full stop.

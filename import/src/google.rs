@@ -46,9 +46,10 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         defaults: defaults.as_object().cloned().unwrap_or_default(),
         ..Imported::default()
     };
+    let texts = describe::FieldTexts::default();
     let api = DiscoveryApi {
         data,
-        schemas: Schemas { root: data, dialect: Dialect::Discovery, full: options.full },
+        schemas: Schemas { root: data, dialect: Dialect::Discovery, full: options.full, texts: &texts },
         options,
         pack,
         boilerplate: describe::Boilerplate::default(),

@@ -61,9 +61,10 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         version: data["info"]["version"].as_str().map(str::to_owned),
         ..Imported::default()
     };
+    let texts = describe::FieldTexts::default();
     let api = OpenApi {
         data,
-        schemas: Schemas { root: data, dialect: Dialect::OpenApi, full: options.full },
+        schemas: Schemas { root: data, dialect: Dialect::OpenApi, full: options.full, texts: &texts },
         options,
         pack,
         is_swagger,

@@ -49,6 +49,7 @@ pub(crate) struct Schemas<'a> {
     pub(crate) dialect: Dialect,
     /// Whether deprecated fields are kept.
     pub(crate) full: bool,
+    pub(crate) texts: &'a describe::FieldTexts,
 }
 
 /// The state of cleaning the schemas of one input.
@@ -155,7 +156,7 @@ impl<'a> Schemas<'a> {
             cleaned.insert("type".to_owned(), kind);
         }
         if let Some(text) = own.get("description").or_else(|| own.get("title")).and_then(Value::as_str) {
-            let text = describe::field(text);
+            let text = self.texts.field(text);
             if !text.is_empty() {
                 cleaned.insert("description".to_owned(), text.into());
             }
@@ -281,7 +282,7 @@ impl<'a> Schemas<'a> {
             cut.insert("type".to_owned(), (*kind).into());
         }
         if let Some(text) = own.get("description").and_then(Value::as_str) {
-            cut.insert("description".to_owned(), describe::first_sentence(&describe::field(text)).into());
+            cut.insert("description".to_owned(), describe::first_sentence(&self.texts.field(text)).into());
         }
         append_description(&mut cut, &listed(own));
         cut
