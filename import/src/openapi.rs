@@ -140,7 +140,7 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
 
 /// The word that the API goes by: of its title or, if that says nothing, of where it came from.
 fn word(title: &str, document: &Document) -> String {
-    let of_title = names::pack(title.split([':', '(', '|']).next().unwrap_or_default(), 2);
+    let of_title = names::pack(title.split([':', '(', '|', '+']).next().unwrap_or_default(), 2);
     if !["imported", "api", "rest"].contains(&of_title.as_str()) {
         return of_title;
     }
