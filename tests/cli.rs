@@ -9,6 +9,7 @@ mod help;
 mod hints;
 mod hook;
 mod human;
+mod import;
 mod inspect;
 mod lint;
 mod list;

@@ -13,8 +13,8 @@ use protocol::paths::{NoHomeFolder, Paths};
 use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
-    agent, approver, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, inspect, jq,
-    jq_worker, lint, list, logs, man, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
+    agent, approver, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, import, inspect,
+    jq, jq_worker, lint, list, logs, man, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -84,6 +84,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Write the first version of a subtool, from a template or a pasted `curl` line
     New(new::Args),
+    /// Write subtools for an API from its description: OpenAPI, Google discovery; --refresh follows changes
+    Import(import::Args),
     /// Run the examples of a subtool against the real thing; --dry-run shows what they would send
     Test(test::Args),
     /// Print the executor's log in readable form; --follow goes on
@@ -252,6 +254,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Resolve(args) => resolve::run(args, context),
         Command::Inspect(args) => inspect::run(&args, context),
         Command::New(args) => new::run(&args, context),
+        Command::Import(args) => import::run(&args, context),
         Command::Test(args) => test::run(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Lint(args) => lint::run(&args, context),

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod executor;
 pub(crate) mod hook;
+pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod jq;
 pub(crate) mod jq_worker;

@@ -50,6 +50,7 @@ mod variables;
 
 pub use changes::SourcesWatch;
 pub use file_state::FileState;
+pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};
 pub use scan::DefinitionFile;

@@ -1,5 +1,8 @@
 //! Prose of descriptions, made fit for a model: plain text, the first sentences, a bounded length.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
 /// The most characters of a subtool's description.
 pub(crate) const MAX_DESCRIPTION_CHARS: usize = 300;
 /// The most characters of a field's description.
@@ -187,23 +190,84 @@ fn sentence_ends(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The sentences of a plain text.
+fn sentences(text: &str) -> Vec<&str> {
+    let mut start = 0;
+    let mut sentences: Vec<_> = sentence_ends(text)
+        .map(|end| {
+            let sentence = text[start..end].trim();
+            start = end;
+            sentence
+        })
+        .collect();
+    sentences.push(text[start..].trim());
+    sentences.retain(|sentence| !sentence.is_empty());
+    sentences
+}
+
+/// How sentences begin that refer to a page, or that say what every operation needs.
+const IDLE_SENTENCES: [&str; 12] = [
+    "for more information",
+    "for more details",
+    "for details",
+    "for an example",
+    "see also",
+    "see the ",
+    "see [",
+    "learn more",
+    "read more",
+    "oauth app tokens",
+    "oauth tokens and personal",
+    "this endpoint supports the following custom media types",
+];
+
+fn is_idle(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    IDLE_SENTENCES.iter().any(|start| lower.starts_with(start))
+}
+
+/// Sentences that many operations of one API repeat: they tell none of them apart.
+#[derive(Debug, Default)]
+pub(crate) struct Boilerplate(HashSet<String>);
+
+impl Boilerplate {
+    /// Finds what the descriptions `texts` repeat after their first sentences.
+    pub(crate) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        const MIN_REPEATS: usize = 6;
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for text in texts {
+            let text = plain(text);
+            for sentence in sentences(&text).into_iter().skip(1) {
+                *counts.entry(sentence.to_owned()).or_default() += 1;
+            }
+        }
+        Self(counts.into_iter().filter(|(_, count)| *count >= MIN_REPEATS).map(|(sentence, _)| sentence).collect())
+    }
+
+    /// A plain text without what says nothing about this operation.
+    fn removed_from(&self, text: &str) -> String {
+        let all = sentences(text);
+        let telling = |sentence: &&&str| !is_idle(sentence) && !self.0.contains(**sentence);
+        let kept: Vec<_> = all.iter().filter(telling).copied().collect();
+        // A description of nothing else is better than none.
+        if kept.is_empty() { all.first().copied().unwrap_or_default().to_owned() } else { kept.join(" ") }
+    }
+}
+
 /// The description of a subtool: what it does in a few words, then what else the first sentences say.
 ///
 /// `fallback` is what is known if the description says nothing: the method and the path.
-pub(crate) fn subtool(summary: &str, description: &str, fallback: &str) -> String {
+pub(crate) fn subtool(summary: &str, description: &str, fallback: &str, boilerplate: &Boilerplate) -> String {
     let summary = sentence(&plain(summary));
-    let description = plain(description);
-    let repeats = |text: &str| {
-        let letters = |text: &str| {
-            text.chars().filter(|it| it.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
-        };
-        let (summary, text) = (letters(&summary), letters(first_sentence(text)));
-        summary == text || !summary.is_empty() && text.starts_with(&summary)
-    };
+    // A path or an id is not a sentence.
+    let is_name =
+        !summary.trim_end_matches('.').contains(' ') && (summary.contains('/') || !description.trim().is_empty());
+    let summary = if is_name { String::new() } else { summary };
+    let description = boilerplate.removed_from(&plain(description));
     let whole = match (summary.is_empty(), description.is_empty()) {
         (true, _) => description,
         (false, true) => summary,
-        (false, false) if repeats(&description) => description,
+        (false, false) if says_the_same(&summary, first_sentence(&description)) => description,
         (false, false) => format!("{summary} {description}"),
     };
     let mut text = sentence(&first_sentences(&whole, MAX_DESCRIPTION_CHARS));
@@ -214,9 +278,45 @@ pub(crate) fn subtool(summary: &str, description: &str, fallback: &str) -> Strin
     text
 }
 
+/// Whether `sentence` has all words of `summary`, or the other way round, whatever their endings.
+fn says_the_same(summary: &str, sentence: &str) -> bool {
+    let stems = |text: &str| -> HashSet<String> {
+        let words = text.split(|it: char| !it.is_alphanumeric()).map(str::to_lowercase);
+        let telling =
+            words.filter(|word| !["", "a", "an", "the", "of", "for", "in", "to", "s"].contains(&word.as_str()));
+        telling.map(|word| word.trim_end_matches('s').trim_end_matches('e').to_owned()).collect()
+    };
+    let (summary, sentence) = (stems(summary), stems(sentence));
+    summary.is_subset(&sentence)
+}
+
 /// The description of a field.
 pub(crate) fn field(text: &str) -> String {
-    first_sentences(&plain(text), MAX_FIELD_CHARS)
+    let text = plain(text);
+    let kept: Vec<_> = sentences(&text).into_iter().filter(|sentence| !is_idle(sentence)).collect();
+    let mut text = kept.join(" ");
+    for word in ["Required. ", "Optional. ", "Required.", "Optional."] {
+        if let Some(rest) = text.strip_prefix(word) {
+            text = rest.to_owned();
+        }
+    }
+    first_sentences(&text, MAX_FIELD_CHARS)
+}
+
+/// Descriptions of fields that were made before: the same schema is expanded in many operations.
+#[derive(Debug, Default)]
+pub(crate) struct FieldTexts(RefCell<HashMap<String, String>>);
+
+impl FieldTexts {
+    /// [`field`], made once for each text.
+    pub(crate) fn field(&self, text: &str) -> String {
+        if let Some(known) = self.0.borrow().get(text) {
+            return known.clone();
+        }
+        let made = field(text);
+        self.0.borrow_mut().insert(text.to_owned(), made.clone());
+        made
+    }
 }
 
 /// Begins `text` with a capital and ends it with a full stop.
@@ -227,7 +327,8 @@ fn sentence(text: &str) -> String {
     let second_is_capital = letters.clone().next().is_some_and(char::is_uppercase);
     let mut sentence: String = if second_is_capital { first.to_string() } else { first.to_uppercase().collect() };
     sentence.push_str(letters.as_str());
-    if !sentence.ends_with(['.', '!', '?', '…', ')', '。']) {
+    let bare = sentence.trim_end_matches(['"', '\'', '`', '”', ')']);
+    if !bare.ends_with(['.', '!', '?', '…', '。']) {
         sentence.push('.');
     }
     sentence
@@ -264,9 +365,23 @@ mod tests {
 
     #[test]
     fn a_description_leads_with_the_summary_and_says_nothing_twice() {
-        assert_eq!(subtool("Get a pet", "Get a pet by its id. More.", "x"), "Get a pet by its id. More.");
+        let subtool = |summary, description, fallback| subtool(summary, description, fallback, &Boilerplate::default());
+        assert_eq!(subtool("Get a pet", "Gets the pet by its id. More.", "x"), "Gets the pet by its id. More.");
         assert_eq!(subtool("list pets", "Needs a token.", "x"), "List pets. Needs a token.");
         assert_eq!(subtool("Get pet", "", "GET /pet"), "Get pet: GET /pet.");
         assert_eq!(subtool("", "", "GET /pet/{id}"), "GET /pet/{id}.");
+        assert_eq!(subtool("pets/{id}", "Deletes a pet for good.", "x"), "Deletes a pet for good.");
+        assert_eq!(subtool("", "For more information, see \"Pets.\"", "x"), "For more information, see \"Pets.\"");
+    }
+
+    #[test]
+    fn sentences_that_many_operations_repeat_are_dropped() {
+        let texts: Vec<_> = (0..9).map(|number| format!("Does {number}. It needs a token. See the docs.")).collect();
+        let boilerplate = Boilerplate::of(texts.iter().map(String::as_str));
+        assert_eq!(
+            subtool("", "Makes a big change. It needs a token. Or not.", "x", &boilerplate),
+            "Makes a big change. Or not."
+        );
+        assert_eq!(field("Required. The id. For more information, see \"Ids.\""), "The id.");
     }
 }

@@ -14,7 +14,7 @@ use crate::{Imported, ImportedSubtool};
 mod groups;
 mod merge;
 
-pub use groups::{GroupedFile, grouped};
+pub use groups::{GroupedFile, grouped, with_defaults};
 pub use merge::{Merge, merge};
 
 /// The bytes of a hash that are kept: enough that an edit is never taken for the generated value.

@@ -6,11 +6,14 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 use crate::schema::{Dialect, Schemas};
-use crate::{ImportError, ImportOptions, Imported, LeftOut, names};
+use crate::{ImportError, ImportOptions, Imported, LeftOut, describe, names};
 use operation::Method;
 
 /// How deeply resources may lie in each other; Google's do at most 7 levels.
 const MAX_RESOURCE_LEVELS: usize = 32;
+
+/// Everything of many APIs lies in `projects.locations`, or in one resource like `users`, which groups nothing.
+const CONTAINERS: [&str; 6] = ["projects", "locations", "organizations", "folders", "users", ""];
 
 pub(crate) fn recognizes(document: &Document) -> bool {
     let data = &document.data;
@@ -43,11 +46,13 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         defaults: defaults.as_object().cloned().unwrap_or_default(),
         ..Imported::default()
     };
+    let texts = describe::FieldTexts::default();
     let api = DiscoveryApi {
         data,
-        schemas: Schemas { root: data, dialect: Dialect::Discovery, full: options.full },
+        schemas: Schemas { root: data, dialect: Dialect::Discovery, full: options.full, texts: &texts },
         options,
         pack,
+        boilerplate: describe::Boilerplate::default(),
         service_path: format!("/{}", text("servicePath").trim_matches('/')).trim_end_matches('/').to_owned(),
     };
     let mut names = names::Names::new(options.max_name_chars);
@@ -89,6 +94,7 @@ pub(crate) struct DiscoveryApi<'a> {
     pub(crate) schemas: Schemas<'a>,
     pub(crate) options: &'a ImportOptions,
     pub(crate) pack: String,
+    pub(crate) boilerplate: describe::Boilerplate,
     pub(crate) service_path: String,
 }
 
@@ -102,10 +108,9 @@ impl<'a> DiscoveryApi<'a> {
             return;
         }
         for (name, inner) in resource["resources"].as_object().into_iter().flatten() {
-            // Everything of many APIs lies in `projects.locations`, which groups nothing.
-            let is_container = ["projects", "locations", "organizations", "folders"].contains(&name.as_str());
-            let kept = ["projects", "locations", "organizations", "folders", ""].contains(&group);
-            let group = if kept && (!is_container || group.is_empty()) { name.as_str() } else { group };
+            let is_container = CONTAINERS.contains(&name.as_str());
+            let is_open = CONTAINERS.contains(&group);
+            let group = if is_open && (!is_container || group.is_empty()) { name.as_str() } else { group };
             self.resource(inner, group, level + 1, found);
         }
     }

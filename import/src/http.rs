@@ -115,6 +115,14 @@ impl Request {
         }
     }
 
+    /// Appends the value of the optional field `name`, or its default, to the path.
+    pub(crate) fn path_value_or(&mut self, name: &str, default: &str) {
+        let is_plain = default.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '~'));
+        let default = if is_plain { default } else { "" };
+        let template = format!("{{{{ {name}|default('{default}') }}}}");
+        self.path.push_str(&template);
+    }
+
     pub(crate) fn query(&mut self, wire: &str, template: impl Into<Value>) {
         self.query.insert(wire.to_owned(), template.into());
     }

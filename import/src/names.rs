@@ -130,9 +130,29 @@ fn fitted(mut words: Vec<String>, max: usize) -> String {
 /// Makes the name of a pack, which is also that of its file, of `text`: at most `max_words` words.
 pub fn pack(text: &str, max_words: usize) -> String {
     const MAX_PACK_CHARS: usize = 24;
-    const EMPTY_WORDS: [&str; 12] =
-        ["api", "apis", "rest", "the", "v1", "v2", "v3", "v4", "openapi", "swagger", "specification", "service"];
-    let all = words(text);
+    const EMPTY_WORDS: [&str; 17] = [
+        "api",
+        "apis",
+        "rest",
+        "the",
+        "v1",
+        "v2",
+        "v3",
+        "v4",
+        "openapi",
+        "swagger",
+        "specification",
+        "spec",
+        "service",
+        "official",
+        "definition",
+        "documentation",
+        "reference",
+    ];
+    // Not before capitals: a product is called `GitHub`.
+    let text = text.replace("'s ", " ").replace("’s ", " ");
+    let separated = text.split(|it: char| !it.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let all: Vec<_> = separated.map(str::to_lowercase).collect();
     let telling: Vec<_> = all.iter().filter(|word| !EMPTY_WORDS.contains(&word.as_str())).cloned().collect();
     let words = if telling.is_empty() { all } else { telling };
     let mut name = String::new();
@@ -190,7 +210,8 @@ mod tests {
     #[test]
     fn a_pack_is_named_by_what_tells_it_apart() {
         for (text, expected) in [
-            ("GitHub v3 REST API", "git_hub"),
+            ("GitHub v3 REST API", "github"),
+            ("GitHub's official OpenAPI spec", "github"),
             ("Swagger Petstore", "petstore"),
             ("Figma API", "figma"),
             ("API", "api"),

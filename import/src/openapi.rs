@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 use crate::schema::{Dialect, Schemas};
-use crate::{ImportError, ImportOptions, Imported, ImportedSubtool, LeftOut, names};
+use crate::{ImportError, ImportOptions, Imported, ImportedSubtool, LeftOut, describe, names};
 use operation::Operation;
 
 const METHODS: [&str; 8] = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
@@ -34,6 +34,7 @@ pub(crate) struct OpenApi<'a> {
     pub(crate) pack: String,
     pub(crate) is_swagger: bool,
     pub(crate) server: String,
+    boilerplate: describe::Boilerplate,
     /// Operation ids that several operations have.
     repeated_ids: BTreeSet<&'a str>,
 }
@@ -60,13 +61,17 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         version: data["info"]["version"].as_str().map(str::to_owned),
         ..Imported::default()
     };
+    let texts = describe::FieldTexts::default();
     let api = OpenApi {
         data,
-        schemas: Schemas { root: data, dialect: Dialect::OpenApi, full: options.full },
+        schemas: Schemas { root: data, dialect: Dialect::OpenApi, full: options.full, texts: &texts },
         options,
         pack,
         is_swagger,
         server,
+        boilerplate: describe::Boilerplate::of(
+            operations(data).filter_map(|operation| operation["description"].as_str()),
+        ),
         repeated_ids: repeated_ids(data),
     };
     let mut secrets = BTreeMap::new();
@@ -135,7 +140,7 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
 
 /// The word that the API goes by: of its title or, if that says nothing, of where it came from.
 fn word(title: &str, document: &Document) -> String {
-    let of_title = names::pack(title.split([':', '(', '|']).next().unwrap_or_default(), 2);
+    let of_title = names::pack(title.split([':', '(', '|', '+']).next().unwrap_or_default(), 2);
     if !["imported", "api", "rest"].contains(&of_title.as_str()) {
         return of_title;
     }
@@ -149,14 +154,16 @@ fn word(title: &str, document: &Document) -> String {
     }
 }
 
+/// The operations of a description that lie where they should.
+fn operations(data: &Value) -> impl Iterator<Item = &Value> {
+    let items = data["paths"].as_object().into_iter().flatten();
+    items.flat_map(|(_, item)| METHODS.iter().filter_map(|method| item.get(*method)))
+}
+
 fn repeated_ids(data: &Value) -> BTreeSet<&str> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
-    for (_, item) in data["paths"].as_object().into_iter().flatten() {
-        for method in METHODS {
-            if let Some(id) = item.get(method).and_then(|operation| operation["operationId"].as_str()) {
-                *counts.entry(id).or_default() += 1;
-            }
-        }
+    for id in operations(data).filter_map(|operation| operation["operationId"].as_str()) {
+        *counts.entry(id).or_default() += 1;
     }
     counts.into_iter().filter(|(_, count)| *count > 1).map(|(id, _)| id).collect()
 }

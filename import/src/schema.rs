@@ -21,8 +21,10 @@ mod keywords;
 pub(crate) const DEFAULT_DEPTH: usize = 4;
 /// The largest input schema in bytes of JSON; one that is larger is cut at fewer levels.
 pub(crate) const MAX_INPUT_BYTES: usize = 8 << 10;
-/// The most schemas that are expanded for one input.
-const MAX_SCHEMAS: usize = 3_000;
+/// The most schemas that are expanded for one input: more than fit into [`MAX_INPUT_BYTES`].
+const MAX_SCHEMAS: usize = 400;
+/// The most that are expanded if an input has only one level: it may have many fields.
+const MAX_FIELDS: usize = 2_000;
 /// The longest chain of references.
 const MAX_REFERENCES: usize = 32;
 /// The most fields of an object inside the input; a model does not choose among more.
@@ -47,6 +49,7 @@ pub(crate) struct Schemas<'a> {
     pub(crate) dialect: Dialect,
     /// Whether deprecated fields are kept.
     pub(crate) full: bool,
+    pub(crate) texts: &'a describe::FieldTexts,
 }
 
 /// The state of cleaning the schemas of one input.
@@ -58,6 +61,7 @@ pub(crate) struct Cleaned {
     pub(crate) is_cut: bool,
     /// The levels of objects that are kept.
     depth: usize,
+    /// How many schemas were expanded.
     schemas: usize,
     /// The references that lead to the schema in work.
     path: Vec<String>,
@@ -66,6 +70,11 @@ pub(crate) struct Cleaned {
 impl Cleaned {
     pub(crate) fn with_depth(depth: usize) -> Self {
         Self { depth: depth.max(1), ..Self::default() }
+    }
+
+    /// Whether the input has more schemas than one of [`MAX_INPUT_BYTES`] can have, so that fewer levels must be tried.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.schemas > if self.depth == 1 { MAX_FIELDS } else { MAX_SCHEMAS }
     }
 
     fn loosen(&mut self, what: impl Into<String>) {
@@ -115,7 +124,7 @@ impl<'a> Schemas<'a> {
     /// Cleans `schema`, which lies `level` objects deep in the input.
     pub(crate) fn clean(&self, schema: &'a Value, level: usize, state: &mut Cleaned) -> Map<String, Value> {
         state.schemas += 1;
-        if state.schemas > MAX_SCHEMAS {
+        if state.is_too_large() {
             state.is_cut = true;
             return Map::new();
         }
@@ -147,7 +156,7 @@ impl<'a> Schemas<'a> {
             cleaned.insert("type".to_owned(), kind);
         }
         if let Some(text) = own.get("description").or_else(|| own.get("title")).and_then(Value::as_str) {
-            let text = describe::field(text);
+            let text = self.texts.field(text);
             if !text.is_empty() {
                 cleaned.insert("description".to_owned(), text.into());
             }
@@ -202,6 +211,11 @@ impl<'a> Schemas<'a> {
             own.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         let (mut properties, mut is_open) = (Map::new(), false);
         for (name, field) in fields.into_iter().flatten() {
+            if state.is_too_large() {
+                // What follows would not be kept.
+                is_open = true;
+                break;
+            }
             if self.is_unset(field) {
                 required.retain(|required| required != name);
                 is_open = true;
@@ -268,7 +282,7 @@ impl<'a> Schemas<'a> {
             cut.insert("type".to_owned(), (*kind).into());
         }
         if let Some(text) = own.get("description").and_then(Value::as_str) {
-            cut.insert("description".to_owned(), describe::first_sentence(&describe::field(text)).into());
+            cut.insert("description".to_owned(), describe::first_sentence(&self.texts.field(text)).into());
         }
         append_description(&mut cut, &listed(own));
         cut
@@ -313,6 +327,16 @@ fn hint(own: &Map<String, Value>) -> Option<String> {
     let says_one = ["example", "e.g.", "for instance", "such as", "like `"];
     let says_one = says_one.iter().any(|words| text.to_lowercase().contains(words)) || text.contains(&example);
     (!says_one && own.get("type").is_none_or(|kind| kind == "string")).then(|| format!("Example: {example}"))
+}
+
+/// A definition whose fields keep only what no loader refuses: their types, descriptions and choices.
+pub(crate) fn loosen(definition: &mut Map<String, Value>) {
+    let properties = definition.get_mut("input").and_then(|input| input.get_mut("properties"));
+    for (_, schema) in properties.and_then(Value::as_object_mut).into_iter().flatten() {
+        if let Value::Object(schema) = schema {
+            schema.retain(|key, _| ["type", "description", "enum"].contains(&key.as_str()));
+        }
+    }
 }
 
 /// Says which fields a cut object has.

@@ -10,7 +10,7 @@ pub const AGENT_COMMANDS: [&str; 10] =
     ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands for humans and for programs, which agents are told about by name.
-pub const OTHER_COMMANDS: [&str; 16] = [
+pub const OTHER_COMMANDS: [&str; 17] = [
     "secret",
     "executor",
     "approver",
@@ -25,6 +25,7 @@ pub const OTHER_COMMANDS: [&str; 16] = [
     "completions",
     "man",
     "new",
+    "import",
     "test",
     "logs",
 ];

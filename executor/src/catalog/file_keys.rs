@@ -1,4 +1,4 @@
-//! The keys of a definition file that apply to the whole file: `$schema`, `$defaults`, `$namespace` and
+//! The keys of a definition file that apply to the whole file: `$schema`, `$source`, `$defaults`, `$namespace` and
 //! `$overrides`. Also merges `$defaults` into a subtool.
 
 use protocol::nearest::{did_you_mean, nearest};
@@ -9,7 +9,7 @@ use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
 
 /// All keys of a file that are not subtools.
-const FILE_KEYS: [&str; 4] = ["$schema", "$defaults", "$namespace", "$overrides"];
+const FILE_KEYS: [&str; 5] = ["$schema", "$source", "$defaults", "$namespace", "$overrides"];
 
 /// The paths of the objects that have exactly one of several keys.
 const CHOICES: [&[&str]; 5] =
@@ -43,6 +43,9 @@ impl FileKeys {
         match (key, value) {
             ("$schema", Value::String(_)) => {}
             ("$schema", _) => return Err((None, "`$schema` must be a string".to_owned())),
+            // Where the file was imported from. Only the command `import` reads it.
+            ("$source", Value::Object(_)) => {}
+            ("$source", _) => return Err((None, "`$source` must be an object".to_owned())),
             ("$namespace", Value::String(own))
                 if (1..=62).contains(&own.len()) && own.parse::<SubtoolName>().is_ok() =>
             {
@@ -74,7 +77,9 @@ impl FileKeys {
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 return Err((
                     None,
-                    format!("the only file keys are `$schema`, `$defaults`, `$namespace` and `$overrides`{hint}"),
+                    format!(
+                        "the only file keys are `$schema`, `$source`, `$defaults`, `$namespace` and `$overrides`{hint}"
+                    ),
                 ));
             }
         }

@@ -42,6 +42,10 @@ pub fn file_schema() -> Value {
                 "type": "string",
                 "examples": ["./subtool.schema.json"]
             },
+            "$source": {
+                "description": "Where the file was imported from, and what was generated. `import` writes it, and `import --refresh` reads it.",
+                "type": "object"
+            },
             "$defaults": {
                 "description": "Defaults for every subtool of this file. Each subtool is merged over them, object by object.",
                 "$ref": "#/$defs/Subtool"

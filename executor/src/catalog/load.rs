@@ -110,6 +110,27 @@ impl Catalog {
     }
 }
 
+/// Returns why some of `definitions` would not load from a file with these `defaults`. Nothing else is looked at: not
+/// whether their names are taken, and not the subtools that they need.
+pub fn problems_of_definitions(
+    defaults: &Map<String, Value>,
+    definitions: impl IntoIterator<Item = (String, Value)>,
+) -> Vec<LoadProblem> {
+    let (origin, variables) = (Origin::File("definitions".into()), Variables::new());
+    let mut problems = Vec::new();
+    for (name, definition) in definitions {
+        let loaded = match (name.parse::<SubtoolName>(), definition) {
+            (Ok(name), Value::Object(own)) => subtool(&name, merge(defaults.clone(), own), &origin, &variables).err(),
+            (Err(error), _) => Some(vec![(None, error.to_string())]),
+            (_, _) => Some(vec![(None, "a subtool must be a JSON object".to_owned())]),
+        };
+        for (place, message) in loaded.into_iter().flatten() {
+            problems.push(LoadProblem { file: origin.to_string(), subtool: Some(name.clone()), place, message });
+        }
+    }
+    problems
+}
+
 fn pack_text(name: &str) -> &'static str {
     SHIPPED.iter().find(|pack| pack.name == name).map_or("", |pack| pack.text)
 }

@@ -102,17 +102,20 @@ impl HttpClients {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Failure::new(Code::Cancelled, "cancelled before the page was fetched")),
-            fetched = self.fetch(url, max_bytes) => fetched,
+            fetched = self.follow(url, max_bytes, true) => fetched,
         }
     }
 
-    async fn fetch(&self, url: &Url, max_bytes: u64) -> Result<FetchedPage, Failure> {
+    /// Gets `url`. Another server than that of a URL that is not `guarded` is guarded, since it was not given.
+    async fn follow(&self, url: &Url, max_bytes: u64, guarded: bool) -> Result<FetchedPage, Failure> {
+        let given = url.origin();
         let mut url = url.clone();
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Failure::new(Code::Rejected, format!("`{url}` is not an http or https URL")));
         }
         for _ in 0..=MAX_REDIRECTS {
-            let request = self.client_for(&url, true).await?.get(url.clone());
+            let is_given = !guarded && url.origin() == given;
+            let request = self.client_for(&url, !is_given).await?.get(url.clone());
             let response = request.send().await.map_err(|error| send_failure(&error, &url))?;
             if let Some(next) = next_hop(&url, response.status(), response.headers())? {
                 url = next;
@@ -124,6 +127,12 @@ impl HttpClients {
             return Ok(FetchedPage { final_url: url, status, content_type, body });
         }
         Err(too_many_redirects(&url))
+    }
+
+    /// Fetches a URL that a human gave, which may be on this machine, following up to [`MAX_REDIRECTS`] redirects.
+    /// Any status is a [`FetchedPage`].
+    pub(crate) async fn fetch_configured(&self, url: &Url, max_bytes: u64) -> Result<FetchedPage, Failure> {
+        self.follow(url, max_bytes, false).await
     }
 
     /// Posts to a URL that a human configured, which may be on this machine. Returns the status; does not read the

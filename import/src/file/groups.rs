@@ -71,7 +71,8 @@ fn size(subtool: &ImportedSubtool) -> usize {
     2 * Value::Object(subtool.definition.clone()).to_string().len()
 }
 
-fn with_defaults(name: String, defaults: &Map<String, Value>, mut subtools: Vec<ImportedSubtool>) -> GroupedFile {
+/// Makes a file of `subtools`. What all of them have in common goes into its defaults.
+pub fn with_defaults(name: String, defaults: &Map<String, Value>, mut subtools: Vec<ImportedSubtool>) -> GroupedFile {
     let mut defaults = defaults.clone();
     let first = subtools.first().and_then(|subtool| subtool.definition.get("tags")).cloned();
     if let Some(tags) = first.filter(|tags| subtools.iter().all(|subtool| subtool.definition.get("tags") == Some(tags)))

@@ -9,6 +9,10 @@ use crate::http::{PathValue, Request, annotations, reference};
 use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description};
 use crate::{ImportedSubtool, describe, names};
 
+/// Parameters that models never set: keys against repetition, and rights of content partners.
+const NEVER_SET: [&str; 5] =
+    ["requestId", "returnPartialSuccess", "onBehalfOfContentOwner", "onBehalfOfContentOwnerChannel", "userIp"];
+
 /// The method of a document, as a request with a bounded input.
 pub(crate) struct Method;
 
@@ -34,7 +38,7 @@ impl Method {
         let (mut request, state) = loop {
             let mut state = Cleaned::with_depth(depth);
             let request = request(api, method, verb, &mut state)?;
-            if depth == 1 || request.input_bytes() <= MAX_INPUT_BYTES {
+            if depth == 1 || !state.is_too_large() && request.input_bytes() <= MAX_INPUT_BYTES {
                 break (request, state);
             }
             depth -= 1;
@@ -45,7 +49,8 @@ impl Method {
         }
         let mut definition = Map::new();
         let fallback = names::words(what).join(" ");
-        definition.insert("description".to_owned(), describe::subtool("", description, &fallback).into());
+        definition
+            .insert("description".to_owned(), describe::subtool("", description, &fallback, &api.boilerplate).into());
         definition.insert("input".to_owned(), request.input());
         let annotations = annotations(verb, false);
         if annotations != json!({}) {
@@ -54,7 +59,7 @@ impl Method {
         definition.insert("run".to_owned(), json!({"http": request.http(verb, None)}));
         let mut tags = vec![api.pack.clone()];
         if group != api.pack {
-            tags.push(group.to_owned());
+            tags.push(names::words(group).join("-"));
         }
         definition.insert("tags".to_owned(), tags.into());
         // The id begins with the name of the API, for which the pack stands.
@@ -86,8 +91,12 @@ fn request(api: &DiscoveryApi<'_>, method: &Value, verb: &str, state: &mut Clean
             return Err(format!("the path has an expansion that a definition cannot express: `{{{expression}}}`"));
         }
         let schema = field(api, parameter(wire).unwrap_or(&Value::Null), state);
-        let name = request.field(wire, "path", schema, true);
-        request.path_value(&name, kind);
+        let default = parameter(wire).and_then(|parameter| parameter["default"].as_str());
+        let name = request.field(wire, "path", schema, default.is_none());
+        match default.filter(|_| kind == PathValue::Text) {
+            Some(default) => request.path_value_or(&name, default),
+            None => request.path_value(&name, kind),
+        }
         rest = &rest[end + 1..];
     }
     request.path_text(rest);
@@ -96,7 +105,8 @@ fn request(api: &DiscoveryApi<'_>, method: &Value, verb: &str, state: &mut Clean
             continue;
         }
         let is_required = parameter["required"] == true;
-        if api.schemas.is_unset(parameter) && !is_required {
+        let is_unset = api.schemas.is_unset(parameter) || !api.options.full && NEVER_SET.contains(&wire.as_str());
+        if is_unset && !is_required {
             continue;
         }
         let mut schema = field(api, parameter, state);
@@ -166,17 +176,12 @@ fn body(
     let mut placed = Map::new();
     let id = method["id"].as_str().unwrap_or_default();
     for (wire, schema) in fields {
-        let mut schema = schema.as_object().cloned().unwrap_or_default();
+        let schema = schema.as_object().cloned().unwrap_or_default();
         let raw = target["properties"].get(wire).unwrap_or(&Value::Null);
         // Discovery documents say of a field for which methods it is required.
         let required = raw["annotations"]["required"].as_array();
         let is_required = required.is_some_and(|methods| methods.iter().any(|method| *method == *id))
             || raw["description"].as_str().is_some_and(|text| text.starts_with("Required."));
-        if let Some(Value::String(text)) = schema.get_mut("description")
-            && let Some(rest) = text.strip_prefix("Required. ").or_else(|| text.strip_prefix("Optional. "))
-        {
-            *text = rest.to_owned();
-        }
         let field = request.field(wire, "body", schema, is_required);
         placed.insert(wire.clone(), reference(&field).into());
     }

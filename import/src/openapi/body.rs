@@ -166,6 +166,7 @@ fn json_body<'a>(
                 let field_schema = field.as_object().cloned().unwrap_or_default();
                 let is_field_required = required.contains(&wire.as_str().into());
                 let name = request.field(&wire, "body", field_schema, is_field_required);
+                tell_apart(&wire, &name, request);
                 placed.insert(wire, reference(&name).into());
             }
             request.body = Some(json!({"json": placed}));
@@ -178,6 +179,15 @@ fn json_body<'a>(
             let name = request.field("body", "request", schema, is_required);
             request.body = Some(json!({"json": reference(&name)}));
         }
+    }
+}
+
+/// Says of a field whose name was taken that it is another one.
+fn tell_apart(wire: &str, name: &str, request: &mut Request) {
+    if name == format!("body_{wire}")
+        && let Some(schema) = request.property_mut(name)
+    {
+        append_description(schema, &format!("In the body; `{wire}` says which one is meant."));
     }
 }
 

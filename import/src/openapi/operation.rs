@@ -44,8 +44,9 @@ impl Operation {
         }
         let mut depth = api.options.depth.unwrap_or(DEFAULT_DEPTH).max(1);
         let (mut request, secrets, simplified) = loop {
-            let built = request(api, path, item, &method, operation, depth)?;
-            if depth == 1 || built.0.input_bytes() <= MAX_INPUT_BYTES {
+            let mut state = Cleaned::with_depth(depth);
+            let built = request(api, path, item, &method, operation, &mut state)?;
+            if depth == 1 || !state.is_too_large() && built.0.input_bytes() <= MAX_INPUT_BYTES {
                 break built;
             }
             depth -= 1;
@@ -59,7 +60,7 @@ impl Operation {
         Ok(Self {
             name,
             group: tags.first().cloned().unwrap_or_else(|| first_segment(path)),
-            description: describe::subtool(text("summary"), text("description"), &fallback),
+            description: describe::subtool(text("summary"), text("description"), &fallback, &api.boilerplate),
             server: servers::of_part(operation, &api.server).or_else(|| servers::of_part(item, &api.server)),
             method,
             request,
@@ -99,15 +100,15 @@ fn request<'a>(
     item: &'a Value,
     method: &str,
     operation: &'a Value,
-    depth: usize,
+    state: &mut Cleaned,
 ) -> Result<(Request, NeededSecrets, Vec<String>), String> {
-    let (mut request, mut state, mut simplified) = (Request::default(), Cleaned::with_depth(depth), Vec::new());
+    let (mut request, mut simplified) = (Request::default(), Vec::new());
     let mut secrets = security::apply(api, operation, &mut request, &mut simplified);
     let parameters = parameters::of(api, item, operation, &mut simplified);
-    parameters::path(api, path, &parameters, &mut request, &mut state)?;
-    parameters::others(api, &parameters, &mut request, &mut state, &mut simplified, &mut secrets)?;
+    parameters::path(api, path, &parameters, &mut request, state)?;
+    parameters::others(api, &parameters, &mut request, state, &mut simplified, &mut secrets)?;
     if !matches!(method, "GET" | "HEAD") {
-        body::apply(api, item, operation, &mut request, &mut state, &mut simplified)?;
+        body::apply(api, item, operation, &mut request, state, &mut simplified)?;
     } else if operation.get("requestBody").is_some() {
         simplified.push(format!("a {method} request is sent without a body"));
     }
@@ -115,52 +116,63 @@ fn request<'a>(
         request.idempotency_header = None;
     }
     responses::apply(api, method, operation, &mut request);
-    simplified.extend(state.loosened);
+    simplified.extend(std::mem::take(&mut state.loosened));
     simplified.sort();
     simplified.dedup();
     Ok((request, secrets, simplified))
 }
 
-/// A tag as a word: `Pull Requests` becomes `pull-requests`.
+/// A tag as a word: `Pull Requests` becomes `pull-requests`, and of a path the first segment is taken.
 fn tag(text: &str) -> String {
+    let text = if text.contains('/') { text.split('/').find(|it| !it.is_empty()).unwrap_or_default() } else { text };
     names::words(text).join("-")
 }
 
 fn first_segment(path: &str) -> String {
-    let is_telling = |segment: &&str| {
-        let is_version = segment.starts_with('v') && segment[1..].starts_with(|it: char| it.is_ascii_digit());
-        !segment.is_empty() && !segment.starts_with('{') && *segment != "api" && !is_version
-    };
+    let is_telling =
+        |segment: &&str| !segment.is_empty() && !segment.starts_with('{') && *segment != "api" && !is_version(segment);
     tag(path.split('/').find(is_telling).unwrap_or_default())
 }
 
 /// Words for the name: of the operation's id or, if it has none of its own, of its method and path.
 fn name(api: &OpenApi<'_>, path: &str, method: &str, operation: &Value, tag: Option<&String>) -> String {
-    let id = operation["operationId"].as_str().map(str::trim).filter(|id| !id.is_empty());
-    match id.map(|id| (id, names::words(id))) {
-        // An id that was made of the path repeats it in full; words like `v1` tell nothing apart.
-        Some((id, words)) if !words.is_empty() && !api.repeated_ids.contains(id) && !is_made_of_path(&words, path) => {
-            match tag {
-                Some(tag) if words.len() == 1 => format!("{tag} {id}"),
-                _ => id.to_owned(),
-            }
-        }
-        _ => of_path(method, path),
+    let id = operation["operationId"].as_str().map(str::trim).unwrap_or_default();
+    let mut words = names::words(id);
+    // The version of a path tells nothing apart.
+    words.retain(|word| !is_version(word));
+    if words.is_empty() || api.repeated_ids.contains(id) || is_made_of_path(&words, path) {
+        return of_path(method, path);
+    }
+    match tag {
+        Some(tag) if words.len() == 1 => format!("{tag} {}", words[0]),
+        _ => words.join(" "),
     }
 }
 
-/// Whether the words of an operation's id are those of its path, and little else.
+fn is_version(word: &str) -> bool {
+    let digits = word.strip_prefix(['v', 'V']).unwrap_or_default();
+    !digits.is_empty() && digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether an operation's id was made of its path, and perhaps its method.
 fn is_made_of_path(id: &[String], path: &str) -> bool {
-    let segments: Vec<String> = path.split('/').filter(|it| !it.is_empty()).flat_map(names::words).collect();
-    let literal = path.split('/').filter(|it| !it.is_empty() && !it.starts_with('{')).count();
-    literal >= 2 && segments.len() >= 3 && segments.iter().all(|word| id.contains(word)) && id.len() >= segments.len()
+    let segments = || path.split('/').filter(|segment| !segment.is_empty() && !is_version(segment));
+    if segments().count() < 2 {
+        return false;
+    }
+    let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let whole: String = segments().map(letters).collect();
+    let id = id.concat();
+    let without_method = ["get", "post", "put", "patch", "delete"]
+        .iter()
+        .find_map(|method| id.strip_prefix(method).or_else(|| id.strip_suffix(method)).filter(|rest| !rest.is_empty()));
+    id == whole || without_method == Some(whole.as_str())
 }
 
 /// `GET /users/{id}/keys` becomes `users keys list`-like words: `get users keys by id`.
 fn of_path(method: &str, path: &str) -> String {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    let is_version = |segment: &str| segment.len() <= 3 && segment.starts_with(['v', 'V']);
     let mut words = vec![match method {
         "POST" => "create".to_owned(),
         "PUT" => "set".to_owned(),

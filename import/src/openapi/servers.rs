@@ -24,6 +24,10 @@ pub(super) fn of_description(
     let found = declared.as_deref().and_then(|url| absolute(url, document.url().as_ref()));
     let origin = || document.url().map(|url| url.origin().ascii_serialization());
     if let Some(url) = found {
+        let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        if ["example.com", "localhost", "127.0.0.1"].contains(&host.as_str()) || host.ends_with(".example.com") {
+            notes.push(format!("the server is `{url}`: set `base_url` in `$defaults` if that is only an example"));
+        }
         (url, notes)
     } else {
         let path = declared.filter(|path| path.starts_with('/')).unwrap_or_default();

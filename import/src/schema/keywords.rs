@@ -115,8 +115,12 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
             }
             value => value.clone(),
         };
+        // Google's names for a value that was not set.
+        let is_nothing = !full
+            && values.len() > 1
+            && value.as_str().is_some_and(|it| it.ends_with("_UNSPECIFIED") || it == "UNSPECIFIED");
         let fits = kinds.is_empty() || kinds.iter().any(|kind| is_type(kind, &value));
-        if fits && !is_deprecated(index) && !kept.contains(&value) {
+        if fits && !is_nothing && !is_deprecated(index) && !kept.contains(&value) {
             kept.push(value);
         }
     }

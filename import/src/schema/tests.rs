@@ -8,7 +8,8 @@ fn clean_of(root: &Value, schema: &Value, depth: usize) -> (Value, Cleaned) {
     // The schema is looked up in the root, since both must live as long.
     let mut root = root.clone();
     root["tested"] = schema.clone();
-    let schemas = Schemas { root: &root, dialect: Dialect::OpenApi, full: false };
+    let texts = describe::FieldTexts::default();
+    let schemas = Schemas { root: &root, dialect: Dialect::OpenApi, full: false, texts: &texts };
     let mut state = Cleaned::with_depth(depth);
     let cleaned = schemas.clean(&root["tested"], 0, &mut state);
     (Value::Object(cleaned), state)

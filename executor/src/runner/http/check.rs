@@ -21,7 +21,7 @@ pub(super) fn text_kind(place: &str) -> TextKind {
     let constants =
         ["method", "array_style", "idempotency_header", "response", "auth", "body.raw.content_type", "poll.interval"];
     let is_constant = is_below(&constants)
-        || place.ends_with(".content_type")
+        || is_type_of_file(place)
         || (place.starts_with("pagination.") && place != "pagination.max_items");
     if is_constant {
         TextKind::Constant
@@ -34,6 +34,14 @@ pub(super) fn text_kind(place: &str) -> TextKind {
     } else {
         TextKind::Template
     }
+}
+
+/// Whether the text at `place` is the content type of a file, and not a field of that name.
+fn is_type_of_file(place: &str) -> bool {
+    let Some(body) = place.strip_prefix("body.").and_then(|rest| rest.strip_suffix(".content_type")) else {
+        return false;
+    };
+    body == "file" || body.strip_prefix("multipart.").is_some_and(|part| !part.is_empty())
 }
 
 pub(super) fn definition(http: &Http) -> Vec<DefinitionMistake> {

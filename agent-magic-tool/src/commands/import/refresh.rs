@@ -1,0 +1,90 @@
+//! `import --refresh`: reads again what was imported, and merges what changed into the files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::Parser as _;
+use executor::config::Config;
+use import::file::SourceRecord;
+use import::kinds;
+use protocol::code::{Code, Exit};
+use serde_json::{Value, json};
+
+use super::writing::{self, Pack};
+use super::{Args, StoredOptions, checking, reading};
+use crate::context::Context;
+use crate::error::Error;
+
+/// An import that is in the folder.
+struct Earlier {
+    record: SourceRecord,
+    namespace: Option<String>,
+}
+
+pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context) -> Result<Exit, Error> {
+    let mut packs: BTreeMap<String, Earlier> = BTreeMap::new();
+    let mut unknown = args.sources.clone();
+    for (path, content, record) in writing::imported_files(folder) {
+        let is_named = |name: &String| {
+            *name == record.pack || Path::new(name).file_name() == path.file_name() || *name == record.from
+        };
+        if args.sources.is_empty() || args.sources.iter().any(is_named) {
+            unknown.retain(|name| !is_named(name));
+            let namespace = content.get("$namespace").and_then(Value::as_str).map(str::to_owned);
+            packs.entry(record.pack.clone()).or_insert(Earlier { record, namespace });
+        }
+    }
+    if let Some(name) = unknown.first() {
+        return Err(Error::new(Code::NotFound, format!("nothing in `{}` was imported as `{name}`", folder.display()))
+            .hint("name a pack or a file that `import` wrote; without one, all of them are refreshed"));
+    }
+    let mut reports = Vec::new();
+    let mut has_failed = false;
+    for (name, earlier) in packs {
+        match refresh(&earlier, folder, args.dry_run, config, context) {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                has_failed = true;
+                reports.push(json!({"pack": name, "source": earlier.record.from, "error": error.body()}));
+            }
+        }
+    }
+    context.output.json(&json!({"packs": reports}))?;
+    Ok(if has_failed { Exit::Failed } else { Exit::Ok })
+}
+
+fn refresh(
+    earlier: &Earlier,
+    folder: &Path,
+    is_dry_run: bool,
+    config: &Config,
+    context: &Context,
+) -> Result<Value, Error> {
+    let Earlier { record, namespace } = earlier;
+    let kind =
+        kinds::named(&record.kind).ok_or_else(|| Error::usage(format!("the kind `{}` is unknown", record.kind)))?;
+    let document = reading::document(&record.from, config, context)?;
+    let sha256 = document.sha256();
+    let stored = StoredOptions::try_parse_from(&record.options)
+        .map_err(|_| Error::usage(format!("the options in `$source` of `{}` are wrong", record.pack)))?;
+    let pack = namespace.as_ref().and_then(|namespace| record.pack.strip_suffix(&format!("-{namespace}")));
+    let mut options = stored.selection.options(Some(pack.unwrap_or(&record.pack)));
+    options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
+    let mut imported = (kind.import)(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    stored.selection.apply(&mut imported)?;
+    checking::remove_what_does_not_load(&mut imported);
+    let before = record.sha256.clone();
+    let mut record = record.clone();
+    record.version.clone_from(&imported.version);
+    record.sha256.clone_from(&sha256);
+    let pack = Pack::with_record(&record, record.pack.clone(), namespace.clone(), folder, &imported);
+    let files = writing::write(&pack, is_dry_run)?;
+    Ok(json!({
+        "pack": record.pack,
+        "source": record.from,
+        "source_changed": sha256 != before,
+        "version": record.version,
+        "imported": imported.subtools.len(),
+        "files": files.iter().map(|file| file.to_json(is_dry_run)).collect::<Vec<_>>(),
+    }))
+}

@@ -1,0 +1,102 @@
+//! Which operations are imported, and how: the options that a refresh uses again.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use import::{ImportOptions, Imported, ImportedSubtool};
+
+use crate::error::Error;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct Selection {
+    /// Import only what matches: a glob over names or over methods and paths, like `GET /repos/*`
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// Leave out what matches, likewise
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Import only operations with this tag, or of this resource
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// Import only operations with this method
+    #[arg(long, value_name = "METHOD")]
+    method: Vec<String>,
+    /// Keep deprecated operations, and parameters that models never set
+    #[arg(long)]
+    full: bool,
+    /// How many levels of objects an input may have [default: 4]
+    #[arg(long, value_name = "LEVELS")]
+    limit_depth: Option<usize>,
+    /// The URL of the server, if it is not the one in the description
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+impl Selection {
+    pub(super) fn options(&self, pack: Option<&str>) -> ImportOptions {
+        ImportOptions {
+            pack: pack.map(str::to_owned),
+            server: self.server.clone(),
+            full: self.full,
+            depth: self.limit_depth,
+            ..ImportOptions::default()
+        }
+    }
+
+    /// The words of the command line for these options.
+    pub(super) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (option, values) in
+            [("include", &self.include), ("exclude", &self.exclude), ("tag", &self.tag), ("method", &self.method)]
+        {
+            words.extend(values.iter().map(|value| format!("--{option}={value}")));
+        }
+        if self.full {
+            words.push("--full".to_owned());
+        }
+        words.extend(self.limit_depth.map(|depth| format!("--limit-depth={depth}")));
+        words.extend(self.server.iter().map(|server| format!("--server={server}")));
+        words
+    }
+
+    /// Removes what is not selected, and returns how it is called.
+    pub(super) fn apply(&self, imported: &mut Imported) -> Result<Vec<String>, Error> {
+        let (include, exclude) = (globs(&self.include)?, globs(&self.exclude)?);
+        let matches = |globs: &GlobSet, subtool: &ImportedSubtool| {
+            let path = subtool.what.split_once(' ').map_or(subtool.what.as_str(), |(_, path)| path);
+            globs.is_match(&subtool.name) || globs.is_match(&subtool.what) || globs.is_match(path)
+        };
+        let has_tag = |subtool: &ImportedSubtool| {
+            let tags = subtool.definition.get("tags").and_then(|tags| tags.as_array()).into_iter().flatten();
+            let mut known = tags.filter_map(|tag| tag.as_str()).chain([subtool.group.as_str()]);
+            known.any(|known| self.tag.iter().any(|tag| words(tag) == words(known)))
+        };
+        let method = |subtool: &ImportedSubtool| {
+            let method = subtool.definition["run"]["http"]["method"].as_str().unwrap_or("GET");
+            self.method.iter().any(|wanted| wanted.eq_ignore_ascii_case(method))
+        };
+        let mut unselected = Vec::new();
+        imported.subtools.retain(|subtool| {
+            let is_selected = (self.include.is_empty() || matches(&include, subtool))
+                && !matches(&exclude, subtool)
+                && (self.tag.is_empty() || has_tag(subtool))
+                && (self.method.is_empty() || method(subtool));
+            if !is_selected {
+                unselected.push(subtool.what.clone());
+            }
+            is_selected
+        });
+        Ok(unselected)
+    }
+}
+
+fn words(tag: &str) -> Vec<String> {
+    import::names::words(tag)
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet, Error> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+        set.add(glob.map_err(|error| Error::usage(format!("`{pattern}` is not a valid glob: {}", error.kind())))?);
+    }
+    set.build().map_err(|error| Error::usage(format!("the globs cannot be used together: {error}")))
+}

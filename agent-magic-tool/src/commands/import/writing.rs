@@ -1,0 +1,284 @@
+//! Puts imported definitions into files: which files, under which names, and merged into what is there already.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use executor::catalog::{Catalog, Origin, Sources};
+use import::document::Document;
+use import::file::{self, GroupedFile, Merge, SourceRecord};
+use import::kinds::Kind;
+use import::{Imported, ImportedSubtool};
+use serde_json::{Map, Value, json};
+
+use super::Selection;
+use crate::error::Error;
+
+/// The files of one imported description, as they are to be.
+pub(super) struct Pack {
+    /// The first part of the names of its files.
+    prefix: String,
+    namespace: Option<String>,
+    files: Vec<PackFile>,
+}
+
+/// One file of a pack: what is there, and what the import makes.
+struct PackFile {
+    path: PathBuf,
+    /// The content, if it exists and is of this pack.
+    existing: Option<Map<String, Value>>,
+    /// Whether a file is there that is not of this pack.
+    is_foreign: bool,
+    generated: Map<String, Value>,
+}
+
+/// A file that was written, or would be.
+pub(super) struct WrittenFile {
+    pub(super) path: PathBuf,
+    subtools: Vec<String>,
+    bytes: usize,
+    state: &'static str,
+    pub(super) merge: Option<Merge>,
+}
+
+impl Pack {
+    pub(super) fn new(
+        word: &str,
+        namespace: Option<&str>,
+        folder: &Path,
+        document: &Document,
+        kind: &Kind,
+        imported: &Imported,
+        selection: &Selection,
+    ) -> Self {
+        let prefix = namespace.map_or_else(|| word.to_owned(), |namespace| format!("{word}-{namespace}"));
+        let record = SourceRecord {
+            kind: kind.word.to_owned(),
+            from: document.from.clone(),
+            id: imported.id.clone(),
+            version: imported.version.clone(),
+            sha256: document.sha256(),
+            pack: prefix.clone(),
+            options: selection.words(),
+            generated: BTreeMap::new(),
+        };
+        Self::with_record(&record, prefix, namespace.map(str::to_owned), folder, imported)
+    }
+
+    /// The pack of `record`. Definitions stay in the file where they are now.
+    pub(super) fn with_record(
+        record: &SourceRecord,
+        prefix: String,
+        namespace: Option<String>,
+        folder: &Path,
+        imported: &Imported,
+    ) -> Self {
+        let existing = existing(folder, record);
+        let mut by_file: BTreeMap<PathBuf, Vec<ImportedSubtool>> = BTreeMap::new();
+        let mut fresh = Vec::new();
+        for subtool in imported.subtools.iter().cloned() {
+            let home = existing.iter().find(|(_, (_, known))| known.generated.contains_key(&subtool.name));
+            match home {
+                Some((path, _)) => by_file.entry(path.clone()).or_default().push(subtool),
+                None => fresh.push(subtool),
+            }
+        }
+        for GroupedFile { name, subtools, .. } in file::grouped(&prefix, &imported.defaults, fresh) {
+            by_file.entry(folder.join(format!("{name}.json"))).or_default().extend(subtools);
+        }
+        // A file all of whose definitions are gone.
+        for path in existing.keys() {
+            by_file.entry(path.clone()).or_default();
+        }
+        let files = by_file.into_iter().map(|(path, subtools)| {
+            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let GroupedFile { defaults, subtools, .. } = file::with_defaults(name, &imported.defaults, subtools);
+            let generated = file::content(record, namespace.as_deref(), &defaults, &subtools);
+            let known = existing.get(&path).map(|(content, _)| content.clone());
+            PackFile { is_foreign: known.is_none() && path.exists(), path, existing: known, generated }
+        });
+        Self { files: files.collect(), prefix, namespace }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The names of all generated subtools, as the catalog knows them.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let prefix = self.namespace.as_ref().map(|namespace| format!("{namespace}-")).unwrap_or_default();
+        let names = self.files.iter().flat_map(|file| file.generated.keys());
+        names.filter(|name| !name.starts_with('$')).map(move |name| format!("{prefix}{name}"))
+    }
+}
+
+/// The files in `folder` that were imported from the same as `record`.
+fn existing(folder: &Path, record: &SourceRecord) -> BTreeMap<PathBuf, (Map<String, Value>, SourceRecord)> {
+    let mut found = BTreeMap::new();
+    for (path, content, known) in imported_files(folder) {
+        if known.kind == record.kind && known.id == record.id && known.pack == record.pack {
+            found.insert(path, (content, known));
+        }
+    }
+    found
+}
+
+/// The files in `folder` that have a `$source`, in the order of their names.
+pub(super) fn imported_files(folder: &Path) -> Vec<(PathBuf, Map<String, Value>, SourceRecord)> {
+    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths
+        .into_iter()
+        .filter_map(|path| {
+            let text = fs::read_to_string(&path).ok()?;
+            if !text.contains("\"$source\"") {
+                return None;
+            }
+            let content: Map<String, Value> = serde_json::from_str(&text).ok()?;
+            let record = SourceRecord::of_file(&content)?;
+            Some((path, content, record))
+        })
+        .collect()
+}
+
+/// A namespace for the pack of `document`, whose names are taken: its version, or a number.
+pub(super) fn namespace(document: &Document, attempt: usize) -> String {
+    let version = document.data["version"].as_str().or_else(|| document.data["info"]["version"].as_str());
+    let version: String =
+        version.unwrap_or_default().chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
+    let version = version.trim_matches('_').to_lowercase();
+    match attempt {
+        0 if (1..=12).contains(&version.len()) => {
+            if version.starts_with(|first: char| first.is_ascii_digit()) {
+                format!("v{version}")
+            } else {
+                version
+            }
+        }
+        _ => format!("n{}", attempt + 1),
+    }
+}
+
+/// The names that are in use, with the files that define them.
+pub(super) struct TakenNames {
+    names: BTreeMap<String, PathBuf>,
+    files: BTreeSet<PathBuf>,
+}
+
+/// Why a pack cannot have the names that it wants.
+pub(super) enum NameConflict {
+    File(PathBuf),
+    Name(String, PathBuf),
+}
+
+impl NameConflict {
+    pub(super) fn error(&self) -> Error {
+        match self {
+            Self::File(path) => Error::usage(format!("`{}` exists, and was not imported from this", path.display()))
+                .hint("choose another name with --name"),
+            Self::Name(name, path) => Error::usage(format!("`{name}` is defined by {} already", path.display()))
+                .hint("choose another name with --name"),
+        }
+    }
+}
+
+impl TakenNames {
+    pub(super) fn of(sources: &Sources, folder: &Path) -> Self {
+        let sources = if folder.exists() { sources.clone().with(&[folder.to_owned()]) } else { sources.clone() };
+        let catalog = Catalog::load(&sources);
+        let path = |origin: &Origin| match origin {
+            Origin::File(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
+            pack @ Origin::Pack(_) => PathBuf::from(pack.to_string()),
+        };
+        let names = catalog.subtools().map(|subtool| (subtool.name.to_string(), path(&subtool.origin)));
+        Self { names: names.collect(), files: BTreeSet::new() }
+    }
+
+    pub(super) fn conflict(&self, pack: &Pack) -> Option<NameConflict> {
+        let own: Vec<_> = pack
+            .files
+            .iter()
+            .filter(|file| file.existing.is_some())
+            .filter_map(|file| file.path.canonicalize().ok())
+            .collect();
+        let foreign = pack.files.iter().find(|file| file.is_foreign || self.files.contains(&file.path));
+        if let Some(file) = foreign {
+            return Some(NameConflict::File(file.path.clone()));
+        }
+        pack.names().find_map(|name| {
+            let path = self.names.get(&name).filter(|path| !own.contains(path))?;
+            Some(NameConflict::Name(name, path.clone()))
+        })
+    }
+
+    pub(super) fn add(&mut self, pack: &Pack) {
+        self.files.extend(pack.files.iter().map(|file| file.path.clone()));
+        let file = pack.files.first().map(|file| file.path.clone()).unwrap_or_default();
+        self.names.extend(pack.names().map(|name| (name, file.clone())));
+    }
+}
+
+impl WrittenFile {
+    pub(super) fn to_json(&self, is_dry_run: bool) -> Value {
+        let mut report = json!({
+            "file": self.path, "subtools": self.subtools.len(), "bytes": self.bytes,
+            "state": if is_dry_run && self.state != "unchanged" { format!("would be {}", self.state) } else { self.state.to_owned() },
+        });
+        if is_dry_run {
+            report["names"] = self.subtools.clone().into();
+        }
+        if let Some(merge) = &self.merge {
+            for (key, names) in [("added", &merge.added), ("removed", &merge.removed), ("orphaned", &merge.orphaned)] {
+                if !names.is_empty() {
+                    report[key] = names.clone().into();
+                }
+            }
+            for (key, names) in [("changed", &merge.changed), ("kept", &merge.kept)] {
+                if !names.is_empty() {
+                    report[key] = json!(names);
+                }
+            }
+        }
+        report
+    }
+}
+
+/// Writes the files of `pack`, unless it `is_dry_run`.
+pub(super) fn write(pack: &Pack, is_dry_run: bool) -> Result<Vec<WrittenFile>, Error> {
+    let mut written = Vec::new();
+    for file in &pack.files {
+        let merge = file.existing.as_ref().map(|existing| file::merge(existing, &file.generated));
+        let content = merge.as_ref().map_or(&file.generated, |merge| &merge.file);
+        let subtools: Vec<_> = content.keys().filter(|name| !name.starts_with('$')).cloned().collect();
+        let text = file::text(content);
+        let state = match &file.existing {
+            None => "written",
+            Some(_) if subtools.is_empty() => "removed",
+            Some(existing) if file::text(existing) == text => "unchanged",
+            Some(_) => "updated",
+        };
+        if !is_dry_run {
+            match state {
+                "unchanged" => {}
+                "removed" => fs::remove_file(&file.path)
+                    .map_err(|error| Error::io(&format!("failed to remove `{}`", file.path.display()), &error))?,
+                _ => replace(&file.path, &text, file.existing.is_some())?,
+            }
+        }
+        written.push(WrittenFile { path: file.path.clone(), subtools, bytes: text.len(), state, merge });
+    }
+    Ok(written)
+}
+
+/// Writes a file under a temporary name and renames it, so that it is never half written.
+fn replace(path: &Path, text: &str, may_replace: bool) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::io(&format!("failed to write `{}`", path.display()), &error);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut file = tempfile::Builder::new().prefix(".import-").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    let persisted = if may_replace { file.persist(path) } else { file.persist_noclobber(path) };
+    persisted.map(drop).map_err(|error| failed(error.error))
+}

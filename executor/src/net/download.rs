@@ -1,0 +1,20 @@
+//! Downloads one file for a human's command, outside of any task.
+
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use url::Url;
+
+use super::clients::{FetchedPage, HttpClients};
+use crate::config::Config;
+use crate::task::failure::Failure;
+
+/// Gets `url`, which a human gave and which may be on this machine. Any status is a [`FetchedPage`].
+pub fn download(config: &Config, url: &str, max_bytes: u64) -> Result<FetchedPage, ErrorBody> {
+    let failed = |message: String| Failure::new(Code::BadConfig, message).error;
+    let url = Url::parse(url)
+        .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
+    let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+    runtime.block_on(clients.fetch_configured(&url, max_bytes)).map_err(|failure| failure.error)
+}
