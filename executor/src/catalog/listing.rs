@@ -302,8 +302,8 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
         let group = summary.group_of(&file.origin);
         let known = summary.problems.len();
         for definition in file.definitions(number) {
-            let copied = copier.as_mut().and_then(|copier| copier.copy(catalog, definition, &mut writer));
-            let flags = match copied {
+            let taken_over = copier.as_mut().and_then(|copier| copier.copy(catalog, definition, &mut writer));
+            let flags = match taken_over {
                 Some(flags) => flags,
                 None => match catalog.check_definition(definition) {
                     CheckOutcome::Usable(subtool) => {

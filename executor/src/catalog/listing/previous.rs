@@ -92,13 +92,11 @@ impl Copier<'_> {
         if !self.unchanged[id.file as usize] || catalog.candidates(name).len() != 1 {
             return None;
         }
-        match self.try_copy(name, writer) {
-            Ok(copied) => copied,
-            Err(_) => {
-                self.unchanged.fill(false);
-                None
-            }
+        let taken_over = self.try_copy(name, writer);
+        if taken_over.is_err() {
+            self.unchanged.fill(false);
         }
+        taken_over.ok().flatten()
     }
 
     fn try_copy<W: Write>(&mut self, name: &str, writer: &mut IndexWriter<W>) -> Result<Option<u8>, Unusable> {
