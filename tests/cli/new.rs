@@ -36,7 +36,12 @@ fn a_pasted_curl_line_becomes_a_subtool_without_its_credential() {
     let text = std::fs::read_to_string(world.subtools().join("lead_create.json")).expect("written");
     assert!(!text.contains("sk-live"), "{text}");
     let lint = world.run(&["lint"]);
-    assert_eq!((lint.exit, lint.json()), (0, json!([])), "{lint}");
+    // The author still has to say what it is for.
+    assert_eq!(
+        (lint.exit, lint.json()[0]["code"].as_str(), lint.json().as_array().map(Vec::len)),
+        (0, Some("no-phrases"), Some(1)),
+        "{lint}"
+    );
     let plan = world.run(&["test", "lead_create", "--dry-run"]).json()[0]["would_send"]["http"].clone();
     assert_eq!(
         plan,
@@ -100,8 +105,8 @@ fn a_variable_and_an_override_reach_the_request() {
     let world = World::new();
     world.configure("[catalog]\npacks = [\"git\"]\n[vars]\ncrm = \"https://crm.example\"\nlimit = 7\n");
     world.define("own.json", &json!({
-        "$overrides": {"git_log": {"description": "Shows what was committed here.", "confirm": "always", "timeout": "5s"}},
-        "lead_find": {"description": "Finds a lead by its name.", "annotations": {"readOnlyHint": true},
+        "$overrides": {"git_log": {"description": "Lists the history of this folder, newest first.", "confirm": "always", "timeout": "5s"}},
+        "lead_find": {"description": "Finds a lead by its name.", "phrases": ["who is this customer"], "annotations": {"readOnlyHint": true},
             "input": {"type": "object", "properties": {"name": {"type": "string", "description": "The name."}},
                 "required": ["name"], "additionalProperties": false},
             "run": {"http": {"base_url": "{{ vars.crm }}/v1", "path": "/leads/{{ name }}",
@@ -113,7 +118,7 @@ fn a_variable_and_an_override_reach_the_request() {
     let url = plan["would_send"]["http"]["url"].as_str().unwrap_or_default().to_owned();
     assert!(url.starts_with("https://crm.example/v1/leads/Ann?limit=7&run=") && url.ends_with("&depth=0"), "{plan}");
     let shown = world.run(&["inspect", "git_log"]).json();
-    assert_eq!(shown["definition"]["description"], "Shows what was committed here.");
+    assert_eq!(shown["definition"]["description"], "Lists the history of this folder, newest first.");
     assert_eq!((&shown["definition"]["timeout"], &shown["definition"]["confirm"]), (&json!("5s"), &json!("always")));
     assert!(shown["changed_by"].as_str().is_some_and(|file| file.ends_with("own.json")), "{shown}");
     world

@@ -60,10 +60,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return evaluate(file, args.min, &sources, context);
     }
     let findings = lint(&Catalog::load(&sources), &config, &LintScope::only(&args.paths));
-    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (errors, warnings, advice) = (count(Level::Error), count(Level::Warning), count(Level::Advice));
     print(&findings, args.format, context)?;
-    let (errors_said, warnings) = (counted(errors, "error"), counted(findings.len() - errors, "warning"));
-    context.output.note(&format!("{errors_said}, {warnings}"));
+    let advice = match advice {
+        0 => String::new(),
+        1 => ", 1 piece of advice".to_owned(),
+        advice => format!(", {advice} pieces of advice"),
+    };
+    context.output.note(&format!("{}, {}{advice}", counted(errors, "error"), counted(warnings, "warning")));
     Ok(if errors == 0 { Exit::Ok } else { Exit::Usage })
 }
 

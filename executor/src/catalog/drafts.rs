@@ -41,6 +41,7 @@ impl Template {
         match self {
             Self::Http => json!({
                 "description": "Tells the current weather of a place: temperature, wind, rain.",
+                "phrases": ["is it raining", "do I need an umbrella"],
                 "input": object(&json!({"place": {"type": "string", "description": "A city, like `Lisbon`."}})),
                 "annotations": {"readOnlyHint": true},
                 "run": {"http": {
@@ -55,6 +56,7 @@ impl Template {
             }),
             Self::HttpWrite => json!({
                 "description": "Writes a note with a key and a text into the notebook.",
+                "phrases": ["jot this down", "remember this for later"],
                 "input": object(&json!({
                     "key": {"type": "string", "description": "A key that no other note has."},
                     "text": {"type": "string", "description": "The text, as Markdown."}
@@ -75,6 +77,7 @@ impl Template {
             }),
             Self::Process => json!({
                 "description": "Counts the words, lines and bytes of a file.",
+                "phrases": ["how long is this text", "number of words"],
                 "input": object(&json!({"path": {"type": "string", "description": "The path of the file."}})),
                 "annotations": {"readOnlyHint": true, "openWorldHint": false},
                 "run": {"process": {"argv": ["wc", "--", "{{ path }}"], "output": "lines"}},
@@ -83,6 +86,7 @@ impl Template {
             }),
             Self::AskUser => json!({
                 "description": "Asks the user which of several colors they want.",
+                "phrases": ["let them pick a color"],
                 "input": object(&json!({
                     "colors": {"type": "array", "items": {"type": "string"}, "minItems": 2, "description": "The colors."}
                 })),
@@ -92,6 +96,7 @@ impl Template {
             }),
             Self::Llm => json!({
                 "description": "Translates a text into another language, and returns only the translation.",
+                "phrases": ["say this in Portuguese", "what does this mean in English"],
                 "input": object(&json!({
                     "text": {"type": "string", "description": "The text."},
                     "language": {"type": "string", "description": "The language to translate into."}
@@ -107,6 +112,7 @@ impl Template {
             }),
             Self::Agent => json!({
                 "description": "Has an assistant read the files of a folder and summarize them.",
+                "phrases": ["what is in this folder about", "sum up my notes"],
                 "input": object(&json!({"folder": {"type": "string", "description": "The folder to read."}})),
                 "annotations": {"readOnlyHint": true},
                 "run": {"agent": {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::phrases::MissingPhrases;
 use super::{Catalog, Origin, SHIPPED, Subtool};
 use crate::config::Config;
 
@@ -14,6 +15,7 @@ mod definition;
 mod description;
 mod examples;
 mod lines;
+mod phrases;
 mod programs;
 mod ties;
 
@@ -38,6 +40,8 @@ pub enum Level {
     /// It could not be loaded, or cannot work.
     Error,
     Warning,
+    /// It works, and would be found more often otherwise.
+    Advice,
 }
 
 impl Finding {
@@ -47,6 +51,7 @@ impl Finding {
         let level = match self.level {
             Level::Error => "error",
             Level::Warning => "warning",
+            Level::Advice => "advice",
         };
         let parts = [self.subtool.as_deref(), self.place.as_deref(), Some(self.message.as_str())];
         let text: Vec<_> = parts.into_iter().flatten().collect();
@@ -99,13 +104,16 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
             message: problem.message,
         })
         .collect();
+    let mut missing = MissingPhrases::default();
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
+        missing.note(&subtool);
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
         examples::check(&subtool, config, &mut findings);
         programs::check(&subtool, config, &mut findings);
     }
     ties::check(catalog, scope, &mut findings);
+    missing.add_to(&mut findings);
     find_lines(&mut findings);
     findings.sort_by(|one, other| (&one.file, one.line, one.level).cmp(&(&other.file, other.line, other.level)));
     findings

@@ -1,4 +1,4 @@
-//! Descriptions: too short to be found, or naming other subtools in prose.
+//! Descriptions: too short or too long, beginning with nothing, or naming other subtools in prose.
 
 use std::sync::LazyLock;
 
@@ -11,6 +11,25 @@ use crate::task::name::SubtoolName;
 
 /// A description with fewer words hardly says when to use a subtool.
 const MIN_WORDS: usize = 4;
+
+/// A longer one costs a model more than it tells: what a parameter means belongs to the parameter.
+const MAX_CHARS: usize = 800;
+
+/// Words with which a description says nothing yet. A model, and a search, look at the first words.
+const EMPTY_BEGINNINGS: [&str; 12] = [
+    "this tool",
+    "this endpoint",
+    "this api",
+    "this operation",
+    "this method",
+    "this function",
+    "this subtool",
+    "use this",
+    "a tool",
+    "an endpoint",
+    "api endpoint",
+    "endpoint to",
+];
 
 /// A verb, and the name of a subtool after it. A name has at least two parts, unlike plain words.
 static NAMED: LazyLock<Regex> = LazyLock::new(|| {
@@ -29,6 +48,19 @@ pub(super) fn check(subtool: &Subtool, catalog: &Catalog, findings: &mut Vec<Fin
         let message =
             format!("{words} words do not say when to use it; use the words that a user who needs it would use");
         findings.push(warning(subtool, "short-description", "description", message));
+    }
+    let characters = text.chars().count();
+    if characters > MAX_CHARS {
+        let message = format!(
+            "{characters} characters cost a model more than they tell it, {MAX_CHARS} are enough; what a parameter means \
+             belongs to its own description"
+        );
+        findings.push(warning(subtool, "long-description", "description", message));
+    }
+    let beginning = text.trim_start().to_lowercase();
+    if let Some(empty) = EMPTY_BEGINNINGS.iter().find(|empty| beginning.starts_with(**empty)) {
+        let message = format!("it begins with `{empty}`; begin with what a user wants: a verb and a thing");
+        findings.push(warning(subtool, "empty-beginning", "description", message));
     }
     for found in NAMED.captures_iter(text) {
         findings.extend(named_subtool(subtool, catalog, &found["verb"], &found["name"], &found["rest"]));
