@@ -15,6 +15,8 @@ use crate::{Effort, generated};
 
 /// The target for starting with a large catalog.
 const MAX_START: Duration = Duration::from_millis(150);
+/// About how many different subtools are used before the memory is measured again.
+const DISTINCT: usize = 100;
 const IDLE: Duration = Duration::from_secs(5);
 
 pub(crate) fn measure(effort: Effort, table: &mut Table) {
@@ -36,6 +38,12 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let took = format!("{:.0} ms", took.as_secs_f64() * 1000.0);
     table.row(&format!("executor, start, {} subtools", effort.subtools), "<= 150 ms", &took, "", "", verdict);
     memory(table, &format!("executor, idle, {} subtools", effort.subtools), Some(80.0), pid);
+    for name in generated::names(effort.subtools).step_by(effort.subtools / DISTINCT) {
+        let ran = world.run(&["run", &name, "parent=x", "--dry-run"]);
+        assert_eq!(ran.exit, 0, "{ran}");
+    }
+    let what = format!("executor, {DISTINCT} of {} subtools used", effort.subtools);
+    memory(table, &what, Some(80.0), pid);
 }
 
 fn memory(table: &mut Table, what: &str, max_mib: Option<f64>, pid: Pid) {

@@ -1,6 +1,7 @@
 //! Generates subtools: as many as Google's public APIs have operations, with descriptions of similar length.
 
 use std::fs;
+use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 
@@ -39,16 +40,25 @@ pub(crate) fn world(subtools: usize) -> World {
             "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "3600"]}}}}),
     );
     fs::write(world.folder().join("note.txt"), "one\ntwo\n").expect("written");
-    // The total includes these two and the shipped pack.
-    let shipped: Map<String, Value> =
-        serde_json::from_str(include_str!("../../subtools/files.json")).expect("the shipped pack");
-    let own = 2 + shipped.keys().filter(|key| !key.starts_with('$')).count();
-    let numbers: Vec<_> = (own..subtools).collect();
+    let numbers: Vec<_> = numbers(subtools).collect();
     for (file, chunk) in numbers.chunks(PER_FILE).enumerate() {
         let definitions: Map<_, _> = chunk.iter().map(|number| definition(*number)).collect();
         world.define(&format!("generated-{file:04}.json"), &Value::Object(definitions));
     }
     world
+}
+
+/// The names of the generated subtools in a world with this many.
+pub(crate) fn names(subtools: usize) -> impl Iterator<Item = String> {
+    numbers(subtools).map(|number| definition(number).0)
+}
+
+/// The total includes the own two subtools and the shipped pack.
+fn numbers(subtools: usize) -> Range<usize> {
+    let shipped: Map<String, Value> =
+        serde_json::from_str(include_str!("../../subtools/files.json")).expect("the shipped pack");
+    let own = 2 + shipped.keys().filter(|key| !key.starts_with('$')).count();
+    own..subtools
 }
 
 fn definition(number: usize) -> (String, Value) {

@@ -1,4 +1,4 @@
-//! Outlines: what definitions say, without the checks that take most of the time.
+//! How far back rate limits reach, found without loading the subtools that have them.
 
 use std::time::Duration;
 
