@@ -206,7 +206,8 @@ fn sentences(text: &str) -> Vec<&str> {
 }
 
 /// How sentences begin that refer to a page, or that say what every operation needs.
-const IDLE_SENTENCES: [&str; 12] = [
+const IDLE_SENTENCES: [&str; 13] = [
+    "see http",
     "for more information",
     "for more details",
     "for details",
@@ -231,13 +232,13 @@ fn is_idle(sentence: &str) -> bool {
 pub(crate) struct Boilerplate(HashSet<String>);
 
 impl Boilerplate {
-    /// Finds what the descriptions `texts` repeat after their first sentences.
+    /// Finds what the descriptions `texts` repeat.
     pub(crate) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         const MIN_REPEATS: usize = 6;
         let mut counts: HashMap<String, usize> = HashMap::new();
         for text in texts {
             let text = plain(text);
-            for sentence in sentences(&text).into_iter().skip(1) {
+            for sentence in sentences(&text) {
                 *counts.entry(sentence.to_owned()).or_default() += 1;
             }
         }
@@ -245,12 +246,16 @@ impl Boilerplate {
     }
 
     /// A plain text without what says nothing about this operation.
-    fn removed_from(&self, text: &str) -> String {
+    fn removed_from(&self, text: &str, has_summary: bool) -> String {
         let all = sentences(text);
         let telling = |sentence: &&&str| !is_idle(sentence) && !self.0.contains(**sentence);
         let kept: Vec<_> = all.iter().filter(telling).copied().collect();
-        // A description of nothing else is better than none.
-        if kept.is_empty() { all.first().copied().unwrap_or_default().to_owned() } else { kept.join(" ") }
+        // Without a summary, a description of nothing else is better than none.
+        if kept.is_empty() && !has_summary {
+            all.first().copied().unwrap_or_default().to_owned()
+        } else {
+            kept.join(" ")
+        }
     }
 }
 
@@ -263,7 +268,7 @@ pub(crate) fn subtool(summary: &str, description: &str, fallback: &str, boilerpl
     let is_name =
         !summary.trim_end_matches('.').contains(' ') && (summary.contains('/') || !description.trim().is_empty());
     let summary = if is_name { String::new() } else { summary };
-    let description = boilerplate.removed_from(&plain(description));
+    let description = boilerplate.removed_from(&plain(description), !summary.is_empty());
     let whole = match (summary.is_empty(), description.is_empty()) {
         (true, _) => description,
         (false, true) => summary,

@@ -179,7 +179,7 @@ fn a_refresh_follows_the_source_and_keeps_what_was_edited_here() {
     let after = written(&world, "pet_shop.json");
     assert_eq!(after["pet_shop_list_pets"]["description"], "Our own words for it.");
     assert_eq!(after["pet_shop_delete_pet"]["confirm"], "always");
-    assert_eq!(after["pet_shop_create_pet"]["description"], "Add another pet.");
+    assert_eq!(after["pet_shop_create_pet"]["description"], "Add another pet: POST /pets.");
     assert_eq!(world.run(&["lint"]).exit, 0);
     let unknown = world.run(&["import", "--refresh", "other"]);
     assert_eq!((unknown.exit, &unknown.error()["code"]), (3, &json!("not-found")), "{unknown}");

@@ -92,6 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         }
     }
     let mut taken = writing::TakenNames::of(&sources, &folder);
+    let folder = writing::PackFolder::read(&folder);
     let mut reports = Vec::new();
     let mut failed: Vec<(String, Error)> = Vec::new();
     let mut documents = Vec::new();
@@ -142,7 +143,7 @@ fn pack(
     kind: &'static Kind,
     name: Option<&str>,
     selection: &Selection,
-    folder: &std::path::Path,
+    folder: &writing::PackFolder,
     taken: &mut writing::TakenNames,
 ) -> Result<(ImportedSource, Pack), Error> {
     let mut namespace = None;

@@ -8,6 +8,13 @@ use crate::http::{Request, annotations};
 use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES};
 use crate::{describe, names};
 
+/// Words at the end of a path that say what a POST to it does.
+const VERBS: [&str; 26] = [
+    "activate", "add", "apply", "approve", "assign", "cancel", "check", "clone", "copy", "delete", "export", "find",
+    "generate", "import", "move", "query", "refund", "remove", "reset", "run", "search", "send", "start", "stop",
+    "sync", "validate",
+];
+
 /// An operation that can be expressed.
 pub(super) struct Operation {
     /// Words for its name.
@@ -154,7 +161,7 @@ fn is_version(word: &str) -> bool {
     !digits.is_empty() && digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether an operation's id was made of its path, and perhaps its method.
+/// Whether an operation's id was made of its method and path.
 fn is_made_of_path(id: &[String], path: &str) -> bool {
     let segments = || path.split('/').filter(|segment| !segment.is_empty() && !is_version(segment));
     if segments().count() < 2 {
@@ -166,14 +173,18 @@ fn is_made_of_path(id: &[String], path: &str) -> bool {
     let without_method = ["get", "post", "put", "patch", "delete"]
         .iter()
         .find_map(|method| id.strip_prefix(method).or_else(|| id.strip_suffix(method)).filter(|rest| !rest.is_empty()));
-    id == whole || without_method == Some(whole.as_str())
+    without_method == Some(whole.as_str())
 }
 
 /// `GET /users/{id}/keys` becomes `users keys list`-like words: `get users keys by id`.
 fn of_path(method: &str, path: &str) -> String {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let last = segments.iter().rfind(|segment| !segment.starts_with('{'));
+    let says_what = last.and_then(|segment| names::words(segment).into_iter().next());
     let mut words = vec![match method {
+        // A path like `/coupons/deleteByIds` says itself what is done.
+        "POST" if says_what.is_some_and(|word| VERBS.contains(&word.as_str())) => String::new(),
         "POST" => "create".to_owned(),
         "PUT" => "set".to_owned(),
         "PATCH" => "update".to_owned(),

@@ -10,7 +10,7 @@ use import::kinds;
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
 
-use super::writing::{self, Pack};
+use super::writing::{self, ImportedFile, Pack, PackFolder};
 use super::{Args, StoredOptions, checking, reading};
 use crate::context::Context;
 use crate::error::Error;
@@ -24,24 +24,28 @@ struct Earlier {
 pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context) -> Result<Exit, Error> {
     let mut packs: BTreeMap<String, Earlier> = BTreeMap::new();
     let mut unknown = args.sources.clone();
-    for (path, content, record) in writing::imported_files(folder) {
+    let folder = PackFolder::read(folder);
+    for ImportedFile { path, namespace, record } in &folder.imported {
         let is_named = |name: &String| {
             *name == record.pack || Path::new(name).file_name() == path.file_name() || *name == record.from
         };
         if args.sources.is_empty() || args.sources.iter().any(is_named) {
             unknown.retain(|name| !is_named(name));
-            let namespace = content.get("$namespace").and_then(Value::as_str).map(str::to_owned);
-            packs.entry(record.pack.clone()).or_insert(Earlier { record, namespace });
+            let earlier = || Earlier { record: record.clone(), namespace: namespace.clone() };
+            packs.entry(record.pack.clone()).or_insert_with(earlier);
         }
     }
     if let Some(name) = unknown.first() {
-        return Err(Error::new(Code::NotFound, format!("nothing in `{}` was imported as `{name}`", folder.display()))
-            .hint("name a pack or a file that `import` wrote; without one, all of them are refreshed"));
+        return Err(Error::new(
+            Code::NotFound,
+            format!("nothing in `{}` was imported as `{name}`", folder.path.display()),
+        )
+        .hint("name a pack or a file that `import` wrote; without one, all of them are refreshed"));
     }
     let mut reports = Vec::new();
     let mut has_failed = false;
     for (name, earlier) in packs {
-        match refresh(&earlier, folder, args.dry_run, config, context) {
+        match refresh(&earlier, &folder, args.dry_run, config, context) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 has_failed = true;
@@ -55,7 +59,7 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
 
 fn refresh(
     earlier: &Earlier,
-    folder: &Path,
+    folder: &PackFolder,
     is_dry_run: bool,
     config: &Config,
     context: &Context,

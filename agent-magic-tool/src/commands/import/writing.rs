@@ -46,7 +46,7 @@ impl Pack {
     pub(super) fn new(
         word: &str,
         namespace: Option<&str>,
-        folder: &Path,
+        folder: &PackFolder,
         document: &Document,
         kind: &Kind,
         imported: &Imported,
@@ -71,31 +71,31 @@ impl Pack {
         record: &SourceRecord,
         prefix: String,
         namespace: Option<String>,
-        folder: &Path,
+        folder: &PackFolder,
         imported: &Imported,
     ) -> Self {
-        let existing = existing(folder, record);
+        let existing = folder.existing(record);
         let mut by_file: BTreeMap<PathBuf, Vec<ImportedSubtool>> = BTreeMap::new();
         let mut fresh = Vec::new();
         for subtool in imported.subtools.iter().cloned() {
             let home = existing.iter().find(|(_, (_, known))| known.generated.contains_key(&subtool.name));
             match home {
-                Some((path, _)) => by_file.entry(path.clone()).or_default().push(subtool),
+                Some((path, _)) => by_file.entry(path.to_path_buf()).or_default().push(subtool),
                 None => fresh.push(subtool),
             }
         }
         for GroupedFile { name, subtools, .. } in file::grouped(&prefix, &imported.defaults, fresh) {
-            by_file.entry(folder.join(format!("{name}.json"))).or_default().extend(subtools);
+            by_file.entry(folder.path.join(format!("{name}.json"))).or_default().extend(subtools);
         }
         // A file all of whose definitions are gone.
         for path in existing.keys() {
-            by_file.entry(path.clone()).or_default();
+            by_file.entry(path.to_path_buf()).or_default();
         }
         let files = by_file.into_iter().map(|(path, subtools)| {
             let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let GroupedFile { defaults, subtools, .. } = file::with_defaults(name, &imported.defaults, subtools);
             let generated = file::content(record, namespace.as_deref(), &defaults, &subtools);
-            let known = existing.get(&path).map(|(content, _)| content.clone());
+            let known = existing.get(path.as_path()).map(|(content, _)| content.clone());
             PackFile { is_foreign: known.is_none() && path.exists(), path, existing: known, generated }
         });
         Self { files: files.collect(), prefix, namespace }
@@ -113,34 +113,48 @@ impl Pack {
     }
 }
 
-/// The files in `folder` that were imported from the same as `record`.
-fn existing(folder: &Path, record: &SourceRecord) -> BTreeMap<PathBuf, (Map<String, Value>, SourceRecord)> {
-    let mut found = BTreeMap::new();
-    for (path, content, known) in imported_files(folder) {
-        if known.kind == record.kind && known.id == record.id && known.pack == record.pack {
-            found.insert(path, (content, known));
-        }
-    }
-    found
+/// The folder that is written to, and what was imported into it before.
+pub(super) struct PackFolder {
+    pub(super) path: PathBuf,
+    /// The files that have a `$source`, in the order of their names.
+    pub(super) imported: Vec<ImportedFile>,
 }
 
-/// The files in `folder` that have a `$source`, in the order of their names.
-pub(super) fn imported_files(folder: &Path) -> Vec<(PathBuf, Map<String, Value>, SourceRecord)> {
-    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    paths.sort();
-    paths
-        .into_iter()
-        .filter_map(|path| {
-            let text = fs::read_to_string(&path).ok()?;
-            if !text.contains("\"$source\"") {
-                return None;
-            }
-            let content: Map<String, Value> = serde_json::from_str(&text).ok()?;
+/// A file that was imported.
+pub(super) struct ImportedFile {
+    pub(super) path: PathBuf,
+    pub(super) namespace: Option<String>,
+    pub(super) record: SourceRecord,
+}
+
+impl PackFolder {
+    /// Reads the folder once: a large import asks about it for each of its sources.
+    pub(super) fn read(path: &Path) -> Self {
+        let mut paths: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        paths.sort();
+        let imported = paths.into_iter().filter_map(|path| {
+            let content = content(&path)?;
             let record = SourceRecord::of_file(&content)?;
-            Some((path, content, record))
-        })
-        .collect()
+            let namespace = content.get("$namespace").and_then(Value::as_str).map(str::to_owned);
+            Some(ImportedFile { path, namespace, record })
+        });
+        Self { imported: imported.collect(), path: path.to_owned() }
+    }
+
+    /// The files that were imported from the same as `record`, with their contents.
+    fn existing(&self, record: &SourceRecord) -> BTreeMap<&Path, (Map<String, Value>, &SourceRecord)> {
+        let is_same =
+            |known: &SourceRecord| known.kind == record.kind && known.id == record.id && known.pack == record.pack;
+        let same = self.imported.iter().filter(|file| is_same(&file.record));
+        same.filter_map(|file| Some((file.path.as_path(), (content(&file.path)?, &file.record)))).collect()
+    }
+}
+
+/// The content of a definition file that was imported.
+fn content(path: &Path) -> Option<Map<String, Value>> {
+    let text = fs::read_to_string(path).ok()?;
+    if text.contains("\"$source\"") { serde_json::from_str(&text).ok() } else { None }
 }
 
 /// A namespace for the pack of `document`, whose names are taken: its version, or a number.
