@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use executor::catalog::lint::{LintScope, lint};
+use executor::catalog::lint::{Level, LintScope, lint};
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};
@@ -243,7 +243,8 @@ fn findings(text: &str) -> Vec<String> {
     folder.write("acme.json", text);
     let catalog = folder.load();
     let path = format!("{}/acme.json", folder.folder.path().display());
-    let findings = lint(&catalog, &folder.config, &LintScope::default());
+    let mut findings = lint(&catalog, &folder.config, &LintScope::default());
+    findings.retain(|finding| finding.level != Level::Advice);
     findings.iter().map(|finding| finding.to_line().replace(&path, "acme.json")).collect()
 }
 
