@@ -82,7 +82,10 @@ fn of_helps(words: &[String], options: &ImportOptions, read: &mut HelpReader<'_>
         .map_err(|error| ImportError::new(format!("the help of `{shown}` could not be read: {error}")))?;
     let help = Help::of(&text, &path);
     if !help.is_understood() {
-        return Err(ImportError::new(format!("the help of `{shown}` shows no usage, options or commands"))
+        let first = crate::text::one_line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default(), 200);
+        let printed =
+            if first.is_empty() { "it printed nothing".to_owned() } else { format!("it begins with `{first}`") };
+        return Err(ImportError::new(format!("the help of `{shown}` shows no usage, options or commands; {printed}"))
             .hint("write the definition by hand: agent-magic-tool new NAME --runner process"));
     }
     walk.command(&path, "", help);
@@ -143,12 +146,18 @@ impl Walk<'_, '_> {
                 self.leave_out(path.join(" "), reason);
                 continue;
             }
-            let own = self.help(&path).map(|text| Help::of(&text, &path));
+            // A word that only the usage has may be no command: `git bisect start -h` starts a bisection.
+            let is_listed = help.commands.iter().any(|(known, _)| *known == name);
+            let own = if is_listed {
+                self.help(&path).map(|text| Help::of(&text, &path))
+            } else {
+                Err("it is not listed as a command".to_owned())
+            };
             match own {
                 Ok(own) if !own.forms.is_empty() || own.is_understood() && help.forms.is_empty() => {
                     self.command(&path, &description, own);
                 }
-                // Its own help is about something else: what the usage of the command above says has to do.
+                // What the usage of the command above says has to do.
                 Ok(_) | Err(_) if help.forms.iter().any(|form| form.word.as_ref() == Some(&name)) => {
                     let forms = help.forms.iter().filter(|form| form.word.as_ref() == Some(&name)).cloned().collect();
                     self.add(&path, &description, &Help { forms, ..Help::default() });

@@ -1,7 +1,11 @@
 //! `import`: what is written, what is kept, and what is refused. `import/` has real descriptions.
 
+mod agents;
 mod calls;
+mod curl;
 mod google;
+mod graphql;
+mod program;
 mod torture;
 
 use std::fs;

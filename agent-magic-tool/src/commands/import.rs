@@ -1,4 +1,4 @@
-//! `import`: writes discovery JSON for an API, from its description.
+//! `import`: writes discovery JSON for an API or a program, from its description.
 //!
 //! This file has the arguments and what is printed. [`reading`] gets the description, the crate `import` makes
 //! definitions of it, [`checking`] asks the catalog whether they load, and [`writing`] puts them into files, without
@@ -12,7 +12,7 @@ use executor::catalog::Sources;
 use executor::config::Config;
 use import::Imported;
 use import::document::Document;
-use import::kinds::{self, Kind};
+use import::kinds::{self, Kind, Reading};
 use protocol::code::Exit;
 use serde_json::{Value, json};
 
@@ -21,7 +21,9 @@ use crate::error::Error;
 use selection::Selection;
 use writing::{Pack, WrittenFile};
 
+mod agents;
 mod checking;
+mod programs;
 mod reading;
 mod refresh;
 mod selection;
@@ -29,7 +31,8 @@ mod writing;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files or URLs, optionally after a word for their kind; with --refresh, files or packs
+    /// Files or URLs, optionally after a word for their kind; `cli PROGRAM [SUBCOMMAND...]`, `curl 'curl LINE'`, or
+    /// `agents` to list the MCP servers of other agents; with --refresh, files or packs
     #[arg(required_unless_present = "refresh", value_name = "[KIND] SOURCE")]
     sources: Vec<String>,
     /// The name of the pack: of its file and its secret, and the first part of each name [default: from the source]
@@ -66,6 +69,11 @@ struct ImportedSource {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    if let ([agents::WORD], false) =
+        (args.sources.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), args.refresh)
+    {
+        return agents::run(context);
+    }
     let config = Config::read(&context.paths)?;
     let sources = Sources::of(&context.paths, &config);
     let folder = match &args.into {
@@ -78,6 +86,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let (kind, names) = match args.sources.split_first() {
         Some((word, rest)) if !rest.is_empty() && kinds::named(word).is_some() => (kinds::named(word), rest),
         _ => (None, args.sources.as_slice()),
+    };
+    // A program's words are one source.
+    let names: Vec<Vec<String>> = match kind.map(|kind| kind.reading) {
+        Some(Reading::Program) => vec![names.to_vec()],
+        _ => names.iter().map(|name| vec![name.clone()]).collect(),
     };
     if args.name.is_some() && names.len() > 1 {
         return Err(
@@ -97,9 +110,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut failed: Vec<(String, Error)> = Vec::new();
     let mut documents = Vec::new();
     for name in names {
-        match read(name, kind, &config, context) {
+        match read(&name, kind, &config) {
             Ok(read) => documents.push(read),
-            Err(error) => failed.push((name.clone(), error)),
+            Err(error) => failed.push((name.join(" "), error)),
         }
     }
     // Of several versions of one API, the newest stable one gets the plain names.
@@ -123,16 +136,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(if failed.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
-fn read(
-    name: &str,
-    kind: Option<&'static Kind>,
-    config: &Config,
-    context: &Context,
-) -> Result<(Document, &'static Kind), Error> {
-    let document = reading::document(name, config, context)?;
+fn read(words: &[String], kind: Option<&'static Kind>, config: &Config) -> Result<(Document, &'static Kind), Error> {
+    let document = reading::document(words, kind, config)?;
     let kind = match kind {
         Some(kind) => kind,
-        None => kinds::of(&document).map_err(|error| reading::failed(name, error))?,
+        None => kinds::of(&document).map_err(|error| reading::failed(&words.join(" "), error))?,
     };
     Ok((document, kind))
 }

@@ -186,7 +186,7 @@ impl Parts {
                 let name = self.property(wire, "option", json!({"type": "boolean", "description": description}));
                 self.argv.push(json!({"if": name, "args": [flag]}));
                 if let Some(negation) = &option.negation {
-                    self.argv.push(json!({"if": format!("{name} == false"), "args": [negation]}));
+                    self.argv.push(json!({"if": format!("{name} is defined and not {name}"), "args": [negation]}));
                 }
             }
             OptionValue::Optional(placeholder) => {
@@ -198,7 +198,7 @@ impl Parts {
                 let text = format!("{description} True without a value.");
                 schema.insert("description".to_owned(), text.into());
                 let name = self.property(wire, "option", schema.into());
-                self.argv.push(json!({"if": format!("{name} == true"), "args": [flag]}));
+                self.argv.push(json!({"if": format!("{name} is defined and {name} == true"), "args": [flag]}));
                 self.argv.push(json!({"if": format!("{name} is string"), "args": with_value(&name)}));
             }
             OptionValue::Required(placeholder) => {

@@ -1,4 +1,4 @@
-//! Gets the description that a source names: a file, or a URL that a human gave.
+//! Gets the description that a source names: a file, a URL that a human gave, a program, or a `curl` line.
 
 use std::path::Path;
 
@@ -6,14 +6,31 @@ use executor::config::Config;
 use executor::net::download;
 use import::ImportError;
 use import::document::{Document, MAX_DOCUMENT_BYTES};
+use import::kinds::{Kind, Reading};
 use protocol::code::Code;
 use protocol::regular_file;
+use serde_json::json;
 
-use crate::context::Context;
+use super::programs;
 use crate::error::Error;
 
-/// Reads the source `name`.
-pub(super) fn document(name: &str, config: &Config, _: &Context) -> Result<Document, Error> {
+/// Reads the source that `words` name: one word, or a program and those of one of its commands.
+pub(super) fn document(words: &[String], kind: Option<&Kind>, config: &Config) -> Result<Document, Error> {
+    let name = words.join(" ");
+    let is_url = name.starts_with("http://") || name.starts_with("https://");
+    match kind.map(|kind| kind.reading) {
+        Some(Reading::Program) => programs::transcript(words),
+        Some(Reading::CurlLine) => import::curl::document(&name).map_err(|error| failed("curl", error)),
+        None if name.starts_with("curl ") => import::curl::document(&name).map_err(|error| failed("curl", error)),
+        Some(Reading::FileOrGraphql(query)) if is_url => {
+            let answer = download::ask(config, &name, &json!({"query": query}), MAX_DOCUMENT_BYTES as u64)?;
+            Document::new(name.as_str(), answer.text()).map_err(|error| failed(&name, error))
+        }
+        Some(Reading::FileOrUrl | Reading::FileOrGraphql(_)) | None => file_or_url(&name, config),
+    }
+}
+
+fn file_or_url(name: &str, config: &Config) -> Result<Document, Error> {
     let max = MAX_DOCUMENT_BYTES as u64;
     let (from, text) = if name.starts_with("http://") || name.starts_with("https://") {
         let page = download::download(config, name, max)?;

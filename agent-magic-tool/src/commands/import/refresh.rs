@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Parser as _;
 use executor::config::Config;
 use import::file::SourceRecord;
-use import::kinds;
+use import::kinds::{self, Reading};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     let mut reports = Vec::new();
     let mut has_failed = false;
     for (name, earlier) in packs {
-        match refresh(&earlier, &folder, args.dry_run, config, context) {
+        match refresh(&earlier, &folder, args.dry_run, config) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 has_failed = true;
@@ -57,17 +57,19 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     Ok(if has_failed { Exit::Failed } else { Exit::Ok })
 }
 
-fn refresh(
-    earlier: &Earlier,
-    folder: &PackFolder,
-    is_dry_run: bool,
-    config: &Config,
-    context: &Context,
-) -> Result<Value, Error> {
+fn refresh(earlier: &Earlier, folder: &PackFolder, is_dry_run: bool, config: &Config) -> Result<Value, Error> {
     let Earlier { record, namespace } = earlier;
     let kind =
         kinds::named(&record.kind).ok_or_else(|| Error::usage(format!("the kind `{}` is unknown", record.kind)))?;
-    let document = reading::document(&record.from, config, context)?;
+    let words: Vec<_> = match kind.reading {
+        Reading::Program => record.from.split_whitespace().map(str::to_owned).collect(),
+        Reading::CurlLine => {
+            return Err(Error::usage("a `curl` line is not kept, so it cannot be read again")
+                .hint("import the line again under the same --name"));
+        }
+        Reading::FileOrUrl | Reading::FileOrGraphql(_) => vec![record.from.clone()],
+    };
+    let document = reading::document(&words, Some(kind), config)?;
     let sha256 = document.sha256();
     let stored = StoredOptions::try_parse_from(&record.options)
         .map_err(|_| Error::usage(format!("the options in `$source` of `{}` are wrong", record.pack)))?;

@@ -1,6 +1,7 @@
 //! Which operations are imported, and how: the options that a refresh uses again.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use import::graphql::ANSWER_DEPTH;
 use import::{ImportOptions, Imported, ImportedSubtool};
 
 use crate::error::Error;
@@ -25,6 +26,9 @@ pub(super) struct Selection {
     /// How many levels of objects an input may have [default: 4]
     #[arg(long, value_name = "LEVELS")]
     limit_depth: Option<usize>,
+    /// How many levels of objects a GraphQL answer has [default: 2]
+    #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u8).range(1..=5))]
+    answer_depth: Option<u8>,
     /// The URL of the server, if it is not the one in the description
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -37,6 +41,7 @@ impl Selection {
             server: self.server.clone(),
             full: self.full,
             depth: self.limit_depth,
+            others: self.answer_depth.map(|depth| (ANSWER_DEPTH.to_owned(), depth.to_string())).into_iter().collect(),
             ..ImportOptions::default()
         }
     }
@@ -53,6 +58,7 @@ impl Selection {
             words.push("--full".to_owned());
         }
         words.extend(self.limit_depth.map(|depth| format!("--limit-depth={depth}")));
+        words.extend(self.answer_depth.map(|depth| format!("--{ANSWER_DEPTH}={depth}")));
         words.extend(self.server.iter().map(|server| format!("--server={server}")));
         words
     }

@@ -31,8 +31,7 @@ static SET_NAMES: LazyLock<Regex> =
 static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)\{\{(.*?)\}\}|\{%(.*?)%\}").expect("a valid pattern"));
 static TEXT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"#).expect("a valid pattern"));
-static FILTER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?:\||^-?\s*filter\s)\s*([A-Za-z_]\w*)").expect("a valid pattern"));
+static FILTER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\|\s*([A-Za-z_]\w*)").expect("a valid pattern"));
 static TEST: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\bis\s+(?:not\s+)?([A-Za-z_]\w*)").expect("a valid pattern"));
 static JQ_PATH: LazyLock<Regex> =
@@ -237,7 +236,7 @@ mod tests {
     use super::*;
 
     fn names() -> DeclaredNames {
-        let fields = ["label", "query", "task"].map(str::to_owned);
+        let fields = ["filter", "label", "query", "task"].map(str::to_owned);
         DeclaredNames { fields: Some(fields.into()), ..DeclaredNames::default() }
     }
 
@@ -254,6 +253,7 @@ mod tests {
             "{% if label %}{% set found = label %}{% endif %}{{ found }}",
             "{{ range(3)|join(',') }} {{ mime_message(to=label) }} {{ 'a|nofilter is notest' }}",
             "{% if label is string and label is not undefined %}x{% endif %}",
+            "{% if filter is defined %}{{ filter if filter else label }}{% endif %}",
         ] {
             assert_eq!(mistakes(template), "", "{template}");
         }
@@ -266,7 +266,7 @@ mod tests {
         for (template, message) in [
             ("{{ lable }}", "`lable` is not declared in `input.properties`; did you mean `label`?"),
             ("{{ input.lable }}", "`input.lable` is not declared in `input.properties`; did you mean `label`?"),
-            ("{{ zzz }}", "`zzz` is not declared in `input.properties`; there is `label`, `query`, `task`"),
+            ("{{ zzz }}", "`zzz` is not declared in `input.properties`; there is `filter`, `label`, `query`, `task`"),
             ("{{ task }}", "`task` is not the field of that name; write `input.task`"),
             ("{{ task.name }}", "`task.name` is unknown; a task has only `task.id`"),
             ("{{ caller.sesion }}", "`caller.sesion` is unknown; did you mean `session`?"),
