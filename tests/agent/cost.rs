@@ -52,7 +52,7 @@ fn the_cost_of_one_tool_does_not_depend_on_the_number_of_subtools() {
         let ran = world.run(&["agent", "--json", "Call item 7"]);
         assert_eq!(ran.json()["answer"], "Seven.", "{ran}");
         let one_tool = ran.json()["usage"]["input_tokens"].as_u64().expect("counted");
-        let listed = world.run(&["list", "tools", "--query=item", "--limit", "2000", "--format", "openai"]);
+        let listed = world.run(&["list", "tools", "--in=items", "--limit", "2000", "--format", "openai"]);
         let tools: Vec<Value> = listed.json().as_array().expect("a list").clone();
         assert_eq!(tools.len(), count);
         let native = native(&model, &tools);

@@ -102,10 +102,10 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
       no subtool named `list`
       > `list` is a command; leave out `run`: agent-magic-tool list
     list subtols
-      `list` lists only `tools`, not `subtols`
+      `list` lists `tools` or `packs`, not `subtols`
       > agent-magic-tool list tools --query="subtols"
     list gmail
-      `list` lists only `tools`, not `gmail`
+      `list` lists `tools` or `packs`, not `gmail`
       > agent-magic-tool list tools --query="gmail"
     list tools sya
       no subtool named `sya`
@@ -193,7 +193,7 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
     assert_snapshot!(shown, @r#"
     list --format=xml
       `--format`: `xml` is not one of its values
-      > its values are json, names, openai, table
+      > its values are json, names, hits, openai, anthropic, gemini, mcp, table
     list --limit=0
       `--limit`: `0` is too small
       > the least is 1

@@ -48,8 +48,8 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Error> {
 fn play(stage: &Stage<'_>) -> Result<Exit, Error> {
     stage.comment("An agent has one tool, its shell. It looks for a subtool in its own words:")?;
     stage.shell(
-        "agent-magic-tool list tools --query=\"search the contents of my notes\" --limit=1",
-        &["list", "tools", "--query=search the contents of my notes", "--limit=1"],
+        "agent-magic-tool list tools --query=\"search text in my notes\" --limit=1",
+        &["list", "tools", "--query=search text in my notes", "--limit=1"],
     )?;
 
     stage.comment("It runs the subtool. That returns at once, with the path of a result file:")?;

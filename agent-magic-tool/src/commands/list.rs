@@ -100,12 +100,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let names: Vec<&str> = if let What::Tools(names) = what { names } else { Vec::new() };
     // An empty query is no query.
     let query = args.query.as_deref().filter(|query| !query.trim().is_empty());
-    let selection = Selection {
+    let selection = ListQuery {
         names: &names,
         query,
         pack: args.pack.as_deref().map(pack_matcher).transpose()?,
         limit: limit(args, &names, query),
         is_full: args.full,
+        is_ranked_only: args.format == Format::Hits,
         learned: if config.catalog.learn { learned::read(&context.paths.learned()) } else { Vec::new() },
         secrets: Secrets::of(&context.paths, &config),
         config: &config,
@@ -182,19 +183,21 @@ fn read<T>(
 }
 
 /// What the caller wants to see.
-struct Selection<'a> {
+struct ListQuery<'a> {
     names: &'a [&'a str],
     query: Option<&'a str>,
     pack: Option<(String, GlobMatcher)>,
     limit: usize,
     is_full: bool,
+    /// Whether the order is that of the scores alone.
+    is_ranked_only: bool,
     learned: Vec<LearnedRequest>,
     secrets: Secrets,
     config: &'a Config,
     context: &'a Context,
 }
 
-impl Selection<'_> {
+impl ListQuery<'_> {
     fn caller(&self) -> &Caller {
         &self.context.caller
     }
@@ -267,7 +270,9 @@ impl Selection<'_> {
             let needs = self.needs(&entry);
             lines.push(Line { entry, hit, has_schema: true, needs });
         }
-        self.put_unusable_last(&mut lines);
+        if !self.is_ranked_only {
+            self.put_unusable_last(&mut lines);
+        }
         let full = if self.is_full || self.query.is_none() { usize::MAX } else { MAX_FULL };
         let mut is_cut = false;
         for (place, line) in lines.iter_mut().enumerate() {

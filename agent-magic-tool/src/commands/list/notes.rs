@@ -4,9 +4,9 @@ use executor::catalog::left_out;
 use executor::catalog::listing::Listing;
 use search::{MatchedWords, Unusable};
 
-use super::{ListingPage, MAX_FULL, Selection, packs};
+use super::{ListQuery, ListingPage, MAX_FULL, packs};
 
-pub(super) fn of(listed: &ListingPage, selection: &Selection<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
+pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
     let mut notes = Vec::new();
     let lines = &listed.lines;
     if selection.query.is_some() && lines.len() > MAX_FULL && !selection.is_full {
@@ -71,7 +71,7 @@ fn weak_match(matched: &MatchedWords) -> Option<String> {
 }
 
 /// Says what there is instead.
-fn no_match(query: &str, selection: &Selection<'_>, listing: &Listing) -> Result<String, Unusable> {
+fn no_match(query: &str, selection: &ListQuery<'_>, listing: &Listing) -> Result<String, Unusable> {
     /// More would be a listing of their own.
     const MAX_NAMED: usize = 12;
     let groups = packs::usable(listing, selection.caller())?;

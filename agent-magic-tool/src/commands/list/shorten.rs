@@ -136,7 +136,7 @@ mod tests {
         let (cut, is_cut) = shortened(&schema);
         assert!(is_cut && cut.to_string().len() < schema.to_string().len() / 2, "{cut}");
         let upper = &cut["properties"]["level_0"]["properties"];
-        assert_eq!(upper["note_1"]["description"], "What it is for, in a sentence. ".repeat(7).trim_end());
+        assert_eq!(upper["note_1"]["description"], "What it is for, in a sentence. ".repeat(6).trim_end());
         assert!(cut.to_string().contains("\"$comment\":\"shortened\""), "{cut}");
     }
 
