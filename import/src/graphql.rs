@@ -258,7 +258,7 @@ fn description(schema: &GraphqlSchema, field: &GraphqlField, operation: GraphqlO
         ("Boolean", _) => "Returns true or false.".to_owned(),
         (_, Some(item)) => format!("Returns a page of `{item}`."),
         _ if is_wrapper && !fields.is_empty() => format!("Returns {fields}."),
-        _ if is_wrapper => String::new(),
+        _ if is_wrapper => format!("Runs the {} `{}`.", operation.word(), field.name),
         _ => {
             let list = if field.kind.is_list() { "a list of " } else { "" };
             let fields = if fields.is_empty() { fields } else { format!(": {fields}") };

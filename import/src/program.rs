@@ -177,7 +177,13 @@ impl Walk<'_, '_> {
         if help.forms.len() > 1 || path.len() > 1 && self.name == "git" {
             for word in help.forms.iter().filter_map(|form| form.word.clone()) {
                 if words.iter().all(|(known, _)| *known != word) {
-                    words.push((word, help.about.clone()));
+                    // The command above says what all of them are about.
+                    let about = help
+                        .about
+                        .chars()
+                        .next()
+                        .map(|first| first.to_lowercase().to_string() + &help.about[first.len_utf8()..]);
+                    words.push((word.clone(), about.map(|about| format!("{word}: {about}")).unwrap_or_default()));
                 }
             }
         }

@@ -102,7 +102,9 @@ impl UsageForm {
             if alternatives.iter().all(|it| it.starts_with('-')) {
                 self.alternative_options(&alternatives);
             } else {
-                let values: Vec<_> = alternatives.iter().filter(|it| !it.starts_with('-')).copied().collect();
+                // `(-c | -C) <commit> | --fixup <commit>` are options as well.
+                let is_value = |it: &&&str| !it.trim_start_matches(['(', '[']).starts_with('-');
+                let values: Vec<_> = alternatives.iter().filter(is_value).copied().collect();
                 let is_required = is_required && values.len() == alternatives.len();
                 self.positional(&values.join("|"), is_required);
             }
@@ -207,6 +209,11 @@ mod tests {
                 "'add' name! url! -t --tags --no-tags",
             ),
             ("git remote [-v | --verbose] show [-n] <name>", "git remote", "'show' name! --verbose -n"),
+            (
+                "git commit [-s] [(-c | -C) <commit> | --fixup <commit>] [--] [<pathspec>...]",
+                "git commit",
+                "-- pathspec* -s",
+            ),
             ("npm install [<package-spec> ...]", "npm install", "package-spec*"),
             (
                 "pip install [options] <requirement specifier> [package-index-options] ...",
