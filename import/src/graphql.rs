@@ -75,6 +75,10 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     }
     let (introspection, mistakes) = sdl::introspection(&document.text);
     let mut imported = of_introspection(&introspection, document, options)?;
+    if let (true, Some(mistake)) = (imported.subtools.is_empty(), mistakes.first()) {
+        return Err(ImportError::new(format!("it is no whole schema: {mistake}"))
+            .hint("import the whole text of the schema, or the result of an introspection query"));
+    }
     imported.found += mistakes.len();
     imported.left_out.extend(mistakes.into_iter().map(|reason| LeftOut::new("a part of the schema", reason)));
     Ok(imported)

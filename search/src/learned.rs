@@ -6,16 +6,30 @@ use std::collections::{BTreeMap, HashMap};
 use crate::Index;
 use crate::fields::{LEARNED_WEIGHT, weighted};
 use crate::index::Unusable;
+use crate::literals::{Literal, literal};
 use crate::words::WordSplitter;
 
 /// More than this is not read: a search must stay fast, whatever was recorded.
 const MAX_REQUESTS: usize = 4_000;
 
 /// The words of a past request in the form in which [`LearnedRequests`] reads them: record this, not the request.
+///
+/// Only plain words are kept. What may be a name, an address, a number or a key says nothing about the subtool, and may be
+/// private.
 pub fn words_of_request(text: &str) -> String {
-    let mut words = WordSplitter::new().split(text);
+    let plain: Vec<_> = text.split_whitespace().filter(|part| is_plain(part)).collect();
+    let mut words = WordSplitter::new().split(&plain.join(" "));
     words.sort_unstable();
     words.join(" ")
+}
+
+/// Whether a part of a request, between spaces, is made of words alone.
+fn is_plain(part: &str) -> bool {
+    let ends = |character: char| !character.is_alphanumeric();
+    let inner = part.trim_matches(ends);
+    let is_word =
+        |character: char| character.is_alphabetic() || matches!(character, '-' | '\'' | '’' | '，' | '、' | '。');
+    matches!(literal(part), Literal::Text) && !inner.is_empty() && inner.chars().all(is_word)
 }
 
 /// Past requests, each as the name of the subtool it led to and its words as [`words_of_request`] gives them.
@@ -78,4 +92,20 @@ struct RequestCounts {
     length: f64,
     /// How often each term of the query, by its number, is in them.
     counts: Vec<(usize, f64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_may_be_private_is_kept() {
+        let secrets = "ghp_abcdefghijklmnopqrstuvwxyz0123456789 ann.lee@example.com hunter2 +49-30-1234 /home/ann/x.pdf \
+                       https://a.example/?token=abc key=value 4711 a1b2 AKIAIOSFODNN7EXAMPLE #12 x:y";
+        assert_eq!(words_of_request(secrets), "");
+        assert_eq!(words_of_request(&format!("tuning {secrets} the engine")), "engin tune");
+        assert_eq!(words_of_request("who wrote this?"), words_of_request("who wrote this"));
+        assert!(!words_of_request("看看未读邮件").is_empty());
+        assert!(!words_of_request("Überweisung prüfen").is_empty());
+    }
 }

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         }
     }
     let mut taken = writing::TakenNames::of(&sources, &folder);
-    let folder = writing::PackFolder::read(&folder);
+    let folder = writing::PackFolder::read(&folder, args.name.is_some());
     let mut reports = Vec::new();
     let mut failed: Vec<(String, Error)> = Vec::new();
     let mut documents = Vec::new();

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         pack: args.pack.as_deref().map(pack_matcher).transpose()?,
         limit: limit(args, &names, query),
         is_full: args.full,
-        is_ranked_only: args.format == Format::Hits,
+        format: args.format,
         learned: if config.catalog.learn { learned::read(&context.paths.learned()) } else { Vec::new() },
         secrets: Secrets::of(&context.paths, &config),
         config: &config,
@@ -189,8 +189,7 @@ struct ListQuery<'a> {
     pack: Option<(String, GlobMatcher)>,
     limit: usize,
     is_full: bool,
-    /// Whether the order is that of the scores alone.
-    is_ranked_only: bool,
+    format: Format,
     learned: Vec<LearnedRequest>,
     secrets: Secrets,
     config: &'a Config,
@@ -270,14 +269,19 @@ impl ListQuery<'_> {
             let needs = self.needs(&entry);
             lines.push(Line { entry, hit, has_schema: true, needs });
         }
-        if !self.is_ranked_only {
+        if self.format != Format::Hits {
             self.put_unusable_last(&mut lines);
         }
-        let full = if self.is_full || self.query.is_none() { usize::MAX } else { MAX_FULL };
+        let full = match self.query {
+            _ if self.is_full || !self.names.is_empty() => usize::MAX,
+            // The first of all subtools are no better than the others.
+            None if lines.len() > MAX_FULL => 0,
+            _ => MAX_FULL,
+        };
         let mut is_cut = false;
         for (place, line) in lines.iter_mut().enumerate() {
             line.has_schema = place < full;
-            if line.has_schema && !self.is_full {
+            if line.has_schema && !self.is_full && self.format.has_schemas() {
                 let shortened = shorten::shorten(&line.entry.input);
                 is_cut |= shortened.is_cut;
                 line.entry.input = shortened.schema;
@@ -292,6 +296,9 @@ impl ListQuery<'_> {
             return;
         }
         let score = |line: &Line| line.hit.as_ref().map_or(0.0, |hit| hit.score);
+        // Whatever the limit, the first ones stay the first ones.
+        let first = lines.len().min(LIMIT_WITH_QUERY);
+        let lines = &mut lines[..first];
         for place in (0..lines.len()).rev().filter(|place| lines[*place].needs.is_some()).collect::<Vec<_>>() {
             let least = score(&lines[place]) * MIN_SCORE_OF_OTHERS;
             let after = lines[place + 1..].iter().take_while(|other| other.needs.is_none() && score(other) >= least);

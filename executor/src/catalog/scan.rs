@@ -43,6 +43,11 @@ pub struct DefinitionFile {
 }
 
 impl DefinitionFile {
+    /// The names that it defines, also of those with mistakes.
+    pub fn names(&self) -> impl Iterator<Item = &SubtoolName> {
+        self.definitions.iter().map(|definition| &definition.name)
+    }
+
     /// The definitions of this file, which is the catalog's with this index.
     pub(super) fn definitions(&self, file: usize) -> impl Iterator<Item = DefinitionId> {
         let file = u32::try_from(file).expect("memory holds fewer files");

@@ -51,6 +51,18 @@ fn scheme<'a>(api: &OpenApi<'a>, name: &str) -> &'a Value {
     api.schemas.resolve(scheme).unwrap_or(&Value::Null)
 }
 
+/// The scheme of an API that serves best; of several that serve alike, the first by name.
+fn primary<'a>(api: &OpenApi<'a>) -> Option<&'a str> {
+    let all =
+        if api.is_swagger { &api.data["securityDefinitions"] } else { &api.data["components"]["securitySchemes"] };
+    let names = all.as_object()?.keys().map(String::as_str);
+    names.filter(|name| rank(scheme(api, name)) < usize::MAX).min_by_key(|name| (rank(scheme(api, name)), *name))
+}
+
+fn joined(suffix: &str, word: &str) -> String {
+    if suffix.is_empty() { word.to_owned() } else { format!("{suffix}_{word}") }
+}
+
 /// How well a scheme serves: the lower, the better.
 fn rank(scheme: &Value) -> usize {
     match (scheme["type"].as_str().unwrap_or_default(), scheme["scheme"].as_str().unwrap_or_default()) {
@@ -68,19 +80,21 @@ fn rank(scheme: &Value) -> usize {
 fn add(api: &OpenApi<'_>, name: &str, request: &mut Request, secrets: &mut NeededSecrets) -> bool {
     let scheme = scheme(api, name);
     let text = |key: &str| scheme[key].as_str().unwrap_or_default();
-    // The first credential of an API has the name of the pack, further ones say which they are.
+    // The best scheme of an API has the name of the pack, the others say which they are: no credential is sent in the
+    // place of another.
     let mut secret = |about: String, suffix: &str| {
         let name = if suffix.is_empty() { api.pack.clone() } else { format!("{}_{suffix}", api.pack) };
         secrets.insert(name.clone(), about);
         format!("secret:{name}")
     };
-    let suffix = if request.auth.is_none() { String::new() } else { crate::names::words(name).join("_") };
+    let is_primary = primary(api) == Some(name);
+    let suffix = if is_primary { String::new() } else { crate::names::words(name).join("_") };
     let auth = match rank(scheme) {
         0 => json!({"bearer": secret("the access token".to_owned(), &suffix)}),
         1 => json!({"oauth2": secret(oauth2(scheme), &suffix)}),
         4 => json!({"basic": {
-            "username": secret("the user name".to_owned(), "user"),
-            "password": secret("the password".to_owned(), "password"),
+            "username": secret("the user name".to_owned(), &joined(&suffix, "user")),
+            "password": secret("the password".to_owned(), &joined(&suffix, "password")),
         }}),
         2 if text("name").eq_ignore_ascii_case("authorization") && request.auth.is_none() => {
             let about =

@@ -24,7 +24,7 @@ struct Earlier {
 pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context) -> Result<Exit, Error> {
     let mut packs: BTreeMap<String, Earlier> = BTreeMap::new();
     let mut unknown = args.sources.clone();
-    let folder = PackFolder::read(folder);
+    let folder = PackFolder::read(folder, true);
     for ImportedFile { path, namespace, record } in &folder.imported {
         let is_named = |name: &String| {
             *name == record.pack || Path::new(name).file_name() == path.file_name() || *name == record.from

@@ -118,6 +118,8 @@ pub(super) struct PackFolder {
     pub(super) path: PathBuf,
     /// The files that have a `$source`, in the order of their names.
     pub(super) imported: Vec<ImportedFile>,
+    /// Whether a pack of the same name from another place is the same one, which moved.
+    pub(super) may_move: bool,
 }
 
 /// A file that was imported.
@@ -128,8 +130,9 @@ pub(super) struct ImportedFile {
 }
 
 impl PackFolder {
-    /// Reads the folder once: a large import asks about it for each of its sources.
-    pub(super) fn read(path: &Path) -> Self {
+    /// Reads the folder once: a large import asks about it for each of its sources. With `may_move`, a pack that the
+    /// human names is the one of that name, wherever its source lay before.
+    pub(super) fn read(path: &Path, may_move: bool) -> Self {
         let mut paths: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         paths.sort();
@@ -139,13 +142,15 @@ impl PackFolder {
             let namespace = content.get("$namespace").and_then(Value::as_str).map(str::to_owned);
             Some(ImportedFile { path, namespace, record })
         });
-        Self { imported: imported.collect(), path: path.to_owned() }
+        Self { imported: imported.collect(), path: path.to_owned(), may_move }
     }
 
     /// The files that were imported from the same as `record`, with their contents.
     fn existing(&self, record: &SourceRecord) -> BTreeMap<&Path, (Map<String, Value>, &SourceRecord)> {
-        let is_same =
-            |known: &SourceRecord| known.kind == record.kind && known.id == record.id && known.pack == record.pack;
+        let is_same = |known: &SourceRecord| {
+            let is_pack = known.kind == record.kind && known.id == record.id && known.pack == record.pack;
+            is_pack && (self.may_move || known.from == record.from)
+        };
         let same = self.imported.iter().filter(|file| is_same(&file.record));
         same.filter_map(|file| Some((file.path.as_path(), (content(&file.path)?, &file.record)))).collect()
     }
@@ -206,7 +211,10 @@ impl TakenNames {
             Origin::File(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
             pack @ Origin::Pack(_) => PathBuf::from(pack.to_string()),
         };
-        let names = catalog.subtools().map(|subtool| (subtool.name.to_string(), path(&subtool.origin)));
+        let names = catalog.files().iter().flat_map(|file| {
+            let path = path(&file.origin);
+            file.names().map(move |name| (name.to_string(), path.clone()))
+        });
         Self { names: names.collect(), files: BTreeSet::new() }
     }
 

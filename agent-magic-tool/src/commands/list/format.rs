@@ -30,6 +30,13 @@ pub(super) enum Format {
     Table,
 }
 
+impl Format {
+    /// Whether it shows the inputs.
+    pub(super) fn has_schemas(self) -> bool {
+        !matches!(self, Self::Names | Self::Hits | Self::Table)
+    }
+}
+
 pub(super) fn print(lines: &[Line], total: usize, format: Format, context: &Context) -> Result<(), Error> {
     let output = &context.output;
     match format {

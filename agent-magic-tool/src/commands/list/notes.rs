@@ -4,12 +4,13 @@ use executor::catalog::left_out;
 use executor::catalog::listing::Listing;
 use search::{MatchedWords, Unusable};
 
-use super::{ListQuery, ListingPage, MAX_FULL, packs};
+use super::format::Format;
+use super::{ListQuery, ListingPage, packs};
 
 pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
     let mut notes = Vec::new();
     let lines = &listed.lines;
-    if selection.query.is_some() && lines.len() > MAX_FULL && !selection.is_full {
+    if selection.format == Format::Json && lines.iter().any(|line| !line.has_schema) {
         notes.push("the others' inputs: agent-magic-tool list tools NAME".to_owned());
     }
     if listed.is_cut {
