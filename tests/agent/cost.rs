@@ -11,7 +11,7 @@ use crate::world::World;
 /// The rules of the task with one tool (find, run, be woken, read, answer), and with a definition per subtool.
 fn rules() -> Value {
     json!([
-        {"last": "^Call item 7", "tools": true, "seen": "command_executor", "runs": ["agent-magic-tool list tools --query='number 7' --limit 3"]},
+        {"last": "^Call item 7", "tools": true, "seen": "command_executor", "runs": ["agent-magic-tool list tools --query='number 7' --limit 1"]},
         {"last": "\"status\":\\s*\"pending\"", "says": "It is under way."},
         {"last": "result is final", "runs": ["agent-magic-tool read $ID"]},
         {"last": "\"data\":", "says": "Seven."},
