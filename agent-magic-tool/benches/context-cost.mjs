@@ -16,7 +16,7 @@ import { join } from "node:path";
 
 const { countTokens } = createRequire(import.meta.url)("gpt-tokenizer/encoding/o200k_base");
 const [program, definitions, svg] = process.argv.slice(2);
-const SIZES = [10, 100, 1000, 13632];
+const SIZES = [10, 100, 1000];
 const QUERY = "find mails about the invoice";
 const WANTED = "gmail_search_messages";
 
@@ -46,15 +46,16 @@ function ours(subtools) {
   const home = mkdtempSync(join(tmpdir(), "context-cost-"));
   const folder = join(home, ".config/agent-magic-tool/subtools");
   mkdirSync(folder, { recursive: true });
-  for (let at = 0; at < subtools.length; at += 500) {
-    const file = {};
-    for (const { name, definition, defaults } of subtools.slice(at, at + 500)) {
-      file[name] = { ...defaults, ...definition, run: definition.run ?? defaults.run };
-    }
-    writeFileSync(join(folder, `part-${at}.json`), JSON.stringify(file));
+  const files = new Map();
+  for (const { name, definition, defaults } of subtools) {
+    const key = JSON.stringify(defaults);
+    files.set(key, { ...(files.get(key) ?? { $defaults: defaults }), [name]: definition });
   }
+  [...files.values()].forEach((file, number) => writeFileSync(join(folder, `part-${number}.json`), JSON.stringify(file)));
   const env = { HOME: home, AGENT_MAGIC_TOOL_DIR: join(home, "box"), PATH: process.env.PATH };
   const run = (...words) => execFileSync(program, words, { env, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+  const left = JSON.parse(run("list", "tools", "--format=hits", "--query=google", "--limit=1"));
+  if (subtools.length > 5000 && left._meta.total_candidates < 10) throw new Error("the definitions were not loaded");
   const definition = run("command-executor", "--definition");
   const commands = [
     [`agent-magic-tool list tools --query="${QUERY}"`, run("list", "tools", `--query=${QUERY}`)],
@@ -65,7 +66,7 @@ function ours(subtools) {
 }
 
 const found = all();
-const rows = SIZES.filter((size) => size <= found.length).map((size) => {
+const rows = [...SIZES.filter((size) => size < found.length), found.length].map((size) => {
   const subtools = found.slice(0, size);
   return { size, native: native(subtools), ours: ours(subtools) };
 });
