@@ -3,6 +3,7 @@
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use url::Url;
 
 use super::clients::{FetchedPage, HttpClients};
@@ -11,27 +12,36 @@ use crate::task::failure::Failure;
 
 /// Gets `url`, which a human gave and which may be on this machine. Any status is a [`FetchedPage`].
 pub fn download(config: &Config, url: &str, max_bytes: u64) -> Result<FetchedPage, ErrorBody> {
-    let failed = |message: String| Failure::new(Code::BadConfig, message).error;
-    let url = Url::parse(url)
-        .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
-    let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+    let SingleRequest { url, clients, runtime } = SingleRequest::to(url, config)?;
     runtime.block_on(clients.fetch_configured(&url, max_bytes)).map_err(|failure| failure.error)
 }
 
 /// Posts `body` as JSON to `url`, which a human gave and which may be on this machine. Any status is a [`FetchedPage`].
 pub fn ask(config: &Config, url: &str, body: &Value, max_bytes: u64) -> Result<FetchedPage, ErrorBody> {
-    let failed = |message: String| Failure::new(Code::BadConfig, message).error;
-    let url = Url::parse(url)
-        .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
-    let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+    let SingleRequest { url, clients, runtime } = SingleRequest::to(url, config)?;
     let asked = async {
         let request = clients.client_for_configured(&url).await?.post(url.clone());
         clients.send_plain(request.header("Accept", "application/json").json(body), &url, max_bytes).await
     };
     let (status, body) = runtime.block_on(asked).map_err(|failure| failure.error)?;
     Ok(FetchedPage { final_url: url, status: status.as_u16(), content_type: None, body })
+}
+
+/// What one request of a command needs, apart from its method and body.
+struct SingleRequest {
+    url: Url,
+    clients: HttpClients,
+    runtime: Runtime,
+}
+
+impl SingleRequest {
+    fn to(url: &str, config: &Config) -> Result<Self, ErrorBody> {
+        let failed = |message: String| Failure::new(Code::BadConfig, message).error;
+        let url = Url::parse(url)
+            .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
+        let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+        Ok(Self { url, clients, runtime })
+    }
 }

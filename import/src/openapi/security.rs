@@ -44,18 +44,19 @@ pub(super) fn apply(
     secrets
 }
 
+/// All schemes of an API, by name.
+fn schemes<'a>(api: &OpenApi<'a>) -> &'a Value {
+    if api.is_swagger { &api.data["securityDefinitions"] } else { &api.data["components"]["securitySchemes"] }
+}
+
 fn scheme<'a>(api: &OpenApi<'a>, name: &str) -> &'a Value {
-    let all =
-        if api.is_swagger { &api.data["securityDefinitions"] } else { &api.data["components"]["securitySchemes"] };
-    let scheme = all.get(name).unwrap_or(&Value::Null);
+    let scheme = schemes(api).get(name).unwrap_or(&Value::Null);
     api.schemas.resolve(scheme).unwrap_or(&Value::Null)
 }
 
 /// The scheme of an API that serves best; of several that serve alike, the first by name.
 fn primary<'a>(api: &OpenApi<'a>) -> Option<&'a str> {
-    let all =
-        if api.is_swagger { &api.data["securityDefinitions"] } else { &api.data["components"]["securitySchemes"] };
-    let names = all.as_object()?.keys().map(String::as_str);
+    let names = schemes(api).as_object()?.keys().map(String::as_str);
     names.filter(|name| rank(scheme(api, name)) < usize::MAX).min_by_key(|name| (rank(scheme(api, name)), *name))
 }
 
