@@ -1,0 +1,1 @@
+//! The server: one tool for clients without a shell.
