@@ -31,6 +31,7 @@ pub mod delegation;
 mod fields;
 pub mod http;
 pub mod llm;
+pub mod mcp;
 pub mod process;
 mod spool;
 
@@ -52,6 +53,8 @@ pub enum Run {
     Llm(llm::Llm),
     /// A sub-agent with its own catalog and budget.
     Agent(agent::Agent),
+    /// A tool of an MCP server.
+    Mcp(Box<mcp::Mcp>),
 }
 
 /// What a runner performs: fixed when the task is accepted, and the same for each attempt.
@@ -287,6 +290,7 @@ impl Run {
             Self::AskUser(_) => "ask_user",
             Self::Llm(_) => "llm",
             Self::Agent(_) => "agent",
+            Self::Mcp(_) => "mcp",
         }
     }
 
@@ -298,6 +302,7 @@ impl Run {
             Self::AskUser(ask_user) => ask_user.check(),
             Self::Llm(llm) => llm.check(),
             Self::Agent(agent) => agent.check(),
+            Self::Mcp(mcp) => mcp.check(),
         }
     }
 
@@ -310,6 +315,7 @@ impl Run {
             Self::AskUser(ask_user) => ask_user.text_kind(place),
             Self::Llm(llm) => llm.text_kind(place),
             Self::Agent(agent) => agent.text_kind(place),
+            Self::Mcp(mcp) => mcp.text_kind(place),
         }
     }
 
@@ -321,6 +327,7 @@ impl Run {
             Self::AskUser(ask_user) => ask_user.plan(invocation, config),
             Self::Llm(llm) => llm.plan(invocation, config),
             Self::Agent(agent) => agent.plan(invocation, config),
+            Self::Mcp(mcp) => mcp.plan(invocation, config),
         }
     }
 
@@ -329,7 +336,7 @@ impl Run {
         match self {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
-            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => {
+            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
                 self.plan(invocation, &context.config).map(drop)
             }
         }
@@ -340,7 +347,7 @@ impl Run {
         match self {
             Self::Agent(_) => true,
             Self::Llm(llm) => llm.calls(),
-            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) => false,
+            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Mcp(_) => false,
         }
     }
 
@@ -348,7 +355,9 @@ impl Run {
     pub fn repeats_a_change(&self) -> bool {
         match self {
             Self::Http(http) => http.repeats_a_change(),
-            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => false,
+            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
+                false
+            }
         }
     }
 
@@ -356,7 +365,9 @@ impl Run {
     pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         match self {
             Self::Process(process) => process.files(invocation, config),
-            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) => Ok(Vec::new()),
+            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -373,6 +384,7 @@ impl Run {
             Self::AskUser(ask_user) => ask_user.perform(invocation, context, cancel).await,
             Self::Llm(llm) => llm.perform(invocation, context, cancel).await,
             Self::Agent(agent) => agent.perform(invocation, context, cancel).await,
+            Self::Mcp(mcp) => mcp.perform(invocation, context, cancel).await,
         }
     }
 }

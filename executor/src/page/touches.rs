@@ -30,6 +30,7 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerpr
         Run::Builtin(_) => builtin(&plan["builtin"]),
         Run::Llm(_) => model("language model", plan["llm"]["model"].as_str(), config),
         Run::Agent(_) => model("a separate agent with the model", plan["agent"]["model"].as_str(), config),
+        Run::Mcp(mcp) => format!("MCP server {} ({})", mcp.server.name, mcp.server.place()),
         Run::AskUser(_) => return Vec::new(),
     };
     vec![name]
