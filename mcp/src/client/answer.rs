@@ -40,7 +40,8 @@ impl ToolAnswer {
         if let ([one], None) = (binaries.as_slice(), structured)
             && let Some((bytes, content_type)) = binary(one).and_then(decoded)
         {
-            let (texts, others): (Vec<_>, Vec<_>) = others.into_iter().cloned().partition(|block| text(block).is_some());
+            let (texts, others): (Vec<_>, Vec<_>) =
+                others.into_iter().cloned().partition(|block| text(block).is_some());
             return Self::Binary(BinaryContent { bytes, content_type, text: joined_texts(&texts), others });
         }
         if let Some(structured) = structured {
@@ -128,7 +129,10 @@ mod tests {
         assert_eq!(data(json!({"content": [text("a"), text("b")]}))["content"][1], text("b"));
         let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a", "annotations": {"priority": 1}});
         let shown = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
-        assert_eq!(data(json!({"content": [link], "structuredContent": 1})), json!({"structured": 1, "content": [shown]}));
+        assert_eq!(
+            data(json!({"content": [link], "structuredContent": 1})),
+            json!({"structured": 1, "content": [shown]})
+        );
     }
 
     #[test]

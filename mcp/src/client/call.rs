@@ -231,8 +231,7 @@ async fn answers(call: &ToolCall, prefix: &str, requests: InputRequests) -> Resu
         let (_, params, request) = request.map_err(|error| ClientError::Malformed(error.to_string()))?;
         let answer = match request {
             InputRequest::Elicitation(_) => {
-                let question =
-                    question_of(format!("{prefix}-{key}"), &params).map_err(ClientError::Malformed)?;
+                let question = question_of(format!("{prefix}-{key}"), &params).map_err(ClientError::Malformed)?;
                 tokio::select! {
                     biased;
                     answer = call.host.ask(&question) => answer.into_result(),

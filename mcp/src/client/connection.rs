@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
     ElicitationCapability, ErrorCode, ErrorData, ExtensionCapabilities, Implementation, ProgressNotificationParam,
@@ -17,7 +18,6 @@ use rmcp::service::{
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::ClientHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
@@ -128,8 +128,8 @@ impl Connection {
         let (target, messages) = tokio::io::duplex(PIPE_BYTES);
         let dropped = Dropped::default();
         let relay = tokio::spawn(lines::relay(stdout, target, settings.max_bytes, dropped.clone()));
-        let transport = rmcp::transport::async_rw::AsyncRwTransport::new_client(messages, stdin)
-            .with_max_line_length(usize::MAX);
+        let transport =
+            rmcp::transport::async_rw::AsyncRwTransport::new_client(messages, stdin).with_max_line_length(usize::MAX);
         Self::greet(transport, settings, dropped, vec![AbortOnDropHandle::new(relay)]).await
     }
 

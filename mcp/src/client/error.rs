@@ -60,11 +60,9 @@ impl ClientError {
             return Self::NeedsSignIn(challenge);
         }
         match error {
-            ServiceError::McpError(error) => Self::Refused {
-                code: i64::from(error.code.0),
-                message: error.message.into_owned(),
-                data: error.data,
-            },
+            ServiceError::McpError(error) => {
+                Self::Refused { code: i64::from(error.code.0), message: error.message.into_owned(), data: error.data }
+            }
             ServiceError::TransportSend(error) => Self::of_transport(&error, max_bytes),
             ServiceError::TransportClosed => Self::Closed("the server closed it".to_owned()),
             ServiceError::UnexpectedResponse => Self::Malformed("the answer is of no known shape".to_owned()),
@@ -74,11 +72,11 @@ impl ClientError {
     }
 
     fn of_transport(error: &DynamicTransportError, max_bytes: usize) -> Self {
-        let causes: Vec<_> = std::iter::successors(
-            Some(error.error.as_ref() as &(dyn std::error::Error + 'static)),
-            |error| error.source(),
-        )
-        .collect();
+        let causes: Vec<_> =
+            std::iter::successors(Some(error.error.as_ref() as &(dyn std::error::Error + 'static)), |error| {
+                error.source()
+            })
+            .collect();
         let is_too_large = causes.iter().any(|cause| {
             matches!(
                 cause.downcast_ref::<StreamableHttpError<reqwest::Error>>(),
@@ -89,10 +87,8 @@ impl ClientError {
             return Self::TooLarge { max_bytes };
         }
         let reason = causes.last().map(ToString::to_string).unwrap_or_default();
-        let could_not_connect = causes
-            .iter()
-            .filter_map(|cause| cause.downcast_ref::<reqwest::Error>())
-            .any(reqwest::Error::is_connect);
+        let could_not_connect =
+            causes.iter().filter_map(|cause| cause.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect);
         if could_not_connect { Self::Connect(reason) } else { Self::Closed(reason) }
     }
 

@@ -64,7 +64,10 @@ impl SseTransport {
         let post = post.ok_or_else(|| ClientError::Connect("it did not say where messages are posted".to_owned()))?;
         // Another server must not get our headers.
         if post.origin() != url.origin() {
-            return Err(ClientError::Connect(format!("it wants messages at another server, `{}`", post.origin().ascii_serialization())));
+            return Err(ClientError::Connect(format!(
+                "it wants messages at another server, `{}`",
+                post.origin().ascii_serialization()
+            )));
         }
         Ok(Self { client: endpoint.client, headers: Arc::new(endpoint.headers), post, events })
     }
