@@ -168,6 +168,7 @@ mod tests {
             sha256: "00".to_owned(),
             pack: "a".to_owned(),
             options: Vec::new(),
+            about: Map::new(),
             generated: BTreeMap::new(),
         };
         let Value::Object(subtools) = subtools else { panic!("an object") };

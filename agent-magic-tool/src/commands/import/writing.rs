@@ -61,6 +61,7 @@ impl Pack {
             sha256: document.sha256(),
             pack: prefix.clone(),
             options: selection.words(),
+            about: imported.about.clone(),
             generated: BTreeMap::new(),
         };
         Self::with_record(&record, prefix, namespace.map(str::to_owned), folder, imported)
