@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::document::hex;
 use crate::{Imported, ImportedSubtool};
 
+mod differences;
 mod groups;
 mod merge;
 
