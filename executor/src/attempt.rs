@@ -22,6 +22,7 @@ use crate::catalog::privileges;
 use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::HiddenTexts;
+use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
@@ -39,6 +40,7 @@ pub type InterruptCause = Arc<std::sync::OnceLock<FailureKind>>;
 pub struct AttemptControl {
     pub cancel: CancellationToken,
     pub cause: InterruptCause,
+    pub clock: AttemptClock,
     pub feedback: Feedback,
 }
 
@@ -51,7 +53,7 @@ pub async fn perform(
     data_folder: Arc<Path>,
     control: AttemptControl,
 ) -> AttemptReport {
-    let AttemptControl { cancel, cause, feedback } = control;
+    let AttemptControl { cancel, cause, clock, feedback } = control;
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
@@ -68,6 +70,7 @@ pub async fn perform(
         data_folder: &data_folder,
         cancel,
         cause,
+        clock,
         feedback,
     };
     let work = Box::pin(async {
@@ -119,7 +122,7 @@ pub async fn preview(
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
-    let (cause, feedback) = (InterruptCause::default(), Feedback::default());
+    let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
@@ -133,6 +136,7 @@ pub async fn preview(
         data_folder: &data_folder,
         cancel,
         cause,
+        clock,
         feedback,
     };
     let found = lookup::preview(&attempt, &definition).await;
@@ -179,6 +183,7 @@ struct Attempt<'a> {
     data_folder: &'a Path,
     cancel: CancellationToken,
     cause: InterruptCause,
+    clock: AttemptClock,
     feedback: Feedback,
 }
 
@@ -187,6 +192,7 @@ impl Attempt<'_> {
         let (started, started_at) = (Instant::now(), clock::now());
         let invocation = Invocation {
             job: self.task.notes.job.clone(),
+            clock: self.clock.clone(),
             feedback: self.feedback.clone(),
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
@@ -235,7 +241,7 @@ impl Attempt<'_> {
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
-            () = tokio::time::sleep(timeout.get()) => {
+            () = self.clock.expired(timeout.get()) => {
                 if self.cause.set(FailureKind::Timeout).is_err() {
                     tracing::debug!(id = %self.task.id, "the timeout passed while the attempt was being stopped");
                 }

@@ -19,6 +19,7 @@ use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, Failu
 use crate::base::webauthn::Assertion;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
+use crate::runner::AttemptNews;
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest};
@@ -94,11 +95,11 @@ pub enum Event {
         ahead: SignedDuration,
     },
     AttemptFinished(Box<AttemptReport>),
-    /// The server of a running attempt does the work as a job, at this URL.
-    JobAccepted {
+    /// A running attempt tells how it gets on.
+    AttemptTold {
         id: TaskId,
         attempt: u32,
-        job: String,
+        news: AttemptNews,
     },
     /// A human decides on tasks that wait for confirmation.
     Decide(Box<DecideRequest>),
@@ -239,7 +240,7 @@ impl OpenTask {
 
     /// Which slots it needs to run.
     fn kind(&self) -> SlotKind {
-        let delegates_at = self.definition.run.delegates().then_some(self.task.caller.depth);
+        let delegates_at = self.definition.run.waits_for_tasks().then_some(self.task.caller.depth);
         SlotKind { tool: self.task.tool.clone(), delegates_at, is_suspect: self.is_suspect }
     }
 
@@ -336,7 +337,10 @@ impl Dispatcher {
             Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
-            Event::JobAccepted { id, attempt, job } => self.note_job(id, attempt, job, effects),
+            Event::AttemptTold { id, attempt, news: AttemptNews::Job(job) } => self.note_job(id, attempt, job, effects),
+            Event::AttemptTold { id, attempt, news: AttemptNews::Progress(progress) } => {
+                self.note_progress(id, attempt, progress, effects);
+            }
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
             Event::SetPreview { id, expected, confirmation } => self.set_preview(id, expected, confirmation, effects),

@@ -23,9 +23,11 @@ use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::notes::AttemptProgress;
 
 pub mod agent;
 pub mod ask_user;
+pub mod attempt_clock;
 pub mod builtin;
 pub mod delegation;
 mod fields;
@@ -70,29 +72,50 @@ pub struct Invocation {
     pub caller: Caller,
     /// The human's answer, if the task is a question to the human.
     pub answer: Option<Value>,
-    /// The URL of the job that a lost attempt left with a server, to be asked for in place of a new request.
+    /// The job that a lost attempt left with a server, to be asked for in place of a new request: a URL, or what the
+    /// runner said of it.
     pub job: Option<String>,
     /// Tells the executor what it must know before the attempt ends.
     pub feedback: Feedback,
     /// The files that a human was shown, if the task was approved: what is executed must be these.
     pub approved: Option<Vec<Fingerprint>>,
+    /// Stands still while a human or another machine is waited for.
+    pub clock: attempt_clock::AttemptClock,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
 }
 
-/// Tells the executor where the job of a running attempt is. The default tells it nothing.
+/// Tells the executor how a running attempt gets on. The default tells it nothing.
 #[derive(Clone, Default)]
-pub struct Feedback(Option<Arc<dyn Fn(String) + Send + Sync>>);
+pub struct Feedback(Option<Arc<dyn Fn(AttemptNews) + Send + Sync>>);
+
+/// What the executor must know of an attempt before it ends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttemptNews {
+    /// A server does a job for it: where that is.
+    Job(String),
+    /// How far it is, for whoever waits.
+    Progress(AttemptProgress),
+}
 
 impl Feedback {
-    pub fn new(job_accepted: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(job_accepted)))
+    pub fn new(told: impl Fn(AttemptNews) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(told)))
     }
 
-    /// Records the URL of the job that a server does for this attempt.
+    /// Records where the job is that a server does for this attempt.
     pub fn job_accepted(&self, job: &str) {
+        self.tell(AttemptNews::Job(job.to_owned()));
+    }
+
+    /// Shows in the result file how far the attempt is.
+    pub fn progress(&self, progress: AttemptProgress) {
+        self.tell(AttemptNews::Progress(progress));
+    }
+
+    fn tell(&self, news: AttemptNews) {
         if let Some(told) = &self.0 {
-            told(job.to_owned());
+            told(news);
         }
     }
 }
@@ -145,6 +168,8 @@ pub struct RunnerContext {
     pub spool: PathBuf,
     /// Evaluates the jq expressions of definitions.
     pub jq: Arc<JqPool>,
+    /// The MCP servers that are kept.
+    pub mcp: Arc<mcp::McpServers>,
     /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<Arc<delegation::Delegation>>,
 }
@@ -153,8 +178,8 @@ impl RunnerContext {
     /// The context of a first configuration: evaluates jq in this process, and has no executor to delegate to.
     pub fn new(config: Config, secrets: Secrets, spool: PathBuf) -> Result<Self, HttpClientsError> {
         let http = Arc::new(HttpClients::new(&config)?);
-        let (tokens, jq) = (Arc::default(), Arc::new(JqPool::in_process()));
-        Ok(Self { config, secrets, http, tokens, own_folders: OwnFolders::default(), spool, jq, delegation: None })
+        let (tokens, jq, mcp) = (Arc::default(), Arc::new(JqPool::in_process()), Arc::default());
+        Ok(Self { config, secrets, http, tokens, own_folders: OwnFolders::default(), spool, jq, mcp, delegation: None })
     }
 
     /// The context of the next configuration. Keeps the access tokens, and the connections unless their settings
@@ -164,9 +189,9 @@ impl RunnerContext {
             && self.config.http.user_agent == config.http.user_agent;
         let http = if keeps_clients { Arc::clone(&self.http) } else { Arc::new(HttpClients::new(&config)?) };
         let secrets = self.secrets.with_sources_of(&config);
-        let (tokens, jq) = (Arc::clone(&self.tokens), Arc::clone(&self.jq));
+        let (tokens, jq, mcp) = (Arc::clone(&self.tokens), Arc::clone(&self.jq), Arc::clone(&self.mcp));
         let (own_folders, spool) = (self.own_folders.clone(), self.spool.clone());
-        Ok(Self { config, secrets, http, tokens, own_folders, spool, jq, delegation: self.delegation.clone() })
+        Ok(Self { config, secrets, http, tokens, own_folders, spool, jq, mcp, delegation: self.delegation.clone() })
     }
 }
 
@@ -350,6 +375,11 @@ impl Run {
             Self::Llm(llm) => llm.calls(),
             Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Mcp(_) => false,
         }
+    }
+
+    /// Whether the runner may wait for another task: those that it delegates, or a question to the human.
+    pub fn waits_for_tasks(&self) -> bool {
+        self.delegates() || matches!(self, Self::Mcp(_))
     }
 
     /// Whether one attempt sends a request several times that could change something.

@@ -172,6 +172,7 @@ impl From<SecretError> for Failure {
 }
 
 /// The secrets of one user: stored as files of mode 0600 in a folder of mode 0700, or taken from configured sources.
+#[derive(Clone)]
 pub struct Secrets {
     folder: PathBuf,
     sources: std::collections::BTreeMap<String, SecretSource>,

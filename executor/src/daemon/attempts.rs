@@ -20,6 +20,7 @@ use crate::attempt::report::{AttemptPurpose, AttemptReport, FailureKind};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::catalog::definition::Definition;
 use crate::intake::settings::LiveSettings;
+use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{Feedback, RunnerContext};
 use crate::task::Task;
 
@@ -53,14 +54,16 @@ impl AttemptPool {
         let background = self.background.clone();
         self.background.spawn(async move {
             let timeout = attempt::timeout(&definition, purpose, &runner_context.config);
+            let clock = AttemptClock::default();
             let started = StartedAttempt {
                 task: task.clone(),
                 timeout,
+                clock: clock.clone(),
                 cancel: cancel.clone(),
                 cause: Arc::clone(&cause),
                 runner_context: Arc::clone(&runner_context),
             };
-            let control = AttemptControl { cancel, cause, feedback: feedback(&task, &background) };
+            let control = AttemptControl { cancel, cause, clock, feedback: feedback(&task, &background) };
             let work = attempt::perform(task, definition, purpose, runner_context, data_folder, control);
             let report = started.supervise(background.tracker().spawn(OffRuntime(Box::pin(work)))).await;
             if !background.send(DaemonEvent::AttemptFinished(Box::new(report))) {
@@ -100,9 +103,9 @@ impl AttemptPool {
 /// Sends what an attempt of `task` tells before its end to the loop.
 fn feedback(task: &Task, background: &Background) -> Feedback {
     let (id, attempt, background) = (task.id, task.attempt, background.clone());
-    Feedback::new(move |job| {
-        if !background.send(DaemonEvent::JobAccepted { id, attempt, job }) {
-            tracing::debug!(%id, "an attempt got a job after the executor had ended");
+    Feedback::new(move |news| {
+        if !background.send(DaemonEvent::AttemptTold { id, attempt, news }) {
+            tracing::debug!(%id, "an attempt told something after the executor had ended");
         }
     })
 }
@@ -111,6 +114,7 @@ fn feedback(task: &Task, background: &Background) -> Feedback {
 struct StartedAttempt {
     task: Task,
     timeout: PositiveDuration,
+    clock: AttemptClock,
     cancel: CancellationToken,
     cause: InterruptCause,
     runner_context: Arc<RunnerContext>,
@@ -137,7 +141,7 @@ impl StartedAttempt {
     async fn late(&self) {
         tokio::select! {
             () = self.cancel.cancelled() => {}
-            () = tokio::time::sleep(self.timeout.get()) => {}
+            () = self.clock.expired(self.timeout.get()) => {}
         }
         tokio::time::sleep(MAX_STOPPING).await;
         if self.cause.set(FailureKind::Timeout).is_err() {

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::hooks::DeliveryReport;
 use crate::attempt::report::AttemptReport;
 use crate::page::PageMessage;
+use crate::runner::AttemptNews;
 use crate::task::Task;
 use crate::task::confirmation::ReplacedValues;
 
@@ -20,11 +21,11 @@ pub(super) enum DaemonEvent {
     /// The configuration file may have changed.
     ConfigChanged,
     AttemptFinished(Box<AttemptReport>),
-    /// The server of a running attempt does the work as a job, at this URL.
-    JobAccepted {
+    /// A running attempt tells how it gets on.
+    AttemptTold {
         id: TaskId,
         attempt: u32,
-        job: String,
+        news: AttemptNews,
     },
     PageMessage(Box<PageMessage>),
     /// The values that a task waiting for a human would replace.

@@ -226,8 +226,8 @@ impl Daemon {
         for event in arrived {
             match event {
                 DaemonEvent::AttemptFinished(report) => batch.events.push(Event::AttemptFinished(report)),
-                DaemonEvent::JobAccepted { id, attempt, job } => {
-                    batch.events.push(Event::JobAccepted { id, attempt, job });
+                DaemonEvent::AttemptTold { id, attempt, news } => {
+                    batch.events.push(Event::AttemptTold { id, attempt, news });
                 }
                 DaemonEvent::HookDelivered(report) => batch.deliveries.push(*report),
                 DaemonEvent::PageMessage(message) => messages.push(*message),
@@ -364,7 +364,7 @@ impl Daemon {
         for event in arrived {
             match event {
                 DaemonEvent::AttemptFinished(report) => events.push(Event::AttemptFinished(report)),
-                DaemonEvent::JobAccepted { id, attempt, job } => events.push(Event::JobAccepted { id, attempt, job }),
+                DaemonEvent::AttemptTold { id, attempt, news } => events.push(Event::AttemptTold { id, attempt, news }),
                 DaemonEvent::HookDelivered(report) => deliveries.push(*report),
                 DaemonEvent::StopRequested => stop.end_grace(Instant::now()),
                 // Requests stay in the inbox for the next executor, and the page reports that this one is stopping.

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::duration::PositiveDuration;
 use protocol::task::TaskId;
 
-use super::{Dispatcher, Effects};
+use super::{Action, Dispatcher, Effects};
 use crate::attempt::report::FailedAttempt;
 use crate::catalog::definition::Definition;
 use crate::store::Change;
 use crate::task::failure::Retry;
-use crate::task::notes::{LastFailure, TaskNotes};
+use crate::task::notes::{AttemptProgress, LastFailure, TaskNotes};
 use crate::task::{End, Outcome, Task};
 
 /// The default for `give_up_after`: as long as a caller may still want the result of an ordinary call.
@@ -27,6 +27,15 @@ impl Dispatcher {
         let reason = open.task.notes.reason.take();
         open.task.notes = TaskNotes { last_failure: None, job: Some(job), reason, ..TaskNotes::default() };
         effects.changes.push(note(&open.task));
+    }
+
+    /// Shows how far a running attempt is. Nothing is recorded: what runs after a restart says it anew.
+    pub(super) fn note_progress(&mut self, id: TaskId, attempt: u32, progress: AttemptProgress, effects: &mut Effects) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        if open.is_executing() && open.task.attempt == attempt {
+            open.task.notes.progress = Some(progress);
+            effects.actions.push(Action::Publish(Box::new(open.task.clone())));
+        }
     }
 }
 
@@ -115,7 +124,7 @@ mod tests {
         let url = "https://api.example/jobs/7".to_owned();
         let mut bench = Bench::new(limits(1));
         let id = bench.start(EffectClass::Once, &definition(json!({})));
-        let told = |attempt| Event::JobAccepted { id, attempt, job: url.clone() };
+        let told = |attempt| Event::AttemptTold { id, attempt, news: AttemptNews::Job(url.clone()) };
         bench.handle(told(7));
         assert_eq!(bench.stored(id).notes.job, None, "another attempt");
         bench.handle(told(1));

@@ -76,6 +76,9 @@ pub fn render(
             let told = retried.map(|(failure, next)| retry_message(task, failure, next));
             file.insert("message".into(), told.unwrap_or_else(|| message(task, approver)).into());
         }
+        if let Some(progress) = task.notes.progress.as_ref().filter(|_| task.state == State::Running) {
+            file.insert("progress".into(), serde_json::to_value(progress).expect("it is plain JSON"));
+        }
         if let Some(at) = task.scheduled() {
             file.insert("run_at".into(), at.to_string().into());
         }

@@ -33,6 +33,8 @@ use crate::results::trigger::Trigger;
 
 /// After this long without an answer, assume that the executor is stopping and takes no more requests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// The subtool with which a runner asks the human.
+const ASK_SUBTOOL: &str = "ask_user";
 /// How long a cancelled call may take to report its outcome.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -123,7 +125,33 @@ impl Delegation {
     ) -> Result<CalledTask, Failure> {
         let caller = invocation.caller.clone().trusted_with(trust);
         let invocation = &Invocation { caller, ..invocation.clone() };
-        let key = format!("{}-call", invocation.id);
+        self.call_once(invocation, "call", tool, input, cancel).await
+    }
+
+    /// Asks the human, and returns the task of the question when it has ended. All attempts of one task share the
+    /// question with this `key`.
+    pub(super) async fn ask(
+        &self,
+        invocation: &Invocation,
+        key: &str,
+        input: Map<String, Value>,
+        cancel: &CancellationToken,
+    ) -> Result<CalledTask, Failure> {
+        // It is not the agent that asks, so what the agent may use says nothing about it.
+        let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
+        let invocation = &Invocation { caller, ..invocation.clone() };
+        self.call_once(invocation, key, ASK_SUBTOOL, input, cancel).await
+    }
+
+    async fn call_once(
+        &self,
+        invocation: &Invocation,
+        key: &str,
+        tool: &str,
+        input: Map<String, Value>,
+        cancel: &CancellationToken,
+    ) -> Result<CalledTask, Failure> {
+        let key = format!("{}-{key}", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
         let request = self.post(invocation, Operation::run(run))?;
         let id = tokio::select! {

@@ -16,6 +16,15 @@ use super::{
 };
 use crate::base::template;
 use crate::config::secret::SecretName;
+use connection::ServerConnection;
+
+mod call;
+mod connection;
+mod pool;
+mod program;
+mod questions;
+
+pub use pool::McpServers;
 
 /// A call of one tool of an MCP server.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -183,14 +192,30 @@ impl Runner for Mcp {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let _ = (invocation, context, cancel);
-        Err(Failure::new(Code::Internal, "not yet"))
+        self.call(invocation, context, cancel).await
     }
 }
 
 /// Asks `server` what it offers. Shape: `{"protocol": "2026-07-28", "info": {"name", "version", ...},
 /// "instructions": "...", "tools": [{"digest": "16 hexadecimal digits", "tool": {as the server sent it}}]}`.
 pub async fn snapshot(server: &McpServer, context: &RunnerContext) -> Result<Value, Failure> {
-    let _ = (server, context);
-    Err(Failure::new(Code::Internal, "not yet"))
+    let opened = ServerConnection::open(server, &connection::headers(server, context).await?, context).await?;
+    let described = opened.client.description();
+    let tools = opened.client.tools().await.map_err(|error| {
+        let failure = Failure::new(Code::BadResponse, format!("`{}` does not list its tools: {error}", server.name));
+        connection::with_last_words(failure, opened.program.as_ref(), context)
+    })?;
+    let gone = opened.program.as_ref().map(program::ServerProgram::gone);
+    let ServerConnection { client, program } = opened;
+    client.close().await;
+    drop(program);
+    if let Some(mut gone) = gone {
+        gone.wait_for(Option::is_some).await.ok();
+    }
+    Ok(json!({
+        "protocol": described.protocol,
+        "info": described.info,
+        "instructions": described.instructions,
+        "tools": tools,
+    }))
 }

@@ -35,7 +35,7 @@ mod argument;
 pub(super) mod group;
 pub(super) mod held;
 mod outcome;
-mod program_call;
+pub(super) mod program_call;
 mod shell_text;
 mod startup;
 

@@ -13,8 +13,8 @@ pub struct TaskNotes {
     /// Why the last attempt failed, while the next one is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
-    /// The URL of the job that a server does for the current attempt. A lost attempt goes on with it, since asking for
-    /// a job changes nothing.
+    /// The job that a server does for the current attempt: its URL, or what the runner said of it. A lost attempt goes
+    /// on with it, since asking for a job changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// The agent's own reason for the call; unverified.
@@ -23,6 +23,20 @@ pub struct TaskNotes {
     /// The search words that led the caller to this subtool. Only while the executor that accepted the task runs.
     #[serde(skip)]
     pub found_by: Option<String>,
+    /// How far the running attempt is. Not recorded.
+    #[serde(skip)]
+    pub progress: Option<AttemptProgress>,
+}
+
+/// How far an attempt is, as its far side says it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct AttemptProgress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 impl TaskNotes {

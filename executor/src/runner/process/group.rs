@@ -22,7 +22,7 @@ use super::held::HeldFiles;
 use crate::base::children;
 
 /// How long a program may take to exit after SIGTERM, before it gets SIGKILL.
-const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+pub(in crate::runner) const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long to wait for the exit after SIGKILL: a program may hang in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -194,15 +194,16 @@ async fn write_stdin(stdin: Option<ChildStdin>, text: Option<String>) {
 }
 
 /// A process group that is killed on drop.
-struct ProcessGroup(Pid);
+#[derive(Debug)]
+pub(in crate::runner) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    fn led_by(child: &Child) -> io::Result<Self> {
+    pub(in crate::runner) fn led_by(child: &Child) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         id.map(|id| Self(Pid::from_raw(id))).ok_or_else(|| io::Error::other("the program has no process id"))
     }
 
-    fn send(&self, signal: Signal) {
+    pub(in crate::runner) fn send(&self, signal: Signal) {
         // ESRCH: the group has no members left.
         if let Err(error) = killpg(self.0, signal)
             && error != nix::Error::ESRCH

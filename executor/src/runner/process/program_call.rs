@@ -3,6 +3,7 @@
 //! Secrets stay names until [`ProgramCall::prepare`]. Only environment variables can hold a secret, since every
 //! user of the machine can read the arguments of a program.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,7 +29,7 @@ use crate::task::fingerprint::Fingerprint;
 /// nothing that could hold a key. `PATH` is that of the configuration.
 const INHERITED: [&str; 4] = ["HOME", "LANG", "TMPDIR", "USER"];
 
-pub(super) struct ProgramCall {
+pub(in crate::runner) struct ProgramCall {
     program: String,
     arguments: Vec<FilledArgument>,
     folder: PathBuf,
@@ -42,7 +43,7 @@ enum VariableValue {
 }
 
 /// The files that a human was shown.
-pub(super) struct ApprovedFiles {
+pub(in crate::runner) struct ApprovedFiles {
     pub(super) files: Vec<Fingerprint>,
     /// The Unix user of the agent.
     pub(super) agent: u32,
@@ -57,8 +58,8 @@ impl ApprovedFiles {
 }
 
 /// A program that is ready to be started.
-pub(super) struct PreparedProgram {
-    pub(super) command: Command,
+pub(in crate::runner) struct PreparedProgram {
+    pub(in crate::runner) command: Command,
     pub(super) program: PathBuf,
     pub(super) held: HeldFiles,
     pub(super) stdin: Option<String>,
@@ -115,6 +116,18 @@ impl ProgramCall {
             argv.split_first().map(|(program, rest)| (program.clone(), rest.to_vec())).unwrap_or_default();
         let arguments = arguments.into_iter().map(FilledArgument::Text).collect();
         Self { program, arguments, folder: PathBuf::from("/"), env: Vec::new(), stdin: Some(stdin.to_owned()) }
+    }
+
+    /// The program of a server, which talks over its standard input and output until it is ended.
+    pub(in crate::runner) fn server(argv: &[String], env: &BTreeMap<String, String>, folder: &Path) -> Self {
+        let env = env.iter().map(|(name, text)| {
+            let value = match SecretName::in_reference(text) {
+                Some(secret) => VariableValue::Secret(secret),
+                None => VariableValue::Text(text.clone()),
+            };
+            (name.clone(), value)
+        });
+        Self { folder: folder.to_owned(), env: env.collect(), ..Self::configured(argv, "") }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -183,7 +196,7 @@ impl ProgramCall {
 
     /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`. What a human
     /// has `approved` is held; `agent` is the Unix user of the agent.
-    pub(super) async fn prepare(
+    pub(in crate::runner) async fn prepare(
         &self,
         secrets: &Secrets,
         settings: &ProgramSettings,
@@ -249,7 +262,7 @@ impl ProgramCall {
         })
     }
 
-    pub(super) fn cannot_start(&self, error: &io::Error) -> Failure {
+    pub(in crate::runner) fn cannot_start(&self, error: &io::Error) -> Failure {
         let failure = Failure::new(Code::CannotStart, format!("failed to start `{}`: {error}", self.name()));
         match error.kind() {
             io::ErrorKind::ArgumentListTooLong => {

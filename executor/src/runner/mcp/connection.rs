@@ -1,0 +1,169 @@
+//! Makes one connection to a server: starts its program or opens its URL, and finds out which way it speaks.
+
+use std::collections::HashMap;
+
+use mcp::client::{ClientError, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind};
+use protocol::code::Code;
+use reqwest::header::{HeaderName, HeaderValue};
+use url::Url;
+
+use super::program::ServerProgram;
+use super::{McpServer, McpTransport};
+use crate::config::secret::SecretName;
+use crate::runner::RunnerContext;
+use crate::task::failure::{Failure, Retry};
+
+/// A connection, and the program at its other end if we started it.
+#[derive(Debug)]
+pub(super) struct ServerConnection {
+    pub(super) client: Connection,
+    pub(super) program: Option<ServerProgram>,
+}
+
+/// The secrets of a server, opened: headers by their names.
+pub(super) type OpenedHeaders = HashMap<HeaderName, HeaderValue>;
+
+impl ServerConnection {
+    /// Connects to `server`.
+    pub(super) async fn open(
+        server: &McpServer,
+        headers: &OpenedHeaders,
+        context: &RunnerContext,
+    ) -> Result<Self, Failure> {
+        let max_bytes = usize::try_from(context.config.executor.output_bytes).unwrap_or(usize::MAX);
+        // base64 makes a third more of a file, and a result has its text twice.
+        let max_bytes = max_bytes.saturating_mul(3);
+        let mut first = None;
+        for greeting in Greeting::attempts(server.protocol.as_deref()) {
+            let settings = ConnectionSettings { max_bytes, samples: false, greeting: *greeting };
+            let opened = match &server.url {
+                Some(url) => Self::to_url(server, url, headers, &settings, context).await,
+                None => Self::to_program(server, &settings, context).await,
+            };
+            match opened {
+                Ok(connection) => return Ok(connection),
+                Err(NotOpened::Otherwise(failure)) => return Err(failure),
+                Err(NotOpened::Greeting(failure)) => first = first.or(Some(failure)),
+            }
+        }
+        Err(first.unwrap_or_else(|| Failure::new(Code::Internal, "there is no way to greet a server")))
+    }
+
+    async fn to_program(
+        server: &McpServer,
+        settings: &ConnectionSettings,
+        context: &RunnerContext,
+    ) -> Result<Self, NotOpened> {
+        let (program, stdout, stdin) = ServerProgram::start(server, context).await?;
+        match Connection::of_program(stdout, stdin, settings).await {
+            Ok(client) => Ok(Self { client, program: Some(program) }),
+            Err(error) => {
+                let exit = program.exit_soon().await.map(|exit| format!("; {exit}")).unwrap_or_default();
+                let failure = with_last_words(unreachable(server, &error, &exit), Some(&program), context);
+                Err(NotOpened::of(&error, failure))
+            }
+        }
+    }
+
+    async fn to_url(
+        server: &McpServer,
+        url: &str,
+        headers: &OpenedHeaders,
+        settings: &ConnectionSettings,
+        context: &RunnerContext,
+    ) -> Result<Self, NotOpened> {
+        let parsed = Url::parse(url).map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+        let client = context.http.client_for_configured(&parsed).await?;
+        let endpoint =
+            |kind| HttpEndpoint { url: url.to_owned(), client: client.clone(), headers: headers.clone(), kind };
+        let kinds: &[HttpKind] = match (server.transport, settings.greeting) {
+            (McpTransport::StreamableHttp, _) | (McpTransport::Auto, Greeting::Probe | Greeting::Discover) => {
+                &[HttpKind::Streamable]
+            }
+            (McpTransport::Sse, _) => &[HttpKind::Sse],
+            (McpTransport::Auto, Greeting::Initialize) => &[HttpKind::Streamable, HttpKind::Sse],
+        };
+        let mut first = None;
+        for kind in kinds {
+            match Connection::of_url(endpoint(*kind), settings).await {
+                Ok(client) => return Ok(Self { client, program: None }),
+                // What the first way said is what the server means.
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        let error = first.unwrap_or_else(|| ClientError::Connect("no transport is left".to_owned()));
+        Err(NotOpened::of(&error, unreachable(server, &error, "")))
+    }
+}
+
+/// Why there is no connection.
+enum NotOpened {
+    /// The greeting failed: another one may not.
+    Greeting(Failure),
+    Otherwise(Failure),
+}
+
+impl NotOpened {
+    fn of(error: &ClientError, failure: Failure) -> Self {
+        match error {
+            ClientError::Connect(_)
+            | ClientError::Refused { .. }
+            | ClientError::Malformed(_)
+            | ClientError::Closed(_) => Self::Greeting(failure),
+            _ => Self::Otherwise(failure),
+        }
+    }
+}
+
+impl From<Failure> for NotOpened {
+    fn from(failure: Failure) -> Self {
+        Self::Otherwise(failure)
+    }
+}
+
+/// The failure of a connection that was not made.
+fn unreachable(server: &McpServer, error: &ClientError, exit: &str) -> Failure {
+    let message = format!("the MCP server `{}` could not be reached: {error}{exit}", server.name);
+    match error {
+        ClientError::NeedsSignIn(_) => {
+            let secret = server.oauth.as_ref().map_or_else(|| "NAME".to_owned(), |name| name.as_str().to_owned());
+            Failure::new(Code::NeedsReauthorization, format!("the MCP server `{}` wants a sign-in", server.name))
+                .hint(format!("a human must store a token: agent-magic-tool secret set {secret}"))
+        }
+        ClientError::Cancelled => Failure::new(Code::Cancelled, message),
+        _ => Failure::new(Code::CannotStart, message).retry(Retry::Later).detail("server", server.place()),
+    }
+}
+
+/// Adds what the program said before it ended.
+pub(super) fn with_last_words(failure: Failure, program: Option<&ServerProgram>, context: &RunnerContext) -> Failure {
+    let words = program.map(ServerProgram::last_words).unwrap_or_default();
+    if words.is_empty() { failure } else { failure.detail("stderr", context.secrets.redact(&words).into_owned()) }
+}
+
+/// Opens the headers of `server`: `secret:NAME` at the end of a text is replaced by the secret.
+pub(super) async fn headers(server: &McpServer, context: &RunnerContext) -> Result<OpenedHeaders, Failure> {
+    let mut opened = OpenedHeaders::new();
+    for (name, text) in &server.headers {
+        let (before, last) = text.rsplit_once(' ').map_or(("", text.as_str()), |(before, last)| (before, last));
+        let value = match SecretName::in_reference(last) {
+            Some(secret) => {
+                let secret = context.secrets.get(&secret).await?;
+                let space = if before.is_empty() { "" } else { " " };
+                format!("{before}{space}{}", secret.expose())
+            }
+            None => text.clone(),
+        };
+        let wrong = || {
+            Failure::new(
+                Code::BadDefinition,
+                format!("the header `{name}` of the MCP server `{}` is not valid", server.name),
+            )
+        };
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        opened.insert(name, value);
+    }
+    Ok(opened)
+}

@@ -1,0 +1,156 @@
+//! What a call needs while it runs: the server's questions go to the human's page, its progress to the result file,
+//! and what must survive a restart to the record.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use mcp::client::{CallHandle, CallHost, HumanAnswer, Progress, QuestionForm, ServerQuestion};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::secret::Secrets;
+use crate::runner::delegation::Delegation;
+use crate::runner::{Invocation, RunnerContext};
+use crate::task::notes::AttemptProgress;
+
+/// How often the result file shows progress at most.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How much of what a server says is shown.
+const MAX_MESSAGE_CHARS: usize = 500;
+/// What a human says who has opened a URL.
+const DONE: &str = "I have done it";
+const YES: &str = "Yes";
+const NO: &str = "No";
+
+/// The executor's side of one call.
+pub(super) struct CallDesk {
+    server: String,
+    invocation: Invocation,
+    secrets: Secrets,
+    delegation: Option<Arc<Delegation>>,
+    cancel: CancellationToken,
+    last_progress: Mutex<Option<Instant>>,
+}
+
+impl CallDesk {
+    pub(super) fn new(
+        server: &str,
+        invocation: &Invocation,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Self {
+        Self {
+            server: server.to_owned(),
+            invocation: invocation.clone(),
+            secrets: context.secrets.clone(),
+            delegation: context.delegation.clone(),
+            cancel: cancel.clone(),
+            last_progress: Mutex::new(None),
+        }
+    }
+
+    /// What a server says, shortened and without secrets.
+    fn shown(&self, text: &str) -> String {
+        let mut text = self.secrets.redact(text).into_owned();
+        self.invocation.hidden.redact(&mut text);
+        protocol::excerpt::line(&text, MAX_MESSAGE_CHARS)
+    }
+
+    async fn answer(&self, question: &ServerQuestion) -> HumanAnswer {
+        let Some(delegation) = &self.delegation else { return HumanAnswer::Cancel };
+        let _pause = self.invocation.clock.pause();
+        let message = format!("The server `{}` asks a human on the confirmation page", self.server);
+        self.invocation.feedback.progress(AttemptProgress { message: Some(message), ..AttemptProgress::default() });
+        let key = format!("question-{}", question.key);
+        let asked = delegation.ask(&self.invocation, &key, input(&self.server, question), &self.cancel).await;
+        let result = match asked {
+            Ok(task) => task.result,
+            Err(failure) => {
+                tracing::info!(server = self.server, error = %failure.error.message, "a server's question was not asked");
+                return HumanAnswer::Cancel;
+            }
+        };
+        self.invocation.feedback.progress(AttemptProgress::default());
+        reading(&result, question)
+    }
+}
+
+impl CallHost for CallDesk {
+    fn ask<'a>(&'a self, question: &'a ServerQuestion) -> BoxFuture<'a, HumanAnswer> {
+        self.answer(question).boxed()
+    }
+
+    fn sample(&self, _: Value) -> BoxFuture<'_, Result<Value, String>> {
+        async { Err("this client has no language model for servers".to_owned()) }.boxed()
+    }
+
+    fn progress(&self, progress: &Progress) {
+        let mut last = self.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
+            return;
+        }
+        *last = Some(Instant::now());
+        self.invocation.feedback.progress(AttemptProgress {
+            done: (progress.progress > 0.0).then_some(progress.progress),
+            total: progress.total,
+            message: progress.message.as_deref().map(|message| self.shown(message)),
+        });
+    }
+
+    fn remember(&self, handle: &CallHandle) {
+        let handle = serde_json::to_string(handle).expect("a handle is plain JSON");
+        self.invocation.feedback.job_accepted(&handle);
+    }
+}
+
+/// The input of the question to the human.
+fn input(server: &str, question: &ServerQuestion) -> Map<String, Value> {
+    let said = &question.message;
+    let asked = match &question.form {
+        QuestionForm::Fields(schema) if has_fields(schema) => json!({
+            "question": format!("The MCP server `{server}` asks: {said}"),
+            "form": form(schema),
+        }),
+        QuestionForm::Fields(_) => json!({
+            "question": format!("The MCP server `{server}` asks: {said}"),
+            "options": [YES, NO],
+        }),
+        QuestionForm::Url(url) => json!({
+            "question": format!(
+                "The MCP server `{server}` asks you to open this address in your browser: {url}\n\nIts reason: {said}\n\n\
+                 Open it only if you know the site; what you enter there goes to the site, not to the agent."
+            ),
+            "options": [DONE, NO],
+        }),
+    };
+    let Value::Object(asked) = asked else { unreachable!("the literals above are objects") };
+    asked
+}
+
+fn has_fields(schema: &Map<String, Value>) -> bool {
+    schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty())
+}
+
+/// The server's form as ours: JSON Schema has no `enumNames`.
+fn form(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut form = schema.clone();
+    form.shift_remove("$schema");
+    form
+}
+
+/// Reads the result file of the question.
+fn reading(result: &Value, question: &ServerQuestion) -> HumanAnswer {
+    let data = &result["data"];
+    match (data["action"].as_str(), &question.form) {
+        (Some("accept"), QuestionForm::Fields(schema)) if has_fields(schema) => {
+            HumanAnswer::Accept(data["content"].as_object().cloned())
+        }
+        (Some("accept"), QuestionForm::Fields(_)) if data["answer"] == YES => HumanAnswer::Accept(Some(Map::new())),
+        (Some("accept"), QuestionForm::Url(_)) if data["answer"] == DONE => HumanAnswer::Accept(None),
+        (Some("accept" | "decline"), _) => HumanAnswer::Decline,
+        _ => HumanAnswer::Cancel,
+    }
+}
