@@ -1,15 +1,17 @@
-//! The lowest layer: credentials in texts, our own folders, jq expressions, templates, JSON Schemas, who can write a file,
-//! and the signatures of passkeys.
+//! The lowest layer: credentials, hidden characters and suspicious words in texts, our own folders, jq expressions,
+//! templates, JSON Schemas, who can write a file, and the signatures of passkeys.
 
 pub mod children;
 pub mod closed_process;
 pub mod credential;
+pub mod hidden;
 pub mod jq;
 pub mod jq_pool;
 pub mod jq_worker;
 pub mod own_folders;
 pub mod schema;
 pub mod select;
+pub mod suspicion;
 pub mod template;
 pub mod trust;
 pub mod webauthn;

@@ -35,6 +35,7 @@ pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;
+pub mod server_snapshot;
 mod spool;
 
 pub use http::ResponseFacts;

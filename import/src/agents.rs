@@ -1,14 +1,19 @@
-//! The MCP servers that other agents are configured to use: found and listed, not yet run.
+//! The MCP servers that other agents are configured to use: listed, and read as settings of our own.
 //!
-//! Pure: it says where each client keeps its configuration and reads a text; opening files is up to the command. What
-//! looks like a secret never leaves this module: of variables and headers it tells the names, of arguments and URLs
-//! what is not secret.
+//! Pure: it says where each client keeps its configuration and reads a text; opening files is up to the command. In what
+//! is listed nothing looks like a secret: of variables and headers it has the names, of arguments and URLs what is not
+//! secret. [`ServerSettings`] have the values, and [`ServerSettings::connection`] separates what has to be stored as a
+//! secret.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 mod redaction;
 mod servers;
+mod settings;
+
+pub use redaction::{credential_in_command, credential_in_url, is_credential_value};
+pub use settings::{ServerConnection, ServerSettings, StoredValue};
 
 /// A client and a place in which it may keep its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +124,9 @@ pub enum Transport {
     Unknown,
 }
 
+/// Reads one entry: its name, its content, and the project that it is for.
+type ReadEntry<T> = fn(&str, &Map<String, Value>, Option<&String>) -> T;
+
 /// Why a file cannot be read. Tells no content of it.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentsError {
@@ -129,24 +137,35 @@ pub enum AgentsError {
 }
 
 impl AgentPlace {
-    /// Reads the servers in `text`, the content of the file.
+    /// Lists the servers in `text`, the content of the file, without secrets.
     pub fn servers(self, text: &str) -> Result<Vec<AgentServer>, AgentsError> {
+        self.read(text, servers::listed)
+    }
+
+    /// Reads the servers in `text` with their secrets.
+    pub fn settings(self, text: &str) -> Result<Vec<ServerSettings>, AgentsError> {
+        self.read(text, settings::of)
+    }
+
+    fn read<T>(self, text: &str, read: ReadEntry<T>) -> Result<Vec<T>, AgentsError> {
         let document = match self.format {
             Format::Toml(_) => toml_document(text)?,
             Format::Json(_) | Format::ClaudeCode | Format::OpenCode => json_document(text)?,
         };
         Ok(match self.format {
-            Format::Json(pointer) => servers::of(document.pointer(pointer), None),
-            Format::Toml(key) => servers::of(document.get(key), None),
+            Format::Json(pointer) => servers::each(document.pointer(pointer), None, read),
+            Format::Toml(key) => servers::each(document.get(key), None, read),
             Format::OpenCode => {
                 let mcp = &document["mcp"];
-                servers::of(Some(if mcp["servers"].is_object() { &mcp["servers"] } else { mcp }), None)
+                servers::each(Some(if mcp["servers"].is_object() { &mcp["servers"] } else { mcp }), None, read)
             }
             Format::ClaudeCode => {
                 let projects = document["projects"].as_object().into_iter().flatten();
-                let own = servers::of(document.get("mcpServers"), None);
+                let own = servers::each(document.get("mcpServers"), None, read);
                 own.into_iter()
-                    .chain(projects.flat_map(|(path, project)| servers::of(project.get("mcpServers"), Some(path))))
+                    .chain(
+                        projects.flat_map(|(path, project)| servers::each(project.get("mcpServers"), Some(path), read)),
+                    )
                     .collect()
             }
         })

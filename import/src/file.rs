@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::document::hex;
 use crate::{Imported, ImportedSubtool};
 
+mod differences;
 mod groups;
 mod merge;
 
@@ -36,6 +37,8 @@ pub struct SourceRecord {
     pub pack: String,
     /// The options of the import, as words of the command line.
     pub options: Vec<String>,
+    /// What the source says of itself.
+    pub about: Map<String, Value>,
     /// For each generated definition, each key with the hash of its value: `description=1a2b… input=3c4d…`.
     pub generated: BTreeMap<String, String>,
 }
@@ -51,6 +54,9 @@ impl SourceRecord {
         record["pack"] = self.pack.as_str().into();
         if !self.options.is_empty() {
             record["options"] = self.options.clone().into();
+        }
+        if !self.about.is_empty() {
+            record["about"] = self.about.clone().into();
         }
         record["generated"] = json!(self.generated);
         record
@@ -70,6 +76,7 @@ impl SourceRecord {
             sha256: text("sha256")?,
             pack: text("pack")?,
             options: options.filter_map(Value::as_str).map(str::to_owned).collect(),
+            about: record["about"].as_object().cloned().unwrap_or_default(),
             generated: generated
                 .filter_map(|(name, hashes)| Some((name.clone(), hashes.as_str()?.to_owned())))
                 .collect(),

@@ -93,7 +93,7 @@ fn of_introspection(data: &Value, document: &Document, options: &ImportOptions) 
         ImportError::new("the schema does not say where its server is").hint("name it with --server URL")
     })?;
     let host = url::Url::parse(&server).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-    let word = word_of_host(&host);
+    let word = names::of_host(&host).unwrap_or_else(|| "graphql".to_owned());
     let pack = options.pack.clone().unwrap_or_else(|| word.clone());
     let mut imported = Imported { id: host, word, ..Imported::default() };
     imported.defaults.insert(
@@ -128,18 +128,6 @@ fn of_introspection(data: &Value, document: &Document, options: &ImportOptions) 
         }
     }
     Ok(imported)
-}
-
-/// `api.github.com` is called `github`; an address, `graphql`.
-fn word_of_host(host: &str) -> String {
-    let labels: Vec<_> = host.split('.').filter(|label| !matches!(*label, "api" | "graphql" | "www")).collect();
-    let is_address = host.split('.').all(|label| label.bytes().all(|byte| byte.is_ascii_digit())) || host.contains(':');
-    match labels.as_slice() {
-        _ if is_address => "graphql".to_owned(),
-        [.., name, _] => names::pack(name, 2),
-        [only] if *only != "localhost" => names::pack(only, 2),
-        _ => "graphql".to_owned(),
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

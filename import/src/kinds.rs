@@ -1,7 +1,9 @@
 //! The table of what can be imported. A kind has a file of its own and one line here.
 
+use serde_json::{Map, Value};
+
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, openapi, program};
+use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, mcp, openapi, program, schema};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub enum Reading {
     Program,
     /// They are one command line, read with [`curl::document`].
     CurlLine,
+    /// They are a name and an MCP server, which is asked what it offers; see [`mcp::document`].
+    McpServer,
 }
 
 /// A kind of description.
@@ -27,6 +31,8 @@ pub struct Kind {
     /// Whether a description is of this kind. The first kind of the table that says so is taken.
     pub recognizes: fn(&Document) -> bool,
     pub import: fn(&Document, &ImportOptions) -> Result<Imported, ImportError>,
+    /// Simplifies a definition that the catalog refuses; returns what was simplified, in words.
+    pub loosen: fn(&mut Map<String, Value>) -> &'static str,
 }
 
 /// Every kind.
@@ -37,6 +43,7 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::FileOrUrl,
         recognizes: openapi::recognizes,
         import: openapi::import,
+        loosen: schema::loosen,
     },
     Kind {
         word: "google",
@@ -44,6 +51,7 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::FileOrUrl,
         recognizes: google::recognizes,
         import: google::import,
+        loosen: schema::loosen,
     },
     Kind {
         word: "graphql",
@@ -51,6 +59,7 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::FileOrGraphql(graphql::INTROSPECTION_QUERY),
         recognizes: graphql::recognizes,
         import: graphql::import,
+        loosen: schema::loosen,
     },
     Kind {
         word: "cli",
@@ -58,6 +67,7 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::Program,
         recognizes: program::recognizes,
         import: program::import,
+        loosen: schema::loosen,
     },
     Kind {
         word: "curl",
@@ -65,6 +75,15 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::CurlLine,
         recognizes: curl::recognizes,
         import: curl::import,
+        loosen: schema::loosen,
+    },
+    Kind {
+        word: "mcp",
+        about: "an MCP server",
+        reading: Reading::McpServer,
+        recognizes: mcp::recognizes,
+        import: mcp::import,
+        loosen: mcp::loosen,
     },
 ];
 

@@ -17,6 +17,7 @@ pub mod graphql;
 mod http;
 mod identifiers;
 pub mod kinds;
+pub mod mcp;
 pub mod names;
 mod openapi;
 pub mod program;
@@ -43,6 +44,8 @@ pub struct Imported {
     pub simplified: Vec<LeftOut>,
     /// What the human should know or do next, such as storing a key.
     pub notes: Vec<String>,
+    /// What the source says of itself, kept in its record and used by nothing.
+    pub about: Map<String, Value>,
 }
 
 /// One definition.
@@ -100,11 +103,6 @@ impl ImportError {
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
-}
-
-/// Simplifies the input of a definition that the catalog refuses.
-pub fn loosen(definition: &mut Map<String, Value>) {
-    schema::loosen(definition);
 }
 
 impl LeftOut {

@@ -169,6 +169,19 @@ pub fn pack(text: &str, max_words: usize) -> String {
     if name.is_empty() { "imported".to_owned() } else { name }
 }
 
+/// Makes the name of a pack of a host: `api.github.com` is called `github`. An address has none.
+pub fn of_host(host: &str) -> Option<String> {
+    const EMPTY_LABELS: [&str; 4] = ["api", "graphql", "mcp", "www"];
+    let labels: Vec<_> = host.split('.').filter(|label| !EMPTY_LABELS.contains(label)).collect();
+    let is_address = host.split('.').all(|label| label.bytes().all(|byte| byte.is_ascii_digit())) || host.contains(':');
+    match labels.as_slice() {
+        _ if is_address => None,
+        [.., name, _] => Some(pack(name, 2)),
+        [only] if *only != "localhost" => Some(pack(only, 2)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -329,14 +329,15 @@ fn hint(own: &Map<String, Value>) -> Option<String> {
     (!says_one && own.get("type").is_none_or(|kind| kind == "string")).then(|| format!("Example: {example}"))
 }
 
-/// A definition whose fields keep only what no loader refuses: their types, descriptions and choices.
-pub(crate) fn loosen(definition: &mut Map<String, Value>) {
+/// Keeps of the fields of a definition only what no loader refuses: their types, descriptions and choices.
+pub(crate) fn loosen(definition: &mut Map<String, Value>) -> &'static str {
     let properties = definition.get_mut("input").and_then(|input| input.get_mut("properties"));
     for (_, schema) in properties.and_then(Value::as_object_mut).into_iter().flatten() {
         if let Value::Object(schema) = schema {
             schema.retain(|key, _| ["type", "description", "enum"].contains(&key.as_str()));
         }
     }
+    "its input was simplified, since the loader refuses the declared one"
 }
 
 /// Says which fields a cut object has.

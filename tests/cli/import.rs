@@ -5,6 +5,7 @@ mod calls;
 mod curl;
 mod google;
 mod graphql;
+mod mcp;
 mod program;
 mod torture;
 

@@ -1,4 +1,4 @@
-//! `import`: writes discovery JSON for an API or a program, from its description.
+//! `import`: writes discovery JSON for an API, a program or an MCP server, from its description.
 //!
 //! This file has the arguments and what is printed. [`reading`] gets the description, the crate `import` makes
 //! definitions of it, [`checking`] asks the catalog whether they load, and [`writing`] puts them into files, without
@@ -8,18 +8,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Parser;
+use executor::base::suspicion;
 use executor::catalog::Sources;
 use executor::config::Config;
 use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};
 use protocol::code::Exit;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
 use selection::Selection;
-use writing::{Pack, WrittenFile};
+use servers::ServerArgs;
+use writing::{NameConflict, Pack, WrittenFile};
 
 mod agents;
 mod checking;
@@ -27,13 +29,15 @@ mod programs;
 mod reading;
 mod refresh;
 mod selection;
+mod servers;
 mod writing;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files or URLs, optionally after a word for their kind; `cli PROGRAM [SUBCOMMAND...]`, `curl 'curl LINE'`, or
-    /// `agents` to list the MCP servers of other agents; with --refresh, files or packs
-    #[arg(required_unless_present = "refresh", value_name = "[KIND] SOURCE")]
+    /// Files or URLs, optionally after a word for their kind; `mcp NAME -- COMMAND...` or `mcp [NAME] URL` for an MCP
+    /// server; `cli PROGRAM [SUBCOMMAND...]`; `curl 'curl LINE'`; or `agents` to list the MCP servers of other agents;
+    /// with --refresh, files or packs
+    #[arg(required_unless_present_any = ["refresh", "command"], value_name = "[KIND] SOURCE")]
     sources: Vec<String>,
     /// The name of the pack: of its file and its secret, and the first part of each name [default: from the source]
     #[arg(long, value_name = "PACK")]
@@ -43,6 +47,8 @@ pub(crate) struct Args {
     into: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Report what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -83,43 +89,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if args.refresh {
         return refresh::run(args, &folder, &config, context);
     }
-    let (kind, names) = match args.sources.split_first() {
-        Some((word, rest)) if !rest.is_empty() && kinds::named(word).is_some() => (kinds::named(word), rest),
-        _ => (None, args.sources.as_slice()),
-    };
-    // A program's words are one source.
-    let names: Vec<Vec<String>> = match kind.map(|kind| kind.reading) {
-        Some(Reading::Program) => vec![names.to_vec()],
-        _ => names.iter().map(|name| vec![name.clone()]).collect(),
-    };
-    if args.name.is_some() && names.len() > 1 {
-        return Err(
-            Error::usage("`--name` names one pack, and there are several sources").hint("import them one by one")
-        );
-    }
-    if let Some(name) = &args.name {
-        let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-        if name.is_empty() || name.len() > 24 || !name.chars().all(is_name) {
-            return Err(Error::usage(format!("`{name}` is not a name for a pack"))
-                .hint("a name has 1 to 24 of the characters a-z A-Z 0-9 _ -"));
-        }
-    }
+    args.name.as_deref().map_or(Ok(()), servers::check_name)?;
+    let is_server = args.sources.first().is_some_and(|word| word == servers::WORD);
+    let (documents, mut failed) =
+        if is_server { read_servers(args, &config, context)? } else { read_descriptions(args, &config)? };
     let mut taken = writing::TakenNames::of(&sources, &folder);
-    let folder = writing::PackFolder::read(&folder, args.name.is_some());
+    let folder = writing::PackFolder::read(&folder, args.name.is_some() || is_server);
     let mut reports = Vec::new();
-    let mut failed: Vec<(String, Error)> = Vec::new();
-    let mut documents = Vec::new();
-    for name in names {
-        match read(&name, kind, &config) {
-            Ok(read) => documents.push(read),
-            Err(error) => failed.push((name.join(" "), error)),
-        }
-    }
-    // Of several versions of one API, the newest stable one gets the plain names.
-    documents.sort_by_cached_key(|(document, _)| std::cmp::Reverse(reading::stability(document)));
-    for (document, kind) in documents {
+    for SourceToImport { document, kind, name } in documents {
         let from = document.from.clone();
-        let outcome = pack(document, kind, args.name.as_deref(), &args.selection, &folder, &mut taken)
+        let outcome = pack(document, kind, name.as_deref(), &args.selection, &folder, &mut taken)
             .and_then(|(source, pack)| Ok((writing::write(&pack, args.dry_run)?, source, pack)));
         match outcome {
             Ok((files, source, pack)) => {
@@ -134,6 +113,67 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     print(&reports, &failed, args.dry_run, context)?;
     Ok(if failed.is_empty() { Exit::Ok } else { Exit::Failed })
+}
+
+/// A description that was read, and the name that its pack must have.
+struct SourceToImport {
+    document: Document,
+    kind: &'static Kind,
+    name: Option<String>,
+}
+
+/// What was read, and what could not be read, with the reason.
+type SourcesRead = (Vec<SourceToImport>, Vec<(String, Error)>);
+
+/// Reads the descriptions that the words name.
+fn read_descriptions(args: &Args, config: &Config) -> Result<SourcesRead, Error> {
+    if args.server.is_used() {
+        return Err(Error::usage("these options are for an MCP server")
+            .hint("agent-magic-tool import mcp NAME -- COMMAND ARGS, or: agent-magic-tool import mcp NAME URL"));
+    }
+    let words: Vec<String> = args.sources.iter().chain(&args.server.command).cloned().collect();
+    let (kind, names) = match words.split_first() {
+        Some((word, rest)) if !rest.is_empty() && kinds::named(word).is_some() => (kinds::named(word), rest),
+        _ => (None, words.as_slice()),
+    };
+    // A program's words are one source.
+    let names: Vec<Vec<String>> = match kind.map(|kind| kind.reading) {
+        Some(Reading::Program) => vec![names.to_vec()],
+        _ => names.iter().map(|name| vec![name.clone()]).collect(),
+    };
+    if args.name.is_some() && names.len() > 1 {
+        return Err(
+            Error::usage("`--name` names one pack, and there are several sources").hint("import them one by one")
+        );
+    }
+    let (mut documents, mut failed) = (Vec::new(), Vec::new());
+    for name in names {
+        match read(&name, kind, config) {
+            Ok((document, kind)) => documents.push(SourceToImport { document, kind, name: args.name.clone() }),
+            Err(error) => failed.push((name.join(" "), error)),
+        }
+    }
+    // Of several versions of one API, the newest stable one gets the plain names.
+    documents.sort_by_cached_key(|source| std::cmp::Reverse(reading::stability(&source.document)));
+    Ok((documents, failed))
+}
+
+/// Asks the MCP servers that the words name, or those of another client.
+fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<SourcesRead, Error> {
+    let kind = kinds::named(servers::WORD).expect("the table has this kind");
+    let words = &args.sources[1..];
+    let (named, mut failed) = match &args.server.from {
+        Some(client) => agents::take_over(client, words, args.dry_run, config, context)?,
+        None => (vec![args.server.server(words, args.name.as_deref())?], Vec::new()),
+    };
+    let mut documents = Vec::new();
+    for server in named {
+        match servers::ask(&server, config, context) {
+            Ok(document) => documents.push(SourceToImport { document, kind, name: Some(server.name) }),
+            Err(error) => failed.push((server.name, error)),
+        }
+    }
+    Ok((documents, failed))
 }
 
 fn read(words: &[String], kind: Option<&'static Kind>, config: &Config) -> Result<(Document, &'static Kind), Error> {
@@ -155,20 +195,26 @@ fn pack(
     taken: &mut writing::TakenNames,
 ) -> Result<(ImportedSource, Pack), Error> {
     let mut namespace = None;
+    let mut selection = selection.clone();
+    let is_server = kind.reading == Reading::McpServer;
+    if is_server && name.is_some_and(|name| folder.has_prefix(kind.word, name)) {
+        selection.add_prefix();
+    }
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
         let mut imported =
             (kind.import)(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
         let unselected = selection.apply(&mut imported)?;
-        checking::remove_what_does_not_load(&mut imported);
+        checking::remove_what_does_not_load(kind, &mut imported);
         let word = name.map_or_else(|| imported.word.clone(), str::to_owned);
-        let candidate = Pack::new(&word, namespace.as_deref(), folder, &document, kind, &imported, selection);
+        let candidate = Pack::new(&word, namespace.as_deref(), folder, &document, kind, &imported, &selection);
         match taken.conflict(&candidate) {
             None => {
                 taken.add(&candidate);
                 return Ok((ImportedSource { document, kind, imported, unselected }, candidate));
             }
+            Some(NameConflict::Name(..)) if is_server && selection.add_prefix() => {}
             Some(conflict) if name.is_some() => return Err(conflict.error()),
             Some(_) => namespace = Some(writing::namespace(&document, attempt)),
         }
@@ -200,10 +246,32 @@ fn report(source: &ImportedSource, pack: &Pack, files: &[WrittenFile], is_dry_ru
     if !simplified.is_empty() {
         report["simplified"] = json!(simplified);
     }
+    let flagged = flagged(source.kind, imported);
+    if !flagged.is_empty() {
+        report["flagged"] = json!(flagged);
+    }
     if !source.unselected.is_empty() {
         report["not_selected"] = source.unselected.len().into();
     }
     report
+}
+
+/// What is suspicious about the words of a server's tools, by the name of the subtool. `lint` looks at those of every
+/// kind.
+fn flagged<'a>(kind: &Kind, imported: &'a Imported) -> BTreeMap<&'a str, Vec<String>> {
+    let mut flagged = BTreeMap::new();
+    for subtool in imported.subtools.iter().filter(|_| kind.reading == Reading::McpServer) {
+        let definition = &subtool.definition;
+        let description = definition.get("description").and_then(Value::as_str).unwrap_or_default();
+        let none = Map::new();
+        let input = definition.get("input").and_then(Value::as_object).unwrap_or(&none);
+        let found = suspicion::of_definition(description, input);
+        if !found.is_empty() {
+            let lines = found.into_iter().map(|found| format!("{}: {}", found.place, found.message)).collect();
+            flagged.insert(subtool.name.as_str(), lines);
+        }
+    }
+    flagged
 }
 
 fn print(reports: &[Value], failed: &[(String, Error)], is_dry_run: bool, context: &Context) -> Result<(), Error> {
@@ -215,6 +283,10 @@ fn print(reports: &[Value], failed: &[(String, Error)], is_dry_run: bool, contex
         _ => json!({"found": found, "imported": imported, "sources": reports, "failed": failures}),
     };
     context.output.json(&document)?;
+    let flagged: usize = reports.iter().filter_map(|report| report["flagged"].as_object()).map(Map::len).sum();
+    if flagged > 0 {
+        context.output.note(&format!("{flagged} tools have suspicious words: read `flagged` before you use them"));
+    }
     let unselected = sum("not_selected");
     let selected = if unselected == 0 { String::new() } else { format!(" ({unselected} were not selected)") };
     let verb = if is_dry_run { "would be imported" } else { "imported" };

@@ -18,6 +18,7 @@ mod lines;
 mod phrases;
 mod programs;
 mod ties;
+mod words;
 
 /// One finding about the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -107,6 +108,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
     let mut missing = MissingPhrases::default();
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
         missing.note(&subtool);
+        words::check(&subtool, &mut findings);
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
         examples::check(&subtool, config, &mut findings);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Page;
-use super::marks::{ApprovedBefore, RiskMark, marks};
+use super::marks::{ApprovedBefore, RiskMark, marks, of_description};
 use super::visible::{VisibleLine, line};
 use super::wording::state_words;
 use crate::config::seal;
@@ -63,8 +63,9 @@ impl<'a> BackgroundReader<'a> {
         let asked_at = task.created_at.to_zoned(TimeZone::system());
         let own = self.page.context.settings.current().policy.marks(case, &asked_at);
         let earlier = self.page.read(|records| records.earlier_in_session(task, MAX_EARLIER))?;
+        let marks = marks(&input, &*self.approved(task.tool.as_str())?, own);
         Ok(CardBackground {
-            marks: marks(&input, &*self.approved(task.tool.as_str())?, own),
+            marks: of_description(definition).into_iter().chain(marks).collect(),
             earlier: earlier.iter().map(EarlierCall::of).collect(),
         })
     }

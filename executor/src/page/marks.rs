@@ -14,7 +14,8 @@ use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
 use super::visible::{VisibleLine, line};
-use crate::base::credential;
+use crate::base::{credential, suspicion};
+use crate::catalog::definition::Definition;
 
 /// The most marks of one kind; the rest is counted.
 const MAX_OF_A_KIND: usize = 4;
@@ -80,6 +81,15 @@ impl ApprovedBefore {
         let domains = self.recipients.iter().filter_map(|recipient| recipient.split_once('@'));
         self.hosts.iter().map(String::as_str).chain(domains.map(|(_, domain)| domain))
     }
+}
+
+/// A mark if the words that the model read of this subtool are suspicious: it may not have asked by itself.
+pub(super) fn of_description(definition: &Definition) -> Option<RiskMark> {
+    let mut found = Marks::default();
+    for suspicion in suspicion::of_definition(&definition.description, &definition.input) {
+        found.add("suspicious description", &format!("{}: {}", suspicion.place, suspicion.message));
+    }
+    found.into_list().pop()
 }
 
 /// The marks of a call with this input, as it is shown; `own` are the words of the human's own rules.

@@ -11,15 +11,10 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
+use crate::base::hidden;
 use rows::TextBlock;
 
 mod rows;
-
-/// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
-static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
-        .expect("a valid character class")
-});
 
 /// Characters that are drawn onto the one before them.
 static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{M}").expect("a valid character class"));
@@ -150,17 +145,13 @@ fn indented(text: &str) -> VisibleLine {
 pub(super) fn line(text: &str) -> VisibleLine {
     let mut spans = Vec::new();
     let mut rest = text;
-    while let Some(found) = next_hidden(rest) {
+    while let Some(found) = hidden::next(rest) {
         push_text(&mut spans, &rest[..found.start]);
         push_chips(&mut spans, &rest[found.clone()]);
         rest = &rest[found.end..];
     }
     push_text(&mut spans, rest);
     spans
-}
-
-fn next_hidden(text: &str) -> Option<std::ops::Range<usize>> {
-    HIDDEN.find(text).map(|found| found.range())
 }
 
 fn push_chips(spans: &mut VisibleLine, hidden: &str) {

@@ -58,6 +58,42 @@ pub(super) fn url(text: &str) -> String {
     format!("{before}{}://{credentials}{host}{port}{}{query}", url.scheme(), path.join("/"))
 }
 
+/// Whether `value`, under this name, looks like a credential: by the name, or since it looks like a key.
+pub fn is_credential_value(name: &str, value: &str) -> bool {
+    const ORDINARY: [&str; 11] = ["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"];
+    let is_word = ORDINARY.iter().any(|word| value.eq_ignore_ascii_case(word));
+    let is_path = value.starts_with(['/', '~', '.']);
+    !is_word && !is_path && (is_credential(name) || looks_random(value))
+}
+
+/// The first argument that has a credential: the value of an option that is called like one, a known kind of key, or a
+/// URL with a password.
+pub fn credential_in_command(words: &[String]) -> Option<&str> {
+    let mut follows_option = false;
+    for word in words.iter().skip(1) {
+        let is_option = word.starts_with('-');
+        let (name, value) = word.split_once('=').filter(|_| is_option).unwrap_or(("", word));
+        let is_named = is_credential(name) && is_credential_value(name, value);
+        let is_next = follows_option && !is_option && is_credential_value("key", value);
+        if is_named || is_next || has_known_prefix(value) || value.contains("://") && credential_in_url(value) {
+            return Some(word);
+        }
+        follows_option = is_option && name.is_empty() && is_credential(word);
+    }
+    None
+}
+
+/// Whether a URL has a password, a parameter that looks like a credential, or a part that looks like a key.
+pub fn credential_in_url(text: &str) -> bool {
+    let shown = url(text);
+    let is_harmless =
+        |(name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)| !is_credential_value(&name, &value);
+    let parsed = Url::parse(text).ok();
+    let has_login = shown.contains("…@");
+    let path_hides = shown.split('?').next().is_some_and(|path| path.contains(HIDDEN));
+    has_login || path_hides || !parsed.is_some_and(|url| url.query_pairs().all(is_harmless))
+}
+
 fn is_credential(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     [
@@ -83,11 +119,16 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// Whether a word looks like a key: long, of letters and digits in a mixture that words and versions do not have.
-fn looks_random(word: &str) -> bool {
+/// Whether a word begins like the keys of well-known services.
+fn has_known_prefix(word: &str) -> bool {
     const PREFIXES: [&str; 10] =
         ["sk-", "sk_", "pk_", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "AIza"];
-    if PREFIXES.iter().any(|prefix| word.starts_with(prefix)) && word.len() > 10 {
+    PREFIXES.iter().any(|prefix| word.starts_with(prefix)) && word.len() > 10
+}
+
+/// Whether a word looks like a key: long, of letters and digits in a mixture that words and versions do not have.
+fn looks_random(word: &str) -> bool {
+    if has_known_prefix(word) {
         return true;
     }
     let longest = word.split(|it: char| !it.is_ascii_alphanumeric()).max_by_key(|part| part.len()).unwrap_or_default();

@@ -131,3 +131,75 @@ fn a_broken_file_is_named_without_its_content() {
     assert!(message.starts_with("it is not valid JSON: ") && !message.contains("topsecret"), "{message}");
     assert!(PLACES[4].servers("").expect("an empty file is no mistake").is_empty());
 }
+
+#[test]
+fn a_server_is_taken_over_with_its_secrets_apart() {
+    let text = r#"{"mcpServers": {
+        "git hub": {"command": "npx", "args": ["-y", "x"], "cwd": "/srv", "env": {"GITHUB_TOKEN": "abc12345", "LEVEL": "debug", "PORT": 80,
+            "OTHER": "ghp_0123456789abcdef", "LATER": "${input:later}"}},
+        "web": {"type": "sse", "url": "https://a.example/sse", "headers": {"Authorization": "Bearer topsecret", "X-Mode": "fast"}}
+    }}"#;
+    let read = PLACES[1].settings(text).expect("JSON");
+    assert!(!format!("{read:?}").contains("abc12345"));
+    let made = read[0].connection("github", &|_| false);
+    assert_eq!(
+        made.server,
+        json!({"name": "github", "command": ["npx", "-y", "x"], "folder": "/srv",
+            "env": {"GITHUB_TOKEN": "secret:github-GITHUB_TOKEN", "LEVEL": "debug", "PORT": "80",
+                "OTHER": "secret:github-OTHER", "LATER": "secret:github-LATER"}})
+    );
+    let values: Vec<_> = made.secrets.iter().map(|secret| (secret.name.as_str(), secret.value.as_deref())).collect();
+    assert_eq!(
+        values,
+        [
+            ("github-GITHUB_TOKEN", Some("abc12345")),
+            ("github-LATER", None),
+            ("github-OTHER", Some("ghp_0123456789abcdef"))
+        ]
+    );
+    assert!(!format!("{made:?}").contains("abc12345"));
+    let made = read[1].connection("web", &|value| value == "fast");
+    assert_eq!(
+        made.server,
+        json!({"name": "web", "url": "https://a.example/sse", "transport": "sse",
+            "headers": {"Authorization": "Bearer secret:web-Authorization", "X-Mode": "secret:web-X-Mode"}})
+    );
+    let codex = "[mcp_servers.docs]\nurl = \"https://a.example/mcp\"\nbearer_token_env_var = \"DOCS\"\n";
+    let place = PLACES.iter().find(|place| place.client == "codex").expect("a place");
+    let made = place.settings(codex).expect("TOML")[0].connection("docs", &|_| false);
+    assert_eq!(made.server["headers"], json!({"Authorization": "Bearer secret:docs-Authorization"}));
+    assert_eq!(made.secrets[0].value, None);
+}
+
+#[test]
+fn a_credential_is_found_where_it_would_stand_in_a_file() {
+    for (name, value, expected) in [
+        ("API_KEY", "abc", true),
+        ("AUTH", "none", false),
+        ("NODE_ENV", "production", false),
+        ("X", "ghp_0123456789abcdef", true),
+        ("SSH_KEY", "/home/u/.ssh/key", false),
+        ("REGION", "eu-central-1", false),
+    ] {
+        assert_eq!(is_credential_value(name, value), expected, "{name}={value}");
+    }
+    let found = |line: &str| {
+        let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        credential_in_command(&words).map(str::to_owned)
+    };
+    assert_eq!(found("npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /srv --mode=fast"), None);
+    assert_eq!(found("srv --api-key abc123"), Some("abc123".to_owned()));
+    assert_eq!(found("srv --token=abc123 x"), Some("--token=abc123".to_owned()));
+    assert_eq!(found("srv sk-0123456789abc"), Some("sk-0123456789abc".to_owned()));
+    assert_eq!(found("srv postgresql://u:p@db/x"), Some("postgresql://u:p@db/x".to_owned()));
+    assert_eq!(found("srv --url=https://a.example/mcp"), None);
+    for (url, expected) in [
+        ("https://a.example/mcp", false),
+        ("https://a.example/mcp?mode=fast", false),
+        ("https://a.example/mcp?key=abc", true),
+        ("https://u:p@a.example/mcp", true),
+        ("https://a.example/s/0123456789abcdef0123456789abcdef/mcp", true),
+    ] {
+        assert_eq!(credential_in_url(url), expected, "{url}");
+    }
+}

@@ -45,5 +45,5 @@ fn servers_of_other_agents_are_listed_without_secrets_and_a_broken_file_is_named
     );
     assert_eq!(report["broken"][0]["client"], "vs-code", "{listed}");
     assert!(!listed.to_string().contains("topsecret"), "{listed}");
-    assert!(listed.stderr.contains("cannot run MCP servers yet"), "{listed}");
+    assert!(listed.stderr.contains("import mcp --from CLIENT"), "{listed}");
 }

@@ -1,25 +1,25 @@
 //! Asks the catalog whether generated definitions load, before any is written.
 //!
-//! What the loader refuses is tried once more with a simpler input; if that does not help, it is left out, with the
+//! What the loader refuses is tried once more in a simpler form; if that does not help, it is left out, with the
 //! loader's own words as the reason. So what an import writes always loads.
 
 use std::collections::BTreeMap;
 
 use executor::catalog::problems_of_definitions;
+use import::kinds::Kind;
 use import::{Imported, LeftOut};
 use serde_json::{Map, Value};
 
 /// Removes the definitions that would not load, and says so in `left_out`.
-pub(super) fn remove_what_does_not_load(imported: &mut Imported) {
+pub(super) fn remove_what_does_not_load(kind: &Kind, imported: &mut Imported) {
     let first = problems(imported);
     if first.is_empty() {
         return;
     }
     for subtool in &mut imported.subtools {
         if let Some(problem) = first.get(&subtool.name) {
-            let reason = format!("its input was simplified, since the loader refuses the declared one: {problem}");
-            imported.simplified.push(LeftOut::new(subtool.what.as_str(), reason));
-            import::loosen(&mut subtool.definition);
+            let simplified = (kind.loosen)(&mut subtool.definition);
+            imported.simplified.push(LeftOut::new(subtool.what.as_str(), format!("{simplified}: {problem}")));
         }
     }
     let second = problems(imported);

@@ -26,7 +26,8 @@ pub(super) fn document(words: &[String], kind: Option<&Kind>, config: &Config) -
             let answer = download::ask(config, &name, &json!({"query": query}), MAX_DOCUMENT_BYTES as u64)?;
             Document::new(name.as_str(), answer.text()).map_err(|error| failed(&name, error))
         }
-        Some(Reading::FileOrUrl | Reading::FileOrGraphql(_)) | None => file_or_url(&name, config),
+        // A server is asked by `servers`.
+        Some(Reading::McpServer | Reading::FileOrUrl | Reading::FileOrGraphql(_)) | None => file_or_url(&name, config),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `import --refresh`: reads again what was imported, and merges what changed into the files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use executor::config::Config;
@@ -10,13 +10,16 @@ use import::kinds::{self, Reading};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
 
+use super::servers::{self, NamedServer};
 use super::writing::{self, ImportedFile, Pack, PackFolder};
-use super::{Args, StoredOptions, checking, reading};
+use super::{Args, StoredOptions, checking, flagged, reading};
 use crate::context::Context;
 use crate::error::Error;
 
 /// An import that is in the folder.
 struct Earlier {
+    /// The first of its files.
+    path: PathBuf,
     record: SourceRecord,
     namespace: Option<String>,
 }
@@ -31,7 +34,7 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
         };
         if args.sources.is_empty() || args.sources.iter().any(is_named) {
             unknown.retain(|name| !is_named(name));
-            let earlier = || Earlier { record: record.clone(), namespace: namespace.clone() };
+            let earlier = || Earlier { path: path.clone(), record: record.clone(), namespace: namespace.clone() };
             packs.entry(record.pack.clone()).or_insert_with(earlier);
         }
     }
@@ -45,7 +48,7 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     let mut reports = Vec::new();
     let mut has_failed = false;
     for (name, earlier) in packs {
-        match refresh(&earlier, &folder, args.dry_run, config) {
+        match refresh(&earlier, &folder, args.dry_run, config, context) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 has_failed = true;
@@ -57,8 +60,14 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     Ok(if has_failed { Exit::Failed } else { Exit::Ok })
 }
 
-fn refresh(earlier: &Earlier, folder: &PackFolder, is_dry_run: bool, config: &Config) -> Result<Value, Error> {
-    let Earlier { record, namespace } = earlier;
+fn refresh(
+    earlier: &Earlier,
+    folder: &PackFolder,
+    is_dry_run: bool,
+    config: &Config,
+    context: &Context,
+) -> Result<Value, Error> {
+    let Earlier { path, record, namespace } = earlier;
     let kind =
         kinds::named(&record.kind).ok_or_else(|| Error::usage(format!("the kind `{}` is unknown", record.kind)))?;
     let words: Vec<_> = match kind.reading {
@@ -67,9 +76,14 @@ fn refresh(earlier: &Earlier, folder: &PackFolder, is_dry_run: bool, config: &Co
             return Err(Error::usage("a `curl` line is not kept, so it cannot be read again")
                 .hint("import the line again under the same --name"));
         }
-        Reading::FileOrUrl | Reading::FileOrGraphql(_) => vec![record.from.clone()],
+        Reading::FileOrUrl | Reading::FileOrGraphql(_) | Reading::McpServer => vec![record.from.clone()],
     };
-    let document = reading::document(&words, Some(kind), config)?;
+    let document = if kind.reading == Reading::McpServer {
+        let server = servers::of_file(&writing::content(path).unwrap_or_default())?;
+        servers::ask(&NamedServer { name: record.pack.clone(), server }, config, context)?
+    } else {
+        reading::document(&words, Some(kind), config)?
+    };
     let sha256 = document.sha256();
     let stored = StoredOptions::try_parse_from(&record.options)
         .map_err(|_| Error::usage(format!("the options in `$source` of `{}` are wrong", record.pack)))?;
@@ -78,19 +92,38 @@ fn refresh(earlier: &Earlier, folder: &PackFolder, is_dry_run: bool, config: &Co
     options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
     let mut imported = (kind.import)(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
     stored.selection.apply(&mut imported)?;
-    checking::remove_what_does_not_load(&mut imported);
+    checking::remove_what_does_not_load(kind, &mut imported);
     let before = record.sha256.clone();
     let mut record = record.clone();
     record.version.clone_from(&imported.version);
     record.sha256.clone_from(&sha256);
+    record.from.clone_from(&document.from);
+    record.about.clone_from(&imported.about);
     let pack = Pack::with_record(&record, record.pack.clone(), namespace.clone(), folder, &imported);
     let files = writing::write(&pack, is_dry_run)?;
-    Ok(json!({
+    let mut report = json!({
         "pack": record.pack,
         "source": record.from,
         "source_changed": sha256 != before,
         "version": record.version,
         "imported": imported.subtools.len(),
         "files": files.iter().map(|file| file.to_json(is_dry_run)).collect::<Vec<_>>(),
-    }))
+    });
+    let flagged = flagged(kind, &imported);
+    if !flagged.is_empty() {
+        report["flagged"] = json!(flagged);
+    }
+    if !imported.left_out.is_empty() && kind.reading == Reading::McpServer {
+        let left_out = imported.left_out.iter().map(|left| (left.what.as_str(), left.reason.as_str()));
+        report["left_out"] = json!(left_out.collect::<BTreeMap<_, _>>());
+    }
+    let changed: usize = files.iter().filter_map(|file| file.merge.as_ref()).map(|merge| merge.differences.len()).sum();
+    if changed > 0 {
+        context.output.note(&format!(
+            "{changed} tools of {} say something else than before: read `differences` before you use them. What you \
+             approved in advance no longer applies to them",
+            record.pack
+        ));
+    }
+    Ok(report)
 }

@@ -1,7 +1,10 @@
 //! Which operations are imported, and how: the options that a refresh uses again.
 
+use std::collections::BTreeMap;
+
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use import::graphql::ANSWER_DEPTH;
+use import::mcp::{PREFIX, TRUST_ANNOTATIONS};
 use import::{ImportOptions, Imported, ImportedSubtool};
 
 use crate::error::Error;
@@ -32,6 +35,12 @@ pub(super) struct Selection {
     /// The URL of the server, if it is not the one in the description
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Call each tool SERVER__TOOL; done by itself if a tool's name is taken
+    #[arg(long, help_heading = "MCP servers")]
+    prefix: bool,
+    /// Believe the server which of its tools only read, or may be repeated: such a tool may run without asking you
+    #[arg(long, help_heading = "MCP servers")]
+    trust_annotations: bool,
 }
 
 impl Selection {
@@ -41,9 +50,26 @@ impl Selection {
             server: self.server.clone(),
             full: self.full,
             depth: self.limit_depth,
-            others: self.answer_depth.map(|depth| (ANSWER_DEPTH.to_owned(), depth.to_string())).into_iter().collect(),
+            others: self.others(),
             ..ImportOptions::default()
         }
+    }
+
+    fn others(&self) -> BTreeMap<String, String> {
+        let mut others: BTreeMap<_, _> = self.flags().map(|flag| (flag.to_owned(), String::new())).collect();
+        others.extend(self.answer_depth.map(|depth| (ANSWER_DEPTH.to_owned(), depth.to_string())));
+        others
+    }
+
+    /// The names of the flags that are set and that only one kind knows.
+    fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [(PREFIX, self.prefix), (TRUST_ANNOTATIONS, self.trust_annotations)];
+        flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag)
+    }
+
+    /// Has the names of MCP tools begin with that of their server; false if they do already.
+    pub(super) fn add_prefix(&mut self) -> bool {
+        !std::mem::replace(&mut self.prefix, true)
     }
 
     /// The words of the command line for these options.
@@ -60,6 +86,7 @@ impl Selection {
         words.extend(self.limit_depth.map(|depth| format!("--limit-depth={depth}")));
         words.extend(self.answer_depth.map(|depth| format!("--{ANSWER_DEPTH}={depth}")));
         words.extend(self.server.iter().map(|server| format!("--server={server}")));
+        words.extend(self.flags().map(|flag| format!("--{flag}")));
         words
     }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use executor::base::hidden;
 use executor::catalog::{Catalog, Origin, Sources};
 use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};
@@ -61,6 +62,7 @@ impl Pack {
             sha256: document.sha256(),
             pack: prefix.clone(),
             options: selection.words(),
+            about: imported.about.clone(),
             generated: BTreeMap::new(),
         };
         Self::with_record(&record, prefix, namespace.map(str::to_owned), folder, imported)
@@ -145,6 +147,13 @@ impl PackFolder {
         Self { imported: imported.collect(), path: path.to_owned(), may_move }
     }
 
+    /// Whether the names of this pack have the prefix of their server.
+    pub(super) fn has_prefix(&self, kind: &str, pack: &str) -> bool {
+        let prefix = format!("--{}", import::mcp::PREFIX);
+        let mut records = self.imported.iter().map(|file| &file.record);
+        records.any(|record| record.kind == kind && record.pack == pack && record.options.contains(&prefix))
+    }
+
     /// The files that were imported from the same as `record`, with their contents.
     fn existing(&self, record: &SourceRecord) -> BTreeMap<&Path, (Map<String, Value>, &SourceRecord)> {
         let is_same = |known: &SourceRecord| {
@@ -157,7 +166,7 @@ impl PackFolder {
 }
 
 /// The content of a definition file that was imported.
-fn content(path: &Path) -> Option<Map<String, Value>> {
+pub(super) fn content(path: &Path) -> Option<Map<String, Value>> {
     let text = fs::read_to_string(path).ok()?;
     if text.contains("\"$source\"") { serde_json::from_str(&text).ok() } else { None }
 }
@@ -261,6 +270,12 @@ impl WrittenFile {
                 if !names.is_empty() {
                     report[key] = json!(names);
                 }
+            }
+            if !merge.differences.is_empty() {
+                let shown = |lines: &Vec<String>| lines.iter().map(|line| hidden::escaped(line)).collect::<Vec<_>>();
+                let shown: BTreeMap<_, _> =
+                    merge.differences.iter().map(|(name, lines)| (name, shown(lines))).collect();
+                report["differences"] = json!(shown);
             }
         }
         report

@@ -1,0 +1,253 @@
+//! `import mcp`: gets the snapshot of an MCP server, which the command line names or another client's configuration.
+//!
+//! A credential never gets into a definition file: on the command line it is refused, and from a configuration it goes
+//! into the store of secrets.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use executor::base::credential;
+use executor::catalog::problems_of_definitions;
+use executor::config::Config;
+use executor::config::secret::{SecretName, Secrets};
+use executor::runner::mcp::{McpServer, McpTransport};
+use executor::runner::server_snapshot;
+use import::agents::{credential_in_command, credential_in_url, is_credential_value};
+use import::document::Document;
+use serde_json::{Map, Value, json};
+
+use super::reading;
+use crate::context::Context;
+use crate::error::Error;
+
+/// The kind on the command line.
+pub(super) const WORD: &str = "mcp";
+
+/// The longest name of a server: it is the name of a pack.
+const MAX_NAME_CHARS: usize = 24;
+/// Where a secret may be given, as a hint.
+const SECRET_HINT: &str = "store it, and name it where its value stood";
+
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "MCP servers")]
+pub(super) struct ServerArgs {
+    /// After `mcp NAME --`: the program of a server and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+    /// A variable in the environment of the program; a credential as KEY=secret:NAME
+    #[arg(long, value_name = "KEY=VALUE")]
+    env: Vec<String>,
+    /// A header of each request to a URL, like 'Authorization: Bearer secret:NAME'
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// The folder in which the program runs [default: /]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// How a URL is spoken to [default: found out]
+    #[arg(long, value_enum)]
+    transport: Option<TransportWord>,
+    /// Sign in to a URL with OAuth, in the browser
+    #[arg(long)]
+    oauth: bool,
+    /// Take over the servers that this client is configured to use, or those of them that are named
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["env", "header", "folder", "transport", "oauth", "name", "command"])]
+    pub(super) from: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TransportWord {
+    Http,
+    Sse,
+}
+
+/// One server of the command line, before it is asked.
+pub(super) struct NamedServer {
+    /// The name of its pack.
+    pub(super) name: String,
+    pub(super) server: McpServer,
+}
+
+impl ServerArgs {
+    /// Whether an option was given that only a server understands.
+    pub(super) fn is_used(&self) -> bool {
+        let texts = [&self.env, &self.header].iter().any(|list| !list.is_empty());
+        texts || self.folder.is_some() || self.transport.is_some() || self.oauth || self.from.is_some()
+    }
+
+    /// Reads the server that `words` name, those after `mcp`; `name` is that of `--name`.
+    pub(super) fn server(&self, words: &[String], name: Option<&str>) -> Result<NamedServer, Error> {
+        let (given, place) = match (name, words) {
+            (Some(name), rest) => (Some(name), rest),
+            (None, [url]) if is_url(url) => (None, words),
+            (None, [name, rest @ ..]) => (Some(name.as_str()), rest),
+            (None, []) => (None, words),
+        };
+        let place: Vec<String> = place.iter().chain(&self.command).cloned().collect();
+        let forms = "agent-magic-tool import mcp NAME -- COMMAND ARGS, or: agent-magic-tool import mcp NAME URL";
+        let Some(first) = place.first() else {
+            return Err(Error::usage("`import mcp` needs a name and a server").hint(forms));
+        };
+        let name = match given {
+            Some(name) => name.to_owned(),
+            None if is_url(first) => import::mcp::pack_name_of_url(first),
+            None => return Err(Error::usage("the server has no name").hint(forms)),
+        };
+        check_name(&name)?;
+        let server = if let ([url], true) = (place.as_slice(), is_url(first)) {
+            self.remote(&name, url)?
+        } else if is_url(first) {
+            return Err(Error::usage(format!("`{}` is too much: a URL is a server of its own", place[1])).hint(forms));
+        } else {
+            self.local(&name, place)?
+        };
+        check(&server)?;
+        Ok(NamedServer { name, server })
+    }
+
+    fn remote(&self, name: &str, url: &str) -> Result<McpServer, Error> {
+        if credential_in_url(url) || credential::mask(url) != url {
+            return Err(Error::usage("the URL has what looks like a credential, which would stand in the file in clear")
+                .hint(format!("send it in a header: agent-magic-tool secret set {name}; then: --header 'Authorization: Bearer secret:{name}'")));
+        }
+        let mut headers = BTreeMap::new();
+        for header in &self.header {
+            let (key, value) = header.split_once(':').ok_or_else(|| {
+                Error::usage("`--header` needs a name and a value").hint("write --header 'Name: value'")
+            })?;
+            let (key, value) = (key.trim(), value.trim());
+            refuse_credential("--header", name, key, value)?;
+            headers.insert(key.to_owned(), value.to_owned());
+        }
+        let oauth = self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?;
+        let transport = match self.transport {
+            None => McpTransport::Auto,
+            Some(TransportWord::Http) => McpTransport::StreamableHttp,
+            Some(TransportWord::Sse) => McpTransport::Sse,
+        };
+        let server = Self::of(name, Vec::new());
+        Ok(McpServer { url: Some(url.to_owned()), headers, oauth, transport, ..server })
+    }
+
+    fn local(&self, name: &str, mut command: Vec<String>) -> Result<McpServer, Error> {
+        if credential_in_command(&command).is_some() || command.iter().any(|word| credential::mask(word) != *word) {
+            return Err(Error::usage(
+                "an argument looks like a credential, which every user of this machine could read",
+            )
+            .hint(format!(
+                "store it with: agent-magic-tool secret set {name}; give it as --env KEY=secret:{name}; and if the \
+                 server takes it only as an argument: -- sh -c 'exec SERVER \"$KEY\"'"
+            )));
+        }
+        if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
+            let real = std::path::Path::new(program.as_str()).canonicalize();
+            let real = real.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
+            *program = real.display().to_string();
+        }
+        let mut env = BTreeMap::new();
+        for variable in &self.env {
+            let (key, value) = variable
+                .split_once('=')
+                .ok_or_else(|| Error::usage("`--env` needs a name and a value").hint("write --env KEY=VALUE"))?;
+            refuse_credential("--env", name, key, value)?;
+            env.insert(key.to_owned(), value.to_owned());
+        }
+        let folder = self.folder.as_ref().map(|folder| {
+            let real = folder.canonicalize();
+            real.map_err(|error| Error::io(&format!("failed to find `{}`", folder.display()), &error))
+        });
+        let folder = folder.transpose()?.map(|folder| folder.display().to_string());
+        let headers = self.header.iter().map(|header| (header.clone(), String::new())).collect();
+        let oauth = self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?;
+        // Headers of a program are a mistake that the check names.
+        Ok(McpServer { env, folder, headers, oauth, ..Self::of(name, command) })
+    }
+
+    fn of(name: &str, command: Vec<String>) -> McpServer {
+        McpServer {
+            name: name.to_owned(),
+            command,
+            env: BTreeMap::new(),
+            folder: None,
+            url: None,
+            headers: BTreeMap::new(),
+            oauth: None,
+            transport: McpTransport::Auto,
+            protocol: None,
+        }
+    }
+}
+
+/// Asks a server what it offers.
+pub(super) fn ask(named: &NamedServer, config: &Config, context: &Context) -> Result<Document, Error> {
+    let server = &named.server;
+    let failed = |error| Error::io("failed to make a folder for large answers", &error);
+    let spool = tempfile::tempdir().map_err(failed)?;
+    let secrets = Secrets::of(&context.paths, config);
+    let snapshot = server_snapshot::take(server, config, secrets, spool.path().to_owned())?;
+    let settings = serde_json::to_value(server).expect("settings are plain JSON");
+    let document = import::mcp::document(&server.place(), &settings, &snapshot);
+    document.map_err(|error| reading::failed(&named.name, error))
+}
+
+/// The server of a file that was imported, with what a human changed in it.
+pub(super) fn of_file(file: &Map<String, Value>) -> Result<McpServer, Error> {
+    let settings = file.get("$defaults").and_then(|defaults| defaults.pointer("/run/mcp/server"));
+    let settings = settings.cloned().unwrap_or_default();
+    serde_json::from_value(settings).map_err(|error| {
+        Error::usage(format!("`run.mcp.server` in `$defaults` is not a server: {error}"))
+            .hint("import the server again: agent-magic-tool import mcp NAME …")
+    })
+}
+
+/// Checks settings in the way in which a definition is checked.
+pub(super) fn check(server: &McpServer) -> Result<(), Error> {
+    let settings = serde_json::to_value(server).expect("settings are plain JSON");
+    let defaults = json!({"run": {"mcp": {"server": settings}}});
+    let tool = json!({"description": "x", "input": {"type": "object"}, "run": {"mcp": {"tool": "x"}}});
+    let defaults = defaults.as_object().cloned().unwrap_or_default();
+    match problems_of_definitions(&defaults, [("x".to_owned(), tool)]).into_iter().next() {
+        None => Ok(()),
+        Some(problem) => {
+            let place = problem.place.unwrap_or_default();
+            let place = place.strip_prefix("run.mcp.").unwrap_or(&place);
+            Err(Error::usage(format!("this server cannot be used: {place}: {}", problem.message)))
+        }
+    }
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    if name.is_empty() || name.len() > MAX_NAME_CHARS || name.starts_with('-') || !name.chars().all(is_name) {
+        return Err(Error::usage(format!("`{name}` is not a name for a pack"))
+            .hint("a name has 1 to 24 of the characters a-z A-Z 0-9 _ -"));
+    }
+    Ok(())
+}
+
+fn secret(name: &str) -> Result<SecretName, Error> {
+    name.parse().map_err(|_| Error::usage(format!("`{name}` is not a name for a secret")))
+}
+
+/// Refuses a value in clear that looks like a credential. Never repeats it.
+fn refuse_credential(option: &str, name: &str, key: &str, value: &str) -> Result<(), Error> {
+    let is_reference = value.split_whitespace().any(|word| SecretName::in_reference(word).is_some());
+    let whole = format!("{key}: {value}");
+    if is_reference || !is_credential_value(key, value) && credential::mask(&whole) == whole {
+        return Ok(());
+    }
+    let secret: String = format!("{name}-{key}")
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() || it == '_' { it } else { '-' })
+        .collect();
+    let (given, reference) = if option == "--env" {
+        (format!("--env {key}=…"), format!("--env {key}=secret:{secret}"))
+    } else {
+        (format!("--header '{key}: …'"), format!("--header '{key}: Bearer secret:{secret}'"))
+    };
+    Err(Error::usage(format!("`{given}` looks like a credential, which would stand in the file in clear"))
+        .hint(format!("{SECRET_HINT}: agent-magic-tool secret set {secret}; then: {reference}")))
+}
+
+pub(super) fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}

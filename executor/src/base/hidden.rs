@@ -1,0 +1,46 @@
+//! Characters that a reader does not see, or that change the order in which others are seen.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
+static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
+        .expect("a valid character class")
+});
+
+/// Returns where the next hidden character lies in `text`.
+pub fn next(text: &str) -> Option<Range<usize>> {
+    HIDDEN.find(text).map(|found| found.range())
+}
+
+/// Whether `character` is hidden.
+pub fn is_hidden(character: char) -> bool {
+    HIDDEN.is_match(character.encode_utf8(&mut [0; 4]))
+}
+
+/// Returns `text` with every hidden character as `\u{200b}`.
+pub fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(found) = next(rest) {
+        shown.push_str(&rest[..found.start]);
+        rest[found.clone()].chars().for_each(|character| shown.extend(character.escape_unicode()));
+        rest = &rest[found.end..];
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_character_is_written_out_and_everything_else_stays() {
+        assert_eq!(escaped("a b: grün, 年, 👍 é"), "a b: grün, 年, 👍 é");
+        assert_eq!(escaped("a\u{200b}b\u{e0041}\u{202e}\n"), "a\\u{200b}b\\u{e0041}\\u{202e}\\u{a}");
+        assert!(is_hidden('\u{200d}') && !is_hidden('a') && !is_hidden(' '));
+    }
+}
