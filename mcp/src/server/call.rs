@@ -214,13 +214,13 @@ impl Handler {
         let mut reported = None;
         loop {
             let now = ResultNow::read(&self.server.settings.mailbox, id);
+            if now.as_ref().is_none_or(|now| now.is_final() || now.waits_for_absent_human()) {
+                return Ok(now);
+            }
             let state = now.as_ref().map(ResultNow::state);
             if let Some(state) = state.filter(|state| reported != Some(*state)) {
                 progress.report(state.as_str()).await;
                 reported = Some(state);
-            }
-            if now.as_ref().is_none_or(|now| now.is_final() || now.waits_for_absent_human()) {
-                return Ok(now);
             }
             tokio::select! {
                 () = events.next() => {}
