@@ -12,13 +12,13 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, interval_at, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::ServerSettings;
 use super::content::{self, Understands};
 use super::exposed;
 use super::handler::{Client, Handler};
-use super::progress::{PROGRESS_INTERVAL, Progress};
+use super::progress::Progress;
 use super::results::ResultNow;
 use super::tasks::{self, TaskHandle};
 
@@ -75,12 +75,11 @@ impl Turns {
         let mut progress = Progress::of(context);
         let work = self.take(is_long, move || executor.execute(&line, &key));
         tokio::pin!(work);
-        let mut ticks = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
         loop {
             tokio::select! {
                 done = &mut work => return done,
                 () = context.ct.cancelled() => return Err(withdrawn()),
-                _ = ticks.tick(), if progress.is_wanted() && is_long => progress.report("still waiting").await,
+                () = progress.due() => progress.report("still waiting").await,
             }
         }
     }
@@ -210,7 +209,6 @@ impl Handler {
     ) -> Result<Option<ResultNow>, ErrorData> {
         let mut events = self.server.result_events();
         let deadline = Instant::now() + limit;
-        let mut ticks = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
         let mut reported = None;
         loop {
             let now = ResultNow::read(&self.server.settings.mailbox, id);
@@ -226,7 +224,7 @@ impl Handler {
                 () = events.next() => {}
                 () = sleep_until(deadline) => return Ok(now),
                 () = context.ct.cancelled() => return Err(withdrawn()),
-                _ = ticks.tick() => progress.report(state.map_or("pending", State::as_str)).await,
+                () = progress.due() => progress.report(state.map_or("pending", State::as_str)).await,
             }
         }
     }

@@ -5,25 +5,35 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
+use tokio::time::{Instant, sleep_until};
 
-/// The pause between two notifications of a call about which nothing new is known.
-pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// The pauses between two notifications of a call about which nothing new is known: the first, and the longest. Each is
+/// twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Progress {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     sent: u32,
+    pause: Duration,
+    next: Instant,
 }
 
 impl Progress {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self { peer: context.peer.clone(), token: context.meta.get_progress_token(), sent: 0 }
+        let (peer, token) = (context.peer.clone(), context.meta.get_progress_token());
+        Self { peer, token, sent: 0, pause: FIRST_PAUSE, next: Instant::now() + FIRST_PAUSE }
     }
 
-    /// Whether the client wants to know.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.token.is_some()
+    /// Waits until there should be another notification, although nothing new is known; for ever, if the client does not
+    /// want any. Cancel-safe.
+    pub(super) async fn due(&self) {
+        match self.token {
+            Some(_) => sleep_until(self.next).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Sends `message` as the next step. How many steps there will be is not known.
@@ -32,6 +42,8 @@ impl Progress {
         let mut step = ProgressNotificationParam::new(token, f64::from(self.sent));
         step.message = Some(message.to_owned());
         self.sent += 1;
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.next = Instant::now() + self.pause;
         if let Err(error) = self.peer.notify_progress(step).await {
             tracing::debug!(%error, "a progress notification was not sent");
         }
