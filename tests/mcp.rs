@@ -1,8 +1,8 @@
 //! `agent-magic-tool mcp`, driven by the clients that others wrote: the official SDKs, the Inspector, the conformance suite.
 
 mod access;
-mod conformance;
 mod confirmation;
+mod conformance;
 mod exposed;
 mod http;
 mod inspector;

@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack
-from typing import Literal
+from typing import ClassVar, Literal
 
 import httpx2
 import mcp_types as types
@@ -27,6 +27,7 @@ class CreatedTask(types.Result):
 
 
 class TaskRequest(types.Request):
+    name_param: ClassVar[str] = "taskId"
     method: str
     params: dict
 

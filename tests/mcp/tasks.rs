@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::peers::{HttpServer, Peer, Reach, Sdk, define, hold, packages, text};
+use super::peers::{HttpServer, Peer, Reach, Sdk, define, document, hold, packages, text};
 use crate::executor::bounds::decide;
 use crate::world::{World, until};
 
@@ -40,7 +40,7 @@ fn a_delegated_run_is_a_task_that_outlives_the_server() {
     let server = HttpServer::start(&world, &[]);
     let mut peer = Peer::start(&world, &packages, Sdk::Python, Reach::Http(&server), true);
     let ended = until_status(&mut peer, &by_line, "completed");
-    let printed: Value = serde_json::from_str(text(&ended["result"])).expect("what `wait` prints");
+    let printed = document(&ended["result"]);
     assert_eq!((&printed["status"], &printed["data"]), (&json!("succeeded"), &json!("done")));
     let ended = until_status(&mut peer, &by_tool, "completed");
     assert_eq!((text(&ended["result"]), &ended["result"]["isError"]), ("done", &json!(false)));

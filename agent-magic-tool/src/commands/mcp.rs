@@ -119,7 +119,9 @@ fn access(config: &Config) -> Result<AccessLists, Error> {
 
 fn key_error(error: &KeyFileError) -> Error {
     let hint = match error {
-        KeyFileError::Exposed { path } => format!("make a new key, and keep it to yourself: chmod 600 '{}'", path.display()),
+        KeyFileError::Exposed { path } => {
+            format!("make a new key, and keep it to yourself: chmod 600 '{}'", path.display())
+        }
         KeyFileError::Io { .. } | KeyFileError::Weak { .. } => {
             "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)".to_owned()
         }
@@ -133,7 +135,9 @@ fn failed(error: ServeError) -> Error {
         ServeError::NoLoopback(_) => Error::new(Code::BadConfig, chain(&error)).hint(
             "listen on 127.0.0.1, or name what the proxy is called: public_names = [\"tools.example.com\"] in [mcp]",
         ),
-        ServeError::Listen { .. } => Error::new(Code::Io, chain(&error)).hint("choose another port: --http=127.0.0.1:0"),
+        ServeError::Listen { .. } => {
+            Error::new(Code::Io, chain(&error)).hint("choose another port: --http=127.0.0.1:0")
+        }
         ServeError::Start(_) => Error::new(Code::Io, chain(&error)),
     }
 }

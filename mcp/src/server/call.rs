@@ -79,7 +79,7 @@ impl Turns {
             tokio::select! {
                 done = &mut work => return done,
                 () = context.ct.cancelled() => return Err(withdrawn()),
-                () = progress.due() => progress.report("still waiting").await,
+                () = progress.due() => progress.remind("still waiting").await,
             }
         }
     }
@@ -165,14 +165,13 @@ impl Handler {
         let handle = TaskHandle { id, data_only: true };
         match self.await_end(id, limit, &mut progress, &context).await? {
             Some(now) if now.is_final() => Ok(self.result_of(client, handle, now, &context).await?.into()),
-            Some(now) if is_followed => {
-                Ok(CreateTaskResult::new(tasks::task(handle, &now, &settings.mailbox)).into())
-            }
+            Some(now) if is_followed => Ok(CreateTaskResult::new(tasks::task(handle, &now, &settings.mailbox)).into()),
             _ => {
                 // Says what the task waits for, and removes nothing.
                 let line = format!("agent-magic-tool read {id}");
                 let mut output = self.server.turns.run_short(settings, client, line).await?;
-                output.opened = vec![OpenedTask { id, tool: name.to_owned(), result_file: settings.mailbox.result_file(id) }];
+                output.opened =
+                    vec![OpenedTask { id, tool: name.to_owned(), result_file: settings.mailbox.result_file(id) }];
                 Ok(content::of_line(&output, Understands::of(context.protocol_version().as_ref())).into())
             }
         }
@@ -224,7 +223,7 @@ impl Handler {
                 () = events.next() => {}
                 () = sleep_until(deadline) => return Ok(now),
                 () = context.ct.cancelled() => return Err(withdrawn()),
-                () = progress.due() => progress.report(state.map_or("pending", State::as_str)).await,
+                () = progress.due() => progress.remind(state.map_or("pending", State::as_str)).await,
             }
         }
     }

@@ -19,7 +19,7 @@ use super::watch::FolderWatch;
 /// How long a call waits for its result before it gives the receipt instead.
 pub(super) const WAIT: Duration = Duration::from_secs(30);
 /// The same for a client that follows tasks by itself.
-pub(super) const WAIT_BEFORE_TASK: Duration = Duration::from_secs(1);
+pub(super) const WAIT_BEFORE_TASK: Duration = Duration::from_millis(500);
 /// A program that writes several files is read once.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -68,6 +68,12 @@ impl ExposedTools {
         Ok(read)
     }
 
+    /// The tool of this name, if the tools have been listed.
+    pub(super) fn known(&self, name: &str) -> Option<Tool> {
+        let tools = self.tools.try_lock().ok()?;
+        tools.as_ref()?.iter().find(|tool| tool.name == name).cloned()
+    }
+
     /// Told whenever the tools are others.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
@@ -111,8 +117,7 @@ fn list(settings: &ServerSettings) -> Result<Vec<Tool>, String> {
     let printed = shell.call(&words, "", &settings.caller);
     let listed: Listed =
         serde_json::from_str(&printed.stdout).map_err(|error| format!("{error}; {}", printed.stderr.trim_end()))?;
-    let is_served =
-        |tool: &ListedTool| settings.exposed.is_match(&tool.name) && tool.name != command_executor::NAME;
+    let is_served = |tool: &ListedTool| settings.exposed.is_match(&tool.name) && tool.name != command_executor::NAME;
     let mut tools: Vec<_> = listed.tools.into_iter().filter(is_served).map(tool).collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tools)

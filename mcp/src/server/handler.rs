@@ -164,6 +164,11 @@ impl ServerHandler for Handler {
         Ok(ListToolsResult::with_all_items(self.tools(&self.client(&context)).await?))
     }
 
+    /// By it the headers of a call are compared with its arguments.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        if name == command_executor::NAME { Some(one_tool()) } else { self.server.exposed.known(name) }
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,

@@ -36,14 +36,25 @@ impl Progress {
         }
     }
 
-    /// Sends `message` as the next step. How many steps there will be is not known.
+    /// Sends something new.
     pub(super) async fn report(&mut self, message: &str) {
+        self.pause = FIRST_PAUSE;
+        self.send(message).await;
+    }
+
+    /// Says that it goes on, when that is due.
+    pub(super) async fn remind(&mut self, message: &str) {
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.send(message).await;
+    }
+
+    /// Sends `message` as the next step. How many steps there will be is not known.
+    async fn send(&mut self, message: &str) {
+        self.next = Instant::now() + self.pause;
         let Some(token) = self.token.clone() else { return };
         let mut step = ProgressNotificationParam::new(token, f64::from(self.sent));
         step.message = Some(message.to_owned());
         self.sent += 1;
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
-        self.next = Instant::now() + self.pause;
         if let Err(error) = self.peer.notify_progress(step).await {
             tracing::debug!(%error, "a progress notification was not sent");
         }

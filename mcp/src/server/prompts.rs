@@ -20,7 +20,8 @@ For example:
 What changes something waits until I have approved it on a page of mine. If a result says so, tell me.";
 
 pub(super) fn all() -> Vec<Prompt> {
-    let task = PromptArgument::new("task").with_description("What is to be done, in your own words").with_required(true);
+    let task =
+        PromptArgument::new("task").with_description("What is to be done, in your own words").with_required(true);
     vec![
         Prompt::new(HOW_TO_USE, Some("How to find and run tools with command_executor"), None)
             .with_title("How to use agent-magic-tool"),

@@ -129,7 +129,8 @@ impl ResultNow {
         let missing = || ErrorData::resource_not_found(format!("the result {} has no data of its own", self.id), None);
         let name = self.file["_meta"]["data_file"].as_str().ok_or_else(missing)?;
         let (_, extension) = name.rsplit_once('.').ok_or_else(missing)?;
-        let failed = |error| ErrorData::internal_error(format!("failed to read the data of {}: {error}", self.id), None);
+        let failed =
+            |error| ErrorData::internal_error(format!("failed to read the data of {}: {error}", self.id), None);
         let file = mailbox.open_data(self.id, extension).map_err(failed)?;
         if file.metadata().map_err(failed)?.len() > MAX_DATA_BYTES {
             let advice = format!(
