@@ -87,15 +87,18 @@ fn run(serve: impl AsyncFnOnce(CancellationToken) -> Result<(), ServeError>) -> 
         .build()
         .map_err(ServeError::Start)?;
     let outcome = runtime.block_on(async {
+        let of = |kind| signal(kind).map_err(ServeError::Start);
+        let (mut terminate, mut interrupt) = (of(SignalKind::terminate())?, of(SignalKind::interrupt())?);
         let ended = CancellationToken::new();
-        for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-            let (mut signals, ended) = (signal(kind).map_err(ServeError::Start)?, ended.clone());
-            tokio::spawn(async move {
-                signals.recv().await;
-                ended.cancel();
-            });
+        let serving = serve(ended.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            outcome = &mut serving => return outcome,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-        serve(ended).await
+        ended.cancel();
+        serving.await
     });
     // A call that still waits for a result must not keep the process: the task goes on without it.
     runtime.shutdown_background();

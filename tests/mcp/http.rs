@@ -19,7 +19,7 @@ fn post(server: &HttpServer, headers: &[(&str, &str)], body: &str) -> (u16, Stri
         all.retain(|(known, _)| known != name);
         all.push((name, value));
     }
-    let head: String = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = all.iter().fold(String::new(), |head, (name, value)| head + name + ": " + value + "\r\n");
     let mut stream = TcpStream::connect(server.host()).expect("it listens");
     write!(stream, "POST /mcp HTTP/1.1\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("sent");
     let mut answer = Vec::new();
@@ -107,7 +107,7 @@ fn a_key_that_others_can_read_is_not_used() {
     let key = key.to_str().expect("UTF-8");
     let refused = world.run(&["mcp", "--http", "127.0.0.1:0", "--key-file", key]);
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (2, Some("bad-config")), "{refused}");
-    let made = HttpServer::start(&world, &[]);
+    let server = HttpServer::start(&world, &[]);
     let mode = std::fs::metadata(world.state().join("mcp-key")).expect("a key").permissions().mode();
-    assert_eq!((mode & 0o777, made.key.len()), (0o600, 43));
+    assert_eq!((mode & 0o777, server.key.len()), (0o600, 43));
 }

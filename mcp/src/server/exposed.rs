@@ -85,8 +85,9 @@ impl ExposedTools {
             return;
         }
         let mut events = self.catalog.get_or_init(|| FolderWatch::new(&server.settings.catalog, true)).events();
-        let server = Arc::clone(server);
-        tokio::spawn(async move {
+        let followed = Arc::clone(server);
+        server.background.spawn(async move {
+            let server = followed;
             loop {
                 events.next().await;
                 tokio::time::sleep(SETTLE).await;

@@ -18,6 +18,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::access::ClientAccess;
 use super::call::Turns;
@@ -40,13 +41,15 @@ pub(super) struct Server {
     pub(super) settings: ServerSettings,
     pub(super) turns: Turns,
     pub(super) exposed: ExposedTools,
+    /// What follows files on behalf of clients. It ends with the runtime.
+    pub(super) background: TaskTracker,
     results: OnceLock<FolderWatch>,
 }
 
 impl Server {
     pub(super) fn new(settings: ServerSettings) -> Arc<Self> {
-        let (turns, exposed, results) = (Turns::default(), ExposedTools::default(), OnceLock::new());
-        Arc::new(Self { settings, turns, exposed, results })
+        let (turns, exposed, background) = (Turns::default(), ExposedTools::default(), TaskTracker::new());
+        Arc::new(Self { settings, turns, exposed, background, results: OnceLock::new() })
     }
 
     /// Events of the result files from now on.
@@ -269,7 +272,7 @@ impl ServerHandler for Handler {
         }
         let mut changes = ResultChanges::of([id], &self.server.settings.mailbox, self.server.result_events());
         let (peer, uri) = (context.peer, request.uri);
-        tokio::spawn(followed.clone().run_until_cancelled_owned(async move {
+        self.server.background.spawn(followed.clone().run_until_cancelled_owned(async move {
             while changes.next().await.is_some() {
                 let update = ResourceUpdatedNotificationParam::new(uri.clone());
                 if peer.notify_resource_updated(update).await.is_err() {
@@ -315,7 +318,7 @@ impl ServerHandler for Handler {
             let sent = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 Ok(()) = tools.changed(), if wants_tools => context.sink().notify_tool_list_changed().await,
-                changed = changes.next(), if are_open => match changed {
+                next = changes.next(), if are_open => match next {
                     None => {
                         are_open = false;
                         Ok(())
@@ -404,7 +407,7 @@ impl ServerHandler for Handler {
             tracing::warn!(%error, "the subtools could not be listed");
         }
         let (mut changes, peer) = (self.server.exposed.changes(), context.peer);
-        tokio::spawn(async move {
+        self.server.background.spawn(async move {
             while changes.changed().await.is_ok() && peer.notify_tool_list_changed().await.is_ok() {}
         });
     }

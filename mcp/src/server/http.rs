@@ -147,10 +147,9 @@ impl Endpoint {
         let local = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
         let local = local.iter().filter(|_| address.ip().is_loopback());
         let origins = local.clone().map(|host| format!("http://{host}"));
-        let public_origins = public_names.iter().map(|name| match name.contains(':') {
-            true => format!("https://{name}"),
-            false => format!("https://{name}:443"),
-        });
+        let public_origins = public_names
+            .iter()
+            .map(|name| if name.contains(':') { format!("https://{name}") } else { format!("https://{name}:443") });
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(local.clone().chain(public_names))
             .with_allowed_origins(origins.chain(public_origins))

@@ -121,7 +121,8 @@ impl ResultNow {
     pub(super) fn data_type(&self) -> Option<String> {
         let name = self.file["_meta"]["data_file"].as_str()?;
         let stated = self.file["_meta"]["content_type"].as_str();
-        Some(stated.unwrap_or(if name.ends_with(".json") { JSON } else { "text/plain" }).to_owned())
+        let is_json = name.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
+        Some(stated.unwrap_or(if is_json { JSON } else { "text/plain" }).to_owned())
     }
 
     /// The data that lies beside the file. Blocks.
