@@ -3,6 +3,7 @@
 mod access;
 mod confirmation;
 mod conformance;
+mod conformance_client;
 mod exposed;
 mod http;
 mod inspector;
