@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::page::human::Human;
 use crate::world::{World, is_alive, until};
 
+mod versions;
+
 const TOOLS: [&str; 20] = [
     "echo",
     "crash",

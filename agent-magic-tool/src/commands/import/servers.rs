@@ -139,9 +139,10 @@ impl ServerArgs {
             )));
         }
         if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
-            let real = std::path::Path::new(program.as_str()).canonicalize();
-            let real = real.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
-            *program = real.display().to_string();
+            // Links stay: Python finds its environment by the name that it was called by.
+            let absolute = std::path::absolute(program.as_str()).and_then(|path| path.metadata().map(|_| path));
+            let absolute = absolute.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
+            *program = absolute.display().to_string();
         }
         let mut env = BTreeMap::new();
         for variable in &self.env {
