@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, watch};
 
 use super::ServerSettings;
-use super::handler::Server;
+use super::shared::Server;
 use super::watch::FolderWatch;
 
 /// How long a call waits for its result before it gives the receipt instead.
@@ -21,7 +21,7 @@ pub(super) const WAIT: Duration = Duration::from_secs(30);
 /// The same for a client that follows tasks by itself.
 pub(super) const WAIT_BEFORE_TASK: Duration = Duration::from_millis(500);
 /// A program that writes several files is read once.
-const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct ExposedTools {
