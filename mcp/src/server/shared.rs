@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 use super::ServerSettings;
 use super::exposed::ExposedTools;
 use super::turns::Turns;
-use super::watch::{FolderEvents, FolderWatch};
+use super::watch::{FolderEvents, FolderWatch, Watched};
 
 #[derive(Debug)]
 pub(super) struct Server {
@@ -27,6 +27,6 @@ impl Server {
 
     /// Events of the result files from now on.
     pub(super) fn result_events(&self) -> FolderEvents {
-        self.results.get_or_init(|| FolderWatch::new(&[self.settings.mailbox.results()], false)).events()
+        self.results.get_or_init(|| FolderWatch::new(&[self.settings.mailbox.results()], Watched::Arrivals)).events()
     }
 }
