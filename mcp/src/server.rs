@@ -21,6 +21,7 @@ pub use keys::{ClientKey, KeyFileError};
 
 mod access;
 mod call;
+mod client;
 mod content;
 mod exposed;
 mod handler;
@@ -29,9 +30,11 @@ mod keys;
 mod progress;
 mod prompts;
 mod results;
+mod shared;
 mod stdio;
 mod subscriptions;
 mod tasks;
+mod turns;
 mod watch;
 
 /// What is served, and on whose behalf.
@@ -83,7 +86,7 @@ pub fn serve_http(
 fn run(serve: impl AsyncFnOnce(CancellationToken) -> Result<(), ServeError>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(call::MAX_THREADS)
+        .max_blocking_threads(turns::MAX_THREADS)
         .build()
         .map_err(ServeError::Start)?;
     let outcome = runtime.block_on(async {

@@ -70,3 +70,10 @@ fn a_client_that_is_named_cannot_call_itself_something_else() {
         assert_eq!(peer.line("agent-magic-tool run say text=x")["isError"], false);
     }
 }
+
+#[test]
+fn a_client_that_is_named_needs_a_section() {
+    let world = World::new();
+    let refused = world.run(&["mcp", "--client", "unknown"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (2, Some("usage")), "{refused}");
+}

@@ -45,6 +45,10 @@ const ADDRESS: &str = "127.0.0.1:8931";
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
+    if let Some(name) = args.client.as_ref().filter(|name| !config.mcp.clients.contains_key(*name)) {
+        return Err(Error::usage(format!("the configuration has no section [mcp.clients.{name}]"))
+            .hint("write one, or leave out --client: then nothing restricts the client"));
+    }
     let settings = ServerSettings {
         shell: Arc::new(InProcess::of(context)),
         mailbox: Mailbox::open(&context.paths.mailbox)?,

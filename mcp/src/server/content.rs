@@ -104,3 +104,65 @@ fn of_data_file(
     }
     content
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::task::TaskId;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The result of a task with this result file and, beside it, `data`.
+    fn result(file: &Value, data: Option<(&str, &[u8])>, version: &ProtocolVersion) -> Value {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mailbox = Mailbox::open(&folder.path().join("mailbox")).expect("a mailbox");
+        let id = TaskId::new();
+        if let Some((extension, mut bytes)) = data {
+            mailbox.put_data(id, extension, &mut bytes).expect("written");
+        }
+        let now = ResultNow { id, file: file.clone() };
+        let printed = CommandOutput { text: "printed".to_owned(), ..CommandOutput::default() };
+        let result = of_data(&now, &printed, &mailbox, Understands::of(Some(version)));
+        serde_json::to_value(result).expect("JSON")
+    }
+
+    #[test]
+    fn data_becomes_what_the_client_understands() {
+        let [first, second, newest] =
+            [&ProtocolVersion::V_2024_11_05, &ProtocolVersion::V_2025_03_26, &ProtocolVersion::V_2026_07_28];
+        let object = json!({"status": "succeeded", "data": {"a": 1}});
+        assert_eq!(result(&object, None, newest)["structuredContent"], json!({"a": 1}));
+        assert!(result(&object, None, first).get("structuredContent").is_none());
+        let list = result(&json!({"status": "succeeded", "data": [1]}), None, newest);
+        assert_eq!((&list["content"][0]["text"], list.get("structuredContent")), (&json!("[1]"), None));
+
+        let file = |kind: &str| json!({"status": "succeeded", "_meta": {"data_file": "/x/result-y.data.bin", "content_type": kind}});
+        let image = result(&file("image/png"), Some(("bin", b"png")), first);
+        assert_eq!(image["content"], json!([{"type": "image", "data": "cG5n", "mimeType": "image/png"}]));
+        let sound = |version| result(&file("audio/wav"), Some(("bin", b"wav")), version)["content"][0]["type"].take();
+        assert_eq!((sound(second), sound(first)), (json!("audio"), json!("text")));
+        let other = result(&file("application/zip"), Some(("bin", b"zip")), newest);
+        assert_eq!(
+            (&other["content"][0]["text"], &other["content"][1]["type"]),
+            (&json!("printed"), &json!("resource_link"))
+        );
+    }
+
+    #[test]
+    fn only_data_that_is_a_result_is_passed_on_as_one() {
+        let content = json!([{"type": "text", "text": "x"}]);
+        let of = |data: Value| of_result(&data).map(|result| result.is_error);
+        assert_eq!(of(json!({"content": content, "isError": true})), Some(Some(true)));
+        for other in
+            [json!({"content": content, "more": 1}), json!({"content": "x"}), json!({"isError": true}), json!([])]
+        {
+            assert_eq!(of(other.clone()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_waits_has_not_failed() {
+        let failures: Vec<_> = (0..8).filter(|status| is_failure(*status)).collect();
+        assert_eq!(failures, [1, 2, 3, 5, 7]);
+    }
+}

@@ -13,15 +13,15 @@ use serde_json::Value;
 use tokio::sync::{Mutex, watch};
 
 use super::ServerSettings;
-use super::handler::Server;
-use super::watch::FolderWatch;
+use super::shared::Server;
+use super::watch::{FolderWatch, Watched};
 
 /// How long a call waits for its result before it gives the receipt instead.
 pub(super) const WAIT: Duration = Duration::from_secs(30);
 /// The same for a client that follows tasks by itself.
 pub(super) const WAIT_BEFORE_TASK: Duration = Duration::from_millis(500);
 /// A program that writes several files is read once.
-const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct ExposedTools {
@@ -84,7 +84,8 @@ impl ExposedTools {
         if server.settings.exposed.is_empty() || self.catalog.get().is_some() {
             return;
         }
-        let mut events = self.catalog.get_or_init(|| FolderWatch::new(&server.settings.catalog, true)).events();
+        let mut events =
+            self.catalog.get_or_init(|| FolderWatch::new(&server.settings.catalog, Watched::Everything)).events();
         let followed = Arc::clone(server);
         server.background.spawn(async move {
             let server = followed;

@@ -1,10 +1,8 @@
 //! The messages of one client, and what each of them does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use hyper::http::request::Parts;
-use protocol::caller::Caller;
 use protocol::command_executor;
 use protocol::task::TaskId;
 use rmcp::model::{
@@ -18,45 +16,16 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::access::ClientAccess;
-use super::call::Turns;
-use super::exposed::ExposedTools;
-use super::http::KeyName;
+use super::client::Client;
+use super::prompts;
 use super::results::{self, ResultNow, ResultUri};
+use super::shared::Server;
 use super::subscriptions::ResultChanges;
 use super::tasks::{self, TaskHandle};
-use super::watch::{FolderEvents, FolderWatch};
-use super::{ServerSettings, prompts};
 
-/// The most characters of a client's own name that become part of its session.
-const MAX_NAME_CHARS: usize = 40;
 /// How many resources one session may be subscribed to.
 const MAX_SUBSCRIPTIONS: usize = 256;
-
-/// What all clients share.
-#[derive(Debug)]
-pub(super) struct Server {
-    pub(super) settings: ServerSettings,
-    pub(super) turns: Turns,
-    pub(super) exposed: ExposedTools,
-    /// What follows files on behalf of clients. It ends with the runtime.
-    pub(super) background: TaskTracker,
-    results: OnceLock<FolderWatch>,
-}
-
-impl Server {
-    pub(super) fn new(settings: ServerSettings) -> Arc<Self> {
-        let (turns, exposed, background) = (Turns::default(), ExposedTools::default(), TaskTracker::new());
-        Arc::new(Self { settings, turns, exposed, background, results: OnceLock::new() })
-    }
-
-    /// Events of the result files from now on.
-    pub(super) fn result_events(&self) -> FolderEvents {
-        self.results.get_or_init(|| FolderWatch::new(&[self.settings.mailbox.results()], false)).events()
-    }
-}
 
 /// One connection or session, or one request of a client that has neither.
 #[derive(Debug)]
@@ -67,39 +36,13 @@ pub(super) struct Handler {
     subscriptions: Mutex<HashMap<String, CancellationToken>>,
 }
 
-/// Who sent a request.
-#[derive(Debug)]
-pub(super) struct Client {
-    name: String,
-    pub(super) access: ClientAccess,
-    pub(super) caller: Caller,
-}
-
 impl Handler {
     pub(super) fn of(server: Arc<Server>) -> Self {
         Self { server, session: TaskId::new(), subscriptions: Mutex::default() }
     }
 
-    /// Who sent the request: over HTTP the one whose key it showed, otherwise the one that it says it is.
-    pub(super) fn client(&self, context: &RequestContext<RoleServer>) -> Client {
-        let settings = &self.server.settings;
-        let parts = context.extensions.get::<Parts>();
-        let key = parts.and_then(|parts| parts.extensions.get::<KeyName>());
-        let stated = || context.client_info().map(|info| plain(&info.name)).filter(|name| !name.is_empty());
-        let name = match key {
-            Some(KeyName(name)) => name.clone(),
-            None => settings.client.clone().or_else(stated).unwrap_or_else(|| "client".to_owned()),
-        };
-        // A client without a session of the protocol is known by its key alone.
-        let has_session = parts.is_none_or(|parts| parts.headers.contains_key("mcp-session-id"));
-        let own = settings.caller.session.clone().filter(|_| key.is_none());
-        let session = own.unwrap_or_else(|| {
-            if has_session { format!("mcp:{name}:{}", self.session) } else { format!("mcp:{name}") }
-        });
-        let access = settings.access.of(&name);
-        let mut caller = Caller { session: Some(session), ..settings.caller.clone() };
-        caller.tool_scope = caller.tool_scope.also(&access.subtools);
-        Client { name, access, caller }
+    fn client(&self, context: &RequestContext<RoleServer>) -> Client {
+        Client::of(context, &self.server.settings, self.session)
     }
 
     /// The tools that the client may use.
@@ -113,7 +56,7 @@ impl Handler {
 
     fn check_resource(client: &Client, uri: &str) -> Result<ResultUri, ErrorData> {
         if !client.access.resources.covers(uri) {
-            return Err(outside(client, "resource", uri));
+            return Err(client.refused("resource", uri));
         }
         ResultUri::parse(uri).ok_or_else(|| results::not_found(uri))
     }
@@ -179,7 +122,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.client(&context);
         if !client.access.tools.covers(&request.name) {
-            return Err(outside(&client, "tool", &request.name));
+            return Err(client.refused("tool", &request.name));
         }
         let arguments = request.arguments.unwrap_or_default();
         if request.name == command_executor::NAME {
@@ -357,7 +300,7 @@ impl ServerHandler for Handler {
     ) -> Result<GetPromptResponse, ErrorData> {
         let client = self.client(&context);
         if !client.access.prompts.covers(&request.name) {
-            return Err(outside(&client, "prompt", &request.name));
+            return Err(client.refused("prompt", &request.name));
         }
         prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
     }
@@ -419,15 +362,4 @@ fn one_tool() -> Tool {
     let schema = definition["parameters"].as_object().cloned().unwrap_or_default();
     let description = definition["description"].as_str().unwrap_or_default().to_owned();
     Tool::new(command_executor::NAME, description, schema)
-}
-
-fn outside(client: &Client, kind: &str, name: &str) -> ErrorData {
-    let message = format!("the client `{}` may not use the {kind} `{name}`: it is not on its list", client.name);
-    ErrorData::invalid_params(message, None)
-}
-
-/// The characters of a client's name that need no quoting anywhere.
-fn plain(name: &str) -> String {
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    name.chars().map(|c| if is_plain(&c) { c } else { '-' }).take(MAX_NAME_CHARS).collect()
 }

@@ -20,8 +20,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handler::{Handler, Server};
-use super::keys::ClientKey;
+use super::handler::Handler;
+use super::keys::{ClientKey, KeyName};
+use super::shared::Server;
 use super::{ServeError, ServerSettings};
 
 /// The path of the one endpoint.
@@ -54,10 +55,6 @@ pub struct HttpBinding {
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` can be reached from other machines, and no proxy is named that encrypts what is sent to it")]
 pub struct NoLoopback(pub SocketAddr);
-
-/// The client whose key a request showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KeyName(pub(super) String);
 
 type Answer = Response<http_body_util::combinators::BoxBody<Bytes, Infallible>>;
 

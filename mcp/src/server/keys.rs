@@ -23,6 +23,10 @@ pub struct ClientKey {
     digest: [u8; 32],
 }
 
+/// The client whose key a request showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyName(pub(super) String);
+
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     #[error("failed to read the key in `{path}`")]

@@ -4,7 +4,8 @@ use rmcp::service::serve_server_with_ct;
 use tokio_util::sync::CancellationToken;
 
 use super::ServerSettings;
-use super::handler::{Handler, Server};
+use super::handler::Handler;
+use super::shared::Server;
 
 /// Serves until the client closes standard input, or `ended` is cancelled.
 pub(super) async fn serve(settings: ServerSettings, ended: CancellationToken) {

@@ -53,7 +53,7 @@ impl ResultChanges {
 
 #[cfg(test)]
 mod tests {
-    use crate::server::watch::FolderWatch;
+    use crate::server::watch::{FolderWatch, Watched};
 
     use super::*;
 
@@ -64,7 +64,7 @@ mod tests {
         let (open, ended) = (TaskId::new(), TaskId::new());
         mailbox.publish(open, r#"{"status": "pending", "state": "queued"}"#).expect("published");
         mailbox.publish(ended, r#"{"status": "failed"}"#).expect("published");
-        let watch = FolderWatch::new(&[mailbox.results()], false);
+        let watch = FolderWatch::new(&[mailbox.results()], Watched::Arrivals);
         let mut changes = ResultChanges::of([open, ended], &mailbox, watch.events());
         assert_eq!(changes.next().await, Some(ended));
         mailbox.publish(open, r#"{"status": "pending", "state": "running"}"#).expect("published");

@@ -6,43 +6,69 @@ use std::time::Duration;
 use notify::{EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::watch;
 
-/// How often to look although the watch works: it may miss an event.
-const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often to look if there is no watch.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// What is watched in folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// Files that appear, each as a whole, which are quickly read.
+    Arrivals,
+    /// Every change, also in folders below, after which much is read.
+    Everything,
+}
+
+impl Watched {
+    /// How often to look although the watch works: it may miss an event, or not be told of what matters as well.
+    fn recheck_interval(self) -> Duration {
+        match self {
+            Self::Arrivals => Duration::from_secs(5),
+            Self::Everything => Duration::from_mins(1),
+        }
+    }
+
+    /// How often to look if there is no watch.
+    fn poll_interval(self) -> Duration {
+        match self {
+            Self::Arrivals => Duration::from_millis(250),
+            Self::Everything => Duration::from_secs(5),
+        }
+    }
+}
 
 /// Watches folders as long as it exists.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     changes: watch::Sender<()>,
+    watched: Watched,
     /// `None` if the folders cannot be watched.
     watcher: Option<RecommendedWatcher>,
 }
 
 impl FolderWatch {
-    /// Watches for files that appear and, with `contents`, for files that are written. A missing folder is not watched.
-    pub(super) fn new(folders: &[PathBuf], contents: bool) -> Self {
+    /// A missing folder is not watched.
+    pub(super) fn new(folders: &[PathBuf], watched: Watched) -> Self {
         let changes = watch::Sender::new(());
         let sender = changes.clone();
         let mut kinds = EventKindMask::CREATE | EventKindMask::MODIFY_NAME;
-        if contents {
+        let mut mode = RecursiveMode::NonRecursive;
+        if watched == Watched::Everything {
+            mode = RecursiveMode::Recursive;
             kinds |= EventKindMask::REMOVE | EventKindMask::MODIFY_DATA;
         }
         let config = notify::Config::default().with_event_kinds(kinds);
         let watcher = RecommendedWatcher::new(move |_| sender.send_replace(()), config);
         let watcher = watcher.and_then(|mut watcher| {
             for folder in folders.iter().filter(|folder| folder.exists()) {
-                watcher.watch(folder, if contents { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive })?;
+                watcher.watch(folder, mode)?;
             }
             Ok(watcher)
         });
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the files are polled")).ok();
-        Self { changes, watcher }
+        Self { changes, watched, watcher }
     }
 
     /// Events from now on.
     pub(super) fn events(&self) -> FolderEvents {
-        let interval = if self.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
+        let is_watched = self.watcher.is_some();
+        let interval = if is_watched { self.watched.recheck_interval() } else { self.watched.poll_interval() };
         FolderEvents { receiver: self.changes.subscribe(), interval }
     }
 }
