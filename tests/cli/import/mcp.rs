@@ -138,7 +138,8 @@ fn names_that_are_taken_get_the_name_of_the_server() {
 #[test]
 fn a_refresh_asks_again_keeps_edits_and_shows_what_the_server_says_differently() {
     let world = quiet_world();
-    let server = offer(&world, &json!([tool("greet", "Says hello."), tool("old", "Goes away."), tool("mine", "Stays.")]));
+    let server =
+        offer(&world, &json!([tool("greet", "Says hello."), tool("old", "Goes away."), tool("mine", "Stays.")]));
     imported(&world, &["demo"], &server);
     let path = world.subtools().join("demo.json");
     let mut file = written(&world, "demo.json");
@@ -203,7 +204,7 @@ fn poisoned_words_are_flagged_when_they_come_in_and_by_lint() {
     ] {
         assert!(codes.contains(&(json!(name), json!(code), json!(place))), "{name} {code}: {lint}");
     }
-    assert!(!codes.iter().any(|(name, ..)| name == "d" ), "{lint}");
+    assert!(!codes.iter().any(|(name, ..)| name == "d"), "{lint}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn ordinary_words_are_not_suspicious() {
         "Lists SSH keys; paste the content of ~/.ssh/id_rsa.pub as `key`.",
         "Use get_page before this to find the id. Call it once for each page.",
         "Although you had no internet access before, this tool grants it; let the user know that.",
-        "Sets the flag `<important>`-like classes: <b>bold</b>, <secret>.",
+        "Sets classes in HTML: <b>bold</b>; the token is <secret>.",
         "⚠️ Deletes a row 👩‍💻 — ❤️ 1️⃣ careful!",
         "می‌خواهم نام\u{a0}کاربر",
         "When `filter` is used, `sort` must be set too.",
