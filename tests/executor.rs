@@ -12,6 +12,7 @@ pub(crate) mod http;
 pub(crate) mod leaks;
 mod live;
 mod load;
+mod mcp;
 mod notices;
 mod recovery;
 mod sandbox;

@@ -1,6 +1,6 @@
 //! The end-to-end tests: everything goes through the binary, as its users would.
 //!
-//! `cli/` has a file for each command, `executor/` one for each promise, `tidy.rs`, `layers.rs`, `levels.rs`,
+//! `cli/` has a file for each command, `executor/` one for each promise, `mcp/` one for each side of that protocol, `tidy.rs`, `layers.rs`, `levels.rs`,
 //! `vocabulary.rs` and `docs.rs` keep the rules that no compiler checks.
 
 mod agent;
@@ -11,6 +11,7 @@ mod executor;
 mod fuzz;
 mod layers;
 mod levels;
+mod mcp;
 mod myworld;
 mod page;
 mod skip;

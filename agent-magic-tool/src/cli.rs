@@ -14,7 +14,7 @@ use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
     agent, approver, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, import, inspect,
-    jq, jq_worker, lint, list, logs, man, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
+    jq, jq_worker, lint, list, logs, man, mcp, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -110,6 +110,8 @@ enum Command {
     /// Serve your own agent's one tool: JSON lines in, JSON lines out
     #[command(name = "command-executor")]
     OneTool(command_executor::Args),
+    /// Serve the one tool over the Model Context Protocol, to clients without a shell
+    Mcp(mcp::Args),
     /// Connect a third-party agent: install its instructions and the hook that wakes it
     Setup(setup::Args),
     /// Called by a third-party agent; wakes it when results are ready
@@ -267,6 +269,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Hook(args) => Ok(hook::run(&args, context)),
         Command::Agent(args) => agent::run(&args, context),
         Command::OneTool(args) => command_executor::run(&args, context),
+        Command::Mcp(args) => mcp::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
         Command::JqWorker => jq_worker::run(),
         Command::Demo(args) => demo::run(&args, context),

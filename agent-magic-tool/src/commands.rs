@@ -17,6 +17,7 @@ pub(crate) mod lint;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod read;
 pub(crate) mod resolve;

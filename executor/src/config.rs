@@ -28,6 +28,7 @@ mod file;
 mod hook;
 pub mod key_file;
 pub mod log;
+mod mcp;
 pub mod programs;
 mod rate_limit;
 pub mod seal;
@@ -36,6 +37,7 @@ pub mod secret;
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
 pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
+pub use mcp::{McpClientSettings, McpServerSettings};
 pub use rate_limit::{RateLimit, RateLimitSettings};
 
 #[derive(Debug, Clone, Deserialize)]
@@ -54,6 +56,7 @@ pub struct Config {
     pub http: HttpSettings,
     pub page: PageSettings,
     pub shell: ShellSettings,
+    pub mcp: McpServerSettings,
     /// The receivers that are notified when a task is final.
     pub hooks: BTreeMap<String, HookSettings>,
     pub wait: WaitSettings,

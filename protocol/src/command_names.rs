@@ -10,13 +10,14 @@ pub const AGENT_COMMANDS: [&str; 10] =
     ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands for humans and for programs, which agents are told about by name.
-pub const OTHER_COMMANDS: [&str; 17] = [
+pub const OTHER_COMMANDS: [&str; 18] = [
     "secret",
     "executor",
     "approver",
     "verify",
     "agent",
     "command-executor",
+    "mcp",
     "setup",
     "hook",
     "jq",

@@ -54,6 +54,14 @@ impl ToolScope {
         Ok(narrowed)
     }
 
+    /// Returns this scope, restricted further to `other`.
+    #[must_use]
+    pub fn also(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.0.extend(other.0.iter().filter(|patterns| !self.0.contains(patterns)).cloned());
+        both
+    }
+
     /// Parses the value of an environment variable; a malformed value allows nothing.
     pub fn from_env_value(text: &str) -> Self {
         Self::parse(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
@@ -93,6 +101,8 @@ mod tests {
         assert!(!mail.narrowed(Vec::new()).expect("an empty list").covers("ask_user"));
         assert!(mail.narrowed(patterns(&["a[b"])).is_err());
         assert_eq!(ToolScope::from_env_value(&reads.to_env_value()), reads);
+        let both = mail.also(&all.narrowed(patterns(&["*_send_*"])).expect("valid globs"));
+        assert!(both.covers("gmail_send_message") && !both.covers("ask_user") && !both.covers("slack_send_message"));
     }
 
     #[test]

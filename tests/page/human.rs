@@ -156,6 +156,17 @@ impl Human {
         self.post("/decide", &self.decision(id, "deny"))
     }
 
+    /// Answers a question: `accept` with what is filled in, `decline` or `cancel`.
+    pub(crate) fn answer(&self, id: &str, action: &str, content: &Value) {
+        let mut answer = self.pending_task(id);
+        answer["action"] = action.into();
+        if action == "accept" {
+            answer["content"] = content.clone();
+        }
+        let answered = self.post("/answer", &answer);
+        assert_eq!(answered.status, 200, "{}", answered.body);
+    }
+
     /// The first event of the event stream.
     pub(super) fn first_event(&self) -> String {
         self.open_page().1

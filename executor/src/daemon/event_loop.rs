@@ -3,6 +3,7 @@
 //! A step turns what arrived into events for the dispatcher, takes requests out of the inbox, and does what is due.
 //! Stopping is a mode of the same loop: it starts nothing, and ends when no attempt runs.
 
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ use crate::task::Task;
 
 /// How long the runtime may take to shut down. Whatever still runs at that point has stopped reporting.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long MCP servers may take to end: one second each after their input is closed and two after SIGTERM.
+const SERVERS_TIMEOUT: Duration = Duration::from_secs(6);
 /// How far back to look for recorded results that are missing in a mailbox that was complete before. A power failure
 /// undoes at most the last seconds of writes, so this is generous.
 const RECENT: Duration = Duration::from_hours(1);
@@ -390,8 +393,18 @@ impl Daemon {
         Ok(stop)
     }
 
+    /// Ends the MCP servers that are kept, while there is time to ask them politely.
+    fn end_servers(&self) {
+        let servers = Arc::clone(&self.tasks.settings.runner_context().mcp);
+        let ended = self.runtime.block_on(async { tokio::time::timeout(SERVERS_TIMEOUT, servers.end_all()).await });
+        if ended.is_err() {
+            tracing::warn!("MCP servers did not end in time");
+        }
+    }
+
     fn finish(&mut self, reason: ExitReason) -> Result<ExitReason, DaemonError> {
         self.tasks.retry_last()?;
+        self.end_servers();
         if self.is_idle() && reason != ExitReason::Evicted {
             self.mailbox.remove_identity()?;
         }

@@ -88,6 +88,7 @@ mod tests {
     use super::super::tests::{Bench, definition, limits};
     use super::*;
     use crate::attempt::report::FailureKind;
+    use crate::runner::AttemptNews;
     use crate::task::effect::EffectClass;
     use crate::task::failure::SideEffect;
 

@@ -82,7 +82,11 @@ pub(super) fn fields(schema: &Map<String, Value>, input: &Map<String, Value>) ->
 pub(super) fn question_fields(question: &str, schema: &Map<String, Value>) -> Vec<FormField> {
     let nothing = Value::Null;
     let properties = schema.get("properties").and_then(Value::as_object);
-    let mut fields = fields(schema, &Map::new());
+    // What a question suggests stands in its form, whether or not an answer is required.
+    let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
+        Some((name.clone(), property.get("default")?.clone())).filter(|_| !is_secret(property))
+    });
+    let mut fields = fields(schema, &defaults.collect());
     let is_only = fields.len() == 1;
     for field in &mut fields {
         let property = properties.and_then(|properties| properties.get(&field.name)).unwrap_or(&nothing);
@@ -111,20 +115,19 @@ fn field(name: &str, property: &Value, required: bool, value: Option<&Value>) ->
     let text = |key: &str| property[key].as_str().unwrap_or_default().to_owned();
     let limit = |key: &str| property.get(key).filter(|limit| limit.is_number()).cloned();
     let offered = match kind {
-        FieldKind::Choice => property.get("enum"),
-        FieldKind::Choices => property["items"].get("enum"),
+        FieldKind::Choice => offers(property),
+        FieldKind::Choices => offers(&property["items"]),
         _ => None,
     };
-    let offered = offered.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_chosen = |offer: &Value| match value {
         Some(Value::Array(chosen)) if kind == FieldKind::Choices => chosen.contains(offer),
         chosen => chosen == Some(offer),
     };
-    let options = offered.iter().map(|offer| FormChoice {
-        value: offer.clone(),
-        label: plain(offer),
+    let options = offered.into_iter().flatten().map(|(offer, label)| FormChoice {
+        label,
         json: offer.to_string(),
-        chosen: is_chosen(offer),
+        chosen: is_chosen(&offer),
+        value: offer,
     });
     FormField {
         name: name.to_owned(),
@@ -149,13 +152,13 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
     const LONG_TEXT: u64 = 200;
     let fits = |check: fn(&Value) -> bool| value.is_none_or(check);
     let is_text = |value: &Value| value.is_string();
-    if property["enum"].is_array() {
+    if offers(property).is_some() {
         return FieldKind::Choice;
     }
     match property["type"].as_str() {
         Some("boolean") if fits(Value::is_boolean) => FieldKind::Boolean,
         Some("integer" | "number") if fits(Value::is_number) => FieldKind::Number,
-        Some("string") if property["writeOnly"] == true || property["format"] == "password" => FieldKind::Secret,
+        Some("string") if is_secret(property) => FieldKind::Secret,
         Some("string") if fits(is_text) => {
             let has_lines = value.and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
             let may_be_long = property["maxLength"].as_u64().is_some_and(|max| max > LONG_TEXT);
@@ -163,10 +166,32 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
             let needs_lines = property["contentMediaType"].is_string() || has_lines || may_be_long || is_long;
             if needs_lines { FieldKind::Multiline } else { FieldKind::Text }
         }
-        Some("array") if property["items"]["enum"].is_array() && fits(Value::is_array) => FieldKind::Choices,
+        Some("array") if offers(&property["items"]).is_some() && fits(Value::is_array) => FieldKind::Choices,
         Some("array") if property["items"]["type"] == "string" && fits(is_lines) => FieldKind::List,
         _ => FieldKind::Json,
     }
+}
+
+fn is_secret(property: &Value) -> bool {
+    property["writeOnly"] == true || property["format"] == "password"
+}
+
+/// The values to choose from, each with its label, if the schema lists them: as `enum`, with or without `enumNames`, or
+/// as constants with titles.
+fn offers(schema: &Value) -> Option<Vec<(Value, String)>> {
+    if let Some(values) = schema["enum"].as_array() {
+        let label = |place: usize, value: &Value| match schema["enumNames"][place].as_str() {
+            Some(name) => name.to_owned(),
+            None => plain(value),
+        };
+        return Some(values.iter().enumerate().map(|(place, value)| (value.clone(), label(place, value))).collect());
+    }
+    let constants = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array())?;
+    let offer = |constant: &Value| {
+        let value = constant.get("const")?;
+        Some((value.clone(), constant["title"].as_str().map_or_else(|| plain(value), str::to_owned)))
+    };
+    constants.iter().map(offer).collect()
 }
 
 /// Whether each item fits on its own line of a text area.
@@ -215,6 +240,26 @@ mod tests {
         let single = || json!({"answer": {"type": "string"}});
         assert_eq!(fates("What is your password?", single()), [Some(AnswerFate::ReadByAgent)]);
         assert_eq!(fates("What is your name?", single()), [None]);
+    }
+
+    #[test]
+    fn choices_have_labels_and_a_question_its_suggestions() {
+        let titled = json!([{"const": "a", "title": "First"}, {"const": "b"}]);
+        let schema = json!({"properties": {
+            "one": {"type": "string", "oneOf": titled, "default": "b"},
+            "many": {"type": "array", "items": {"anyOf": titled}, "default": ["a"]},
+            "named": {"type": "string", "enum": ["c", "d"], "enumNames": ["Third"]},
+            "count": {"type": "integer", "default": 3},
+            "any": {"anyOf": [{"const": 1}, {"type": "string"}]}}});
+        let found = question_fields("Which?", schema.as_object().expect("an object"));
+        let labels: Vec<Vec<_>> = found
+            .iter()
+            .map(|field| field.options.iter().map(|option| (option.label.as_str(), option.chosen)).collect())
+            .collect();
+        assert_eq!(labels[0], [("First", false), ("b", true)]);
+        assert_eq!(labels[1], [("First", true), ("b", false)]);
+        assert_eq!(labels[2], [("Third", false), ("d", false)]);
+        assert_eq!((found[3].value.clone(), found[4].kind), (json!("3"), FieldKind::Json));
     }
 
     #[test]

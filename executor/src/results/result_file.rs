@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::seal;
 use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
-use crate::task::notes::LastFailure;
+use crate::task::notes::{AttemptProgress, LastFailure};
 use crate::task::{Outcome, Task};
 
 mod shape;
@@ -46,6 +46,20 @@ pub struct ApproverStatus {
     pub last_seen: Option<Timestamp>,
 }
 
+/// How far the running attempt is, if its far side says so.
+fn progress(task: &Task) -> Option<&AttemptProgress> {
+    let progress = task.notes.progress.as_ref()?;
+    (task.state == State::Running && *progress != AttemptProgress::default()).then_some(progress)
+}
+
+/// What the far side says comes first: it may be that a human is waited for.
+fn with_progress(task: &Task, message: String) -> String {
+    match progress(task).and_then(|progress| progress.message.as_deref()) {
+        Some(said) => format!("{}. {message}", said.trim_end_matches('.')),
+        None => message,
+    }
+}
+
 /// Renders the result file of `task`. `name` returns the path of its data file, by extension.
 pub fn render(
     task: &Task,
@@ -74,9 +88,9 @@ pub fn render(
             file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
         } else {
             let told = retried.map(|(failure, next)| retry_message(task, failure, next));
-            file.insert("message".into(), told.unwrap_or_else(|| message(task, approver)).into());
+            file.insert("message".into(), told.unwrap_or_else(|| with_progress(task, message(task, approver))).into());
         }
-        if let Some(progress) = task.notes.progress.as_ref().filter(|_| task.state == State::Running) {
+        if let Some(progress) = progress(task) {
             file.insert("progress".into(), serde_json::to_value(progress).expect("it is plain JSON"));
         }
         if let Some(at) = task.scheduled() {

@@ -26,6 +26,8 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_POLL: Duration = Duration::from_millis(100);
 const MAX_POLL: Duration = Duration::from_secs(30);
 const DEFAULT_POLL: Duration = Duration::from_secs(1);
+/// The longest that a task is followed whose server sets no end to it.
+const MAX_TASK: Duration = Duration::from_hours(24);
 /// A server of 2025-11-25 needs the human at a URL first.
 const URL_NEEDED: i64 = -32_042;
 
@@ -133,6 +135,16 @@ impl Connection {
 
     /// Asks for a task until it has ended.
     async fn follow(&self, call: &ToolCall, id: &str) -> Result<ToolAnswer, ClientError> {
+        match tokio::time::timeout(MAX_TASK, self.follow_on(call, id)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                cancel_task(self.peer(), id).await;
+                Err(ClientError::TaskEnded(format!("it took longer than {} hours", MAX_TASK.as_secs() / 3_600)))
+            }
+        }
+    }
+
+    async fn follow_on(&self, call: &ToolCall, id: &str) -> Result<ToolAnswer, ClientError> {
         let peer = self.peer();
         let mut answered = std::collections::BTreeSet::new();
         loop {

@@ -46,6 +46,9 @@ impl Mcp {
             }
         }
         let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel));
+        if let Some(handle) = &handle {
+            host.goes_on(handle);
+        }
         let call = ToolCall { tool: self.tool.clone(), arguments, handle, host, cancel: cancel.clone() };
         let answer = server.connection.client.call(call).await;
         match answer {

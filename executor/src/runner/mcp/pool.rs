@@ -146,15 +146,12 @@ impl McpServers {
     /// Ends all servers, and waits until their programs are gone.
     pub async fn end_all(&self) {
         let places: Vec<_> = self.places().drain().map(|(_, place)| place).collect();
-        for place in places {
-            // One that is just being connected is dropped by whoever connects it.
-            let Ok(mut kept) = place.kept.try_lock() else { continue };
-            let Some(server) = kept.server.take() else { continue };
-            let gone = server.connection.program.as_ref().map(super::program::ServerProgram::gone);
-            drop(server);
-            if let Some(mut gone) = gone {
-                gone.wait_for(Option::is_some).await.ok();
-            }
+        // One that is just being connected is dropped by whoever connects it.
+        let servers = places.iter().filter_map(|place| place.kept.try_lock().ok()?.server.take());
+        // All are told to end before the first is waited for.
+        let gone: Vec<_> = servers.filter_map(|server| Some(server.connection.program.as_ref()?.gone())).collect();
+        for mut gone in gone {
+            gone.wait_for(Option::is_some).await.ok();
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::secret::Secrets;
+use crate::runner::attempt_clock::ClockPause;
 use crate::runner::delegation::Delegation;
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::notes::AttemptProgress;
@@ -33,6 +34,8 @@ pub(super) struct CallDesk {
     delegation: Option<Arc<Delegation>>,
     cancel: CancellationToken,
     last_progress: Mutex<Option<Instant>>,
+    /// While the server works on a task, which may take hours.
+    pause: Mutex<Option<ClockPause>>,
 }
 
 impl CallDesk {
@@ -49,6 +52,15 @@ impl CallDesk {
             delegation: context.delegation.clone(),
             cancel: cancel.clone(),
             last_progress: Mutex::new(None),
+            pause: Mutex::new(None),
+        }
+    }
+
+    /// From now on the call is what `handle` says: a task takes as long as the server needs.
+    pub(super) fn goes_on(&self, handle: &CallHandle) {
+        if matches!(handle, CallHandle::Task(_)) {
+            let pause = self.invocation.clock.pause();
+            self.pause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(pause);
         }
     }
 
@@ -101,6 +113,7 @@ impl CallHost for CallDesk {
     }
 
     fn remember(&self, handle: &CallHandle) {
+        self.goes_on(handle);
         let handle = serde_json::to_string(handle).expect("a handle is plain JSON");
         self.invocation.feedback.job_accepted(&handle);
     }
