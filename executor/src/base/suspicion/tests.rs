@@ -87,6 +87,7 @@ fn ordinary_words_are_not_suspicious() {
         "Reads a file. Only works within the allowed folders.",
         "Sends a notification to the user. Do not use it for marketing.",
         "Don't notify the user's followers.",
+        "Gets one without revealing its value. The authenticated user must have access.",
         "Ignores the case of letters, and all previous versions of a page.",
         "Returns the system prompt of an assistant.",
         "Lists SSH keys; paste the content of ~/.ssh/id_rsa.pub as `key`.",
