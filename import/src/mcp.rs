@@ -68,9 +68,9 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         settings.insert("protocol".to_owned(), protocol.into());
     }
     imported.defaults.insert("run".to_owned(), json!({"mcp": {"server": settings}}));
+    imported.defaults.insert("tags".to_owned(), json!([pack]));
     let conversion = ToolConversion {
         server: name,
-        pack: &pack,
         is_remote: server.contains_key("url"),
         is_trusted: options.others.contains_key(TRUST_ANNOTATIONS),
     };
@@ -164,7 +164,6 @@ fn notes(imported: &mut Imported, claims: &Map<String, Value>, is_trusted: bool)
 struct ToolConversion<'a> {
     /// The server's name, for humans.
     server: &'a str,
-    pack: &'a str,
     /// Whether it is reached by a URL, where parameters may become headers.
     is_remote: bool,
     is_trusted: bool,
@@ -204,7 +203,6 @@ impl ToolConversion<'_> {
             Some(Err(reason)) => note(format!("its output is not checked: {reason}")),
             None => {}
         }
-        definition.insert("tags".to_owned(), json!([self.pack]));
         Ok(definition)
     }
 

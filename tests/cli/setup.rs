@@ -301,6 +301,119 @@ fn the_clients_timeout_is_longer_than_the_hooks_wait() {
     assert!(!world.home().join(".codex").exists());
 }
 
+/// Each client that can be given an MCP server, with each scope that it supports.
+const MCP: [(&str, &str); 16] = [
+    ("claude-desktop", "--user"),
+    ("vs-code", "--user"),
+    ("vs-code", "--project"),
+    ("zed", "--user"),
+    ("zed", "--project"),
+    ("lm-studio", "--user"),
+    ("goose", "--user"),
+    ("claude-code", "--user"),
+    ("claude-code", "--project"),
+    ("codex", "--user"),
+    ("codex", "--project"),
+    ("gemini-cli", "--user"),
+    ("gemini-cli", "--project"),
+    ("opencode", "--user"),
+    ("cursor", "--user"),
+    ("cursor", "--project"),
+];
+
+/// Configurations of clients that have servers, comments and settings already.
+const MCP_FILES: [(&str, &str); 10] = [
+    (".config/Claude/claude_desktop_config.json", "{\"mcpServers\":{\"a\":{\"command\":\"a\"}},\"x\":1}"),
+    (".config/Code/User/mcp.json", "{\n\t// mine\n\t\"servers\": {},\n\t\"inputs\": []\n}\n"),
+    (".vscode/mcp.json", ""),
+    (".config/zed/settings.json", "// Zed\n{\n  \"theme\": \"One\", // mine\n}\n"),
+    (".lmstudio/mcp.json", "{\n  \"mcpServers\": {\n    \"a\": {\"url\": \"https://a.example\"}\n  }\n}"),
+    (
+        ".config/goose/config.yaml",
+        "# mine\nGOOSE_MODEL: x # best\nextensions:\n  developer:\n    enabled: true\n    type: builtin\n",
+    ),
+    (".claude.json", "{\"numStartups\": 3}"),
+    (".codex/config.toml", "# mine\nmodel = \"gpt\"   # best\n\n[mcp_servers.a]\ncommand = \"a\"\n\n[x]\ny = 1\n"),
+    (".gemini/settings.json", "{\n\t\"mcpServers\": {\"a\": {\"command\": \"a\"}}\n}\n"),
+    (".cursor/mcp.json", "{}\n"),
+];
+
+#[test]
+fn an_mcp_server_is_added_in_each_clients_own_format_and_undone_byte_for_byte() {
+    for has_files in [false, true] {
+        let world = World::new();
+        if has_files {
+            for (name, text) in MCP_FILES {
+                for root in [world.home(), world.folder()] {
+                    let path = root.join(name);
+                    fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+                    fs::write(path, text).expect("written");
+                }
+            }
+        }
+        fs::create_dir_all(world.state()).expect("made");
+        for (client, scope) in MCP {
+            let before = world.files();
+            let shown = world.setup(&[client, scope, "--mcp", "--dry-run"]);
+            assert_eq!((&shown["applied"], world.files() == before), (&json!(false), true), "{client} {scope}");
+            let done = world.setup(&[client, scope, "--mcp", "--yes"]);
+            assert_eq!((&done["applied"], &done["changes"]), (&json!(true), &shown["changes"]), "{client} {scope}");
+            assert_eq!(done.get("by_hand"), None, "{done}");
+            let path = PathBuf::from(done["changes"][0]["file"].as_str().expect("a path"));
+            let text = fs::read_to_string(&path).expect("a text");
+            assert!(text.contains("agent-magic-tool") && text.contains("\"mcp\""), "{client} {scope}: {text}");
+            let names_us = text.contains(crate::world::PROGRAM);
+            assert_eq!(names_us, scope == "--user", "files of a project name no folder of this machine: {text}");
+            for mine in ["// mine", "# mine", "# best"] {
+                assert!(!before.get(&path).is_some_and(|text| text.contains(mine)) || text.contains(mine), "{text}");
+            }
+            let after = world.files();
+            let again = world.setup(&[client, scope, "--mcp", "--yes"]);
+            assert_eq!((&again["changes"], world.files() == after), (&json!([]), true), "{client} {scope}");
+            world.setup(&[client, scope, "--mcp", "--undo", "--yes"]);
+            assert_eq!(world.files(), before, "{client} {scope}");
+        }
+    }
+}
+
+#[test]
+fn an_mcp_server_is_removed_from_a_file_that_others_edited_since() {
+    let world = World::new();
+    for (client, scope) in MCP {
+        let done = world.setup(&[client, scope, "--mcp", "--yes"]);
+        let path = PathBuf::from(done["changes"][0]["file"].as_str().expect("a path"));
+        let text = fs::read_to_string(&path).expect("a text");
+        let more = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => text.replacen('{', "{\"added\": 7,", 1),
+            _ => format!("added = 7\n{text}").replace(if client == "goose" { " = " } else { "\0" }, ": "),
+        };
+        fs::write(&path, more).expect("written");
+        world.setup(&[client, scope, "--mcp", "--undo", "--yes"]);
+        let left = fs::read_to_string(&path).expect("it stays");
+        assert!(left.contains("added") && !left.contains("agent-magic-tool"), "{client} {scope}: {left}");
+        fs::remove_file(&path).expect("removed");
+    }
+}
+
+#[test]
+fn an_entry_of_the_same_name_is_not_overwritten_and_a_wrong_wish_is_explained() {
+    let world = World::new();
+    fs::create_dir_all(world.home().join(".cursor")).expect("made");
+    let other = "{\"mcpServers\": {\"agent-magic-tool\": {\"command\": \"other\"}}}";
+    fs::write(world.home().join(".cursor/mcp.json"), other).expect("written");
+    let done = world.setup(&["cursor", "--mcp", "--yes"]);
+    assert_eq!((&done["applied"], done["changes"].as_array().map(Vec::len)), (&json!(false), Some(0)), "{done}");
+    assert_eq!(done["by_hand"][0]["do"], "`mcpServers.agent-magic-tool` is another server; rename it");
+    for (arguments, hint) in [
+        (&["zed", "--yes"][..], "setup zed --mcp"),
+        (&["aider", "--mcp"], "setup aider"),
+        (&["lm-studio", "--mcp", "--project"], "setup lm-studio --mcp"),
+    ] {
+        let ran = world.run(&[&["setup"], arguments].concat());
+        assert!(ran.exit == 2 && ran.error()["hint"].to_string().contains(hint), "{ran}");
+    }
+}
+
 #[test]
 fn a_client_without_user_files_is_set_up_per_project() {
     let world = World::new();

@@ -94,7 +94,13 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
         Client::GeminiCli => gemini_cli::parse(&input),
         Client::Opencode => opencode::parse(&input),
         Client::Cursor => cursor::parse(&input),
-        Client::Goose | Client::Aider | Client::AgentsMd => None,
+        Client::Goose
+        | Client::Aider
+        | Client::AgentsMd
+        | Client::ClaudeDesktop
+        | Client::VsCode
+        | Client::Zed
+        | Client::LmStudio => None,
     };
     let call = call.ok_or_else(|| Error::usage(format!("not a known hook call of {}: {input}", args.client)))?;
     let mut paths = context.paths.clone();
@@ -200,7 +206,13 @@ impl Waiter {
             Client::GeminiCli => blocking::respond("deny", &text, output)?,
             Client::Opencode => opencode::respond(&text, output)?,
             Client::Cursor => cursor::respond(&text, output)?,
-            Client::Goose | Client::Aider | Client::AgentsMd => Exit::Ok,
+            Client::Goose
+            | Client::Aider
+            | Client::AgentsMd
+            | Client::ClaudeDesktop
+            | Client::VsCode
+            | Client::Zed
+            | Client::LmStudio => Exit::Ok,
         };
         let ids: Vec<_> = ready.iter().map(|file| file.id).collect();
         lock.remove_delivered(&ids).map_err(failed)?;

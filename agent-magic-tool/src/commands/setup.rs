@@ -32,9 +32,11 @@ mod gemini_cli;
 mod goose;
 mod instruction;
 mod json_file;
+mod mcp;
 mod opencode;
 mod plan;
 mod section;
+mod yaml_file;
 
 use change::Change;
 use client::Client;
@@ -52,6 +54,9 @@ pub(crate) struct Args {
     /// For everything you do with this client [default, if it has files for that]
     #[arg(long)]
     user: bool,
+    /// Add agent-magic-tool to its MCP servers instead, for a client without a shell
+    #[arg(long)]
+    mcp: bool,
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
@@ -74,8 +79,8 @@ struct SetupRecord {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let target = target(args, context)?;
-    let plan = plan(args.client, &target);
-    let record_file = record_file(&target);
+    let plan = if args.mcp { mcp::plan(&target) } else { plan(args.client, &target) };
+    let record_file = record_file(&target, args.mcp);
     let mut record = read_record(&record_file)?;
     let (changes, by_hand) = if args.undo { (undo(&plan, &record)?, Vec::new()) } else { install(&plan)? };
     let is_requested = !changes.is_empty() && !args.dry_run;
@@ -105,8 +110,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 
 fn target(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
     let paths = context.paths.clone();
-    let is_project = args.project || !args.user && !args.client.has_user_files();
-    if args.user && !args.client.has_user_files() {
+    if args.client.needs_mcp() && !args.mcp {
+        return Err(Error::usage(format!("`{}` has no shell of its own in which agents call programs", args.client))
+            .hint(format!("connect it over MCP: agent-magic-tool setup {} --mcp", args.client)));
+    }
+    if args.mcp && !args.client.has_user_servers() {
+        return Err(Error::usage(format!("`{}` has no configuration of MCP servers", args.client))
+            .hint(format!("connect it by its shell: agent-magic-tool setup {}", args.client)));
+    }
+    if args.mcp && args.project && !args.client.has_project_servers() {
+        return Err(Error::usage(format!("`{}` has no MCP servers of a project", args.client))
+            .hint(format!("agent-magic-tool setup {} --mcp", args.client)));
+    }
+    let has_user_files = if args.mcp { args.client.has_user_servers() } else { args.client.has_user_files() };
+    let is_project = args.project || !args.user && !has_user_files;
+    if args.user && !has_user_files {
         return Err(Error::usage(format!("`{}` has no files for all projects of a user", args.client))
             .hint(format!("run this in each project: agent-magic-tool setup {} --project", args.client)));
     }
@@ -114,7 +132,7 @@ fn target(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
     let program = if is_project {
         "agent-magic-tool".to_owned()
     } else {
-        plan::quoted(&launch::program().map_err(failed)?.display().to_string())
+        launch::program().map_err(failed)?.display().to_string()
     };
     let here = || std::env::current_dir().map_err(|error| Error::io("failed to find the current folder", &error));
     Ok(SetupTarget {
@@ -234,12 +252,13 @@ fn next(args: &Args, plan: &SetupPlan, needs_yes: bool) -> Vec<String> {
 }
 
 /// The record's path. It is in the private state folder, since a client's settings may contain secrets.
-fn record_file(target: &SetupTarget) -> PathBuf {
+fn record_file(target: &SetupTarget, is_mcp: bool) -> PathBuf {
     let project = target.project.as_ref().map(|project| {
         let digest = digest::hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         format!("-{}", &digest[..16])
     });
-    target.paths.state.join("setup").join(format!("{}{}.json", target.client, project.unwrap_or_default()))
+    let mcp = if is_mcp { "-mcp" } else { "" };
+    target.paths.state.join("setup").join(format!("{}{mcp}{}.json", target.client, project.unwrap_or_default()))
 }
 
 fn read_record(file: &Path) -> Result<SetupRecord, Error> {
@@ -265,5 +284,7 @@ fn plan(client: Client, target: &SetupTarget) -> SetupPlan {
         Client::Goose => goose::plan(target),
         Client::Aider => aider::plan(target),
         Client::AgentsMd => agents_md::plan(target),
+        // Only over MCP: refused before.
+        Client::ClaudeDesktop | Client::VsCode | Client::Zed | Client::LmStudio => SetupPlan::default(),
     }
 }

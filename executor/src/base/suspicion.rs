@@ -1,7 +1,7 @@
 //! What is suspicious about the words that a model reads of a subtool: orders to the model, hidden characters, text that
 //! is pushed out of sight or encoded.
 //!
-//! Whoever writes a description writes into the model's context. A description of a tool says what the tool does; one
+//! The author of a description writes into the model's context. A description of a tool says what the tool does; one
 //! that gives orders about other tools, about secrets or about what the user may know has another purpose. The rules
 //! are narrow: ordinary descriptions must not raise them, and a clever attacker can avoid them.
 
@@ -64,7 +64,7 @@ static RULES: [WordRule; 8] = [
         about: "it tells the model to keep something from the user",
         pattern: LazyLock::new(|| {
             regex(
-                r"\b(?:do\s+not|don['’]?t|never|must\s+not|should\s+not|without|avoid)\s+(?:ever\s+)?(?:tell|telling|mention|mentioning|inform|informing|reveal|revealing|notify|notifying|disclose|disclosing|alert|alerting|warn|warning)\s+(?:\S+\s+){0,6}?(?:the\s+)?(?:user|human)\b(?:[^'’s]|$)|\b(?:hide|conceal|keep)\s+(?:\S+\s+){0,5}?(?:secret\s+|hidden\s+)?from\s+the\s+(?:user|human)\b|\bthe\s+(?:user|human)\s+(?:must|should|may)\s+(?:not|never)\s+(?:know|see\s+this|notice|find\s+out|be\s+(?:told|informed|notified))",
+                r"\b(?:do\s+not|don['’]?t|never|must\s+not|should\s+not|without|avoid)\s+(?:ever\s+)?(?:tell|telling|mention|mentioning|inform|informing|reveal|revealing|notify|notifying|disclose|disclosing|alert|alerting|warn|warning)\s+(?:(?:[^\s.;:!?]+\s+){0,6}?(?:the|your|to)\s+)?(?:user|human)\b(?:[^'’s]|$)|\b(?:hide|conceal|keep)\s+(?:[^\s.;:!?]+\s+){0,5}?from\s+the\s+(?:user|human)\b|\bthe\s+(?:user|human)\s+(?:must|should|may)\s+(?:not|never)\s+(?:know|see\s+this|notice|find\s+out|be\s+(?:told|informed|notified))",
             )
         }),
     },

@@ -7,7 +7,7 @@ const MAX_LINES: usize = 60;
 /// The most characters of one line.
 const MAX_LINE_CHARS: usize = 400;
 
-/// The lines of `key` that were removed (`-`) and added (`+`), after a line that names the key. Empty if there are none.
+/// The lines of `key` that were removed (`-`) and added (`+`), after a line that names the key. Empty if nothing did.
 pub(super) fn lines(key: &str, before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     if before == after {
         return Vec::new();

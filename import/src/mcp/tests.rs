@@ -50,7 +50,6 @@ fn every_tool_of_public_servers_becomes_a_definition() {
             assert_eq!(definition["run"], json!({"mcp": {"tool": tool["name"], "digest": entry["digest"]}}));
             assert_eq!(definition["input"]["required"], tool["inputSchema"]["required"], "{name}");
             assert_eq!(definition.contains_key("output"), tool.get("outputSchema").is_some(), "{name}");
-            assert_eq!(definition["tags"], json!([name]));
         }
     }
 }
@@ -63,15 +62,14 @@ fn the_server_and_its_own_words_are_kept() {
     let made = imported(&snapshot);
     assert_eq!((made.id.as_str(), made.version.as_deref(), made.word.as_str()), ("Demo", Some("1.2"), "demo"));
     let server = json!({"name": "demo", "command": ["demo"], "protocol": "2026-07-28"});
-    assert_eq!(Value::Object(made.defaults), json!({"run": {"mcp": {"server": server}}}));
+    assert_eq!(Value::Object(made.defaults), json!({"run": {"mcp": {"server": server}}, "tags": ["demo"]}));
     assert_eq!(
         Value::Object(made.subtools[0].definition.clone()),
         json!({
             "description": "Says hello.\n\nTwice.",
             "phrases": ["Grüßen"],
             "input": {"type": "object"},
-            "run": {"mcp": {"tool": "say.hello", "digest": "0123456789abcdef"}},
-            "tags": ["demo"]
+            "run": {"mcp": {"tool": "say.hello", "digest": "0123456789abcdef"}}
         })
     );
     assert_eq!(made.subtools[0].name, "say_hello");

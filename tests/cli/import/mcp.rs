@@ -1,13 +1,15 @@
 //! `import mcp`: real servers become subtools that run, and a server that means harm is seen through.
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::{quiet_world, written};
 use crate::skip::skip;
-use crate::world::World;
+use crate::world::{World, until};
 
 /// The folder `node_modules` with npm's servers.
 const NPM: &str = "AGENT_MAGIC_TOOL_TEST_MCP_SERVERS";
@@ -98,6 +100,49 @@ fn a_tool_of_a_server_runs_once_it_is_approved() {
     let sum = approved(&world, "get-sum", &json!({"a": 2, "b": 40}));
     assert_eq!(sum["status"], "succeeded", "{sum}");
     assert!(sum["data"].to_string().contains("42"), "{sum}");
+}
+
+/// A server that is reached by a URL.
+struct RemoteServer {
+    url: String,
+    process: Child,
+}
+
+impl RemoteServer {
+    /// Starts `server-everything` with this transport, and waits until it can be reached.
+    fn open(transport: &str, path: &str) -> Option<Self> {
+        let words = npm_server("everything", &[transport])?;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let mut command = Command::new("node");
+        command.args(&words[2..]).env("PORT", port.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server =
+            Self { url: format!("http://127.0.0.1:{port}{path}"), process: command.spawn().expect("node starts") };
+        until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(server)
+    }
+}
+
+impl Drop for RemoteServer {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[test]
+fn a_server_behind_a_url_is_imported_over_both_transports() {
+    for (transport, path) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
+        let Some(server) = RemoteServer::open(transport, path) else { return };
+        let world = quiet_world();
+        let report = imported(&world, &[], std::slice::from_ref(&server.url));
+        assert_eq!((&report["pack"], &report["share"]), (&json!("mcp"), &json!(1.0)), "{report}");
+        assert_eq!(written(&world, "mcp.json")["$defaults"]["run"]["mcp"]["server"]["url"], json!(server.url));
+        let echo = approved(&world, "echo", &json!({"message": "grün"}));
+        assert!(echo["data"].to_string().contains("grün"), "{echo}");
+    }
 }
 
 #[test]
@@ -204,7 +249,6 @@ fn poisoned_words_are_flagged_when_they_come_in_and_by_lint() {
     ] {
         assert!(codes.contains(&(json!(name), json!(code), json!(place))), "{name} {code}: {lint}");
     }
-    assert!(!codes.iter().any(|(name, ..)| name == "d"), "{lint}");
 }
 
 #[test]

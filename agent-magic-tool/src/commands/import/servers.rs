@@ -3,8 +3,7 @@
 //! A credential never gets into a definition file: on the command line it is refused, and from a configuration it goes
 //! into the store of secrets.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use executor::base::credential;
 use executor::catalog::problems_of_definitions;
@@ -109,23 +108,7 @@ impl ServerArgs {
             return Err(Error::usage("the URL has what looks like a credential, which would stand in the file in clear")
                 .hint(format!("send it in a header: agent-magic-tool secret set {name}; then: --header 'Authorization: Bearer secret:{name}'")));
         }
-        let mut headers = BTreeMap::new();
-        for header in &self.header {
-            let (key, value) = header.split_once(':').ok_or_else(|| {
-                Error::usage("`--header` needs a name and a value").hint("write --header 'Name: value'")
-            })?;
-            let (key, value) = (key.trim(), value.trim());
-            refuse_credential("--header", name, key, value)?;
-            headers.insert(key.to_owned(), value.to_owned());
-        }
-        let oauth = self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?;
-        let transport = match self.transport {
-            None => McpTransport::Auto,
-            Some(TransportWord::Http) => McpTransport::StreamableHttp,
-            Some(TransportWord::Sse) => McpTransport::Sse,
-        };
-        let server = Self::of(name, Vec::new());
-        Ok(McpServer { url: Some(url.to_owned()), headers, oauth, transport, ..server })
+        Ok(McpServer { url: Some(url.to_owned()), ..self.common(name)? })
     }
 
     fn local(&self, name: &str, mut command: Vec<String>) -> Result<McpServer, Error> {
@@ -144,37 +127,39 @@ impl ServerArgs {
             let absolute = absolute.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
             *program = absolute.display().to_string();
         }
-        let mut env = BTreeMap::new();
-        for variable in &self.env {
-            let (key, value) = variable
-                .split_once('=')
-                .ok_or_else(|| Error::usage("`--env` needs a name and a value").hint("write --env KEY=VALUE"))?;
-            refuse_credential("--env", name, key, value)?;
-            env.insert(key.to_owned(), value.to_owned());
-        }
+        Ok(McpServer { command, ..self.common(name)? })
+    }
+
+    /// What the options say, for a program and for a URL: what is not for one of them is a mistake that the check names.
+    fn common(&self, name: &str) -> Result<McpServer, Error> {
+        let pair = |text: &str, separator: char, option: &str, form: &str| {
+            let pair = text.split_once(separator).map(|(key, value)| (key.trim().to_owned(), value.to_owned()));
+            let pair = pair.ok_or_else(|| Error::usage(format!("`{option}` needs a name and a value")).hint(form))?;
+            refuse_credential(option, name, &pair.0, &pair.1)?;
+            Ok::<_, Error>(pair)
+        };
+        let env = self.env.iter().map(|text| pair(text, '=', "--env", "write --env KEY=VALUE"));
+        let headers = self.header.iter().map(|text| pair(text, ':', "--header", "write --header 'Name: value'"));
+        let headers = headers.map(|pair| pair.map(|(key, value)| (key, value.trim().to_owned())));
         let folder = self.folder.as_ref().map(|folder| {
             let real = folder.canonicalize();
             real.map_err(|error| Error::io(&format!("failed to find `{}`", folder.display()), &error))
         });
-        let folder = folder.transpose()?.map(|folder| folder.display().to_string());
-        let headers = self.header.iter().map(|header| (header.clone(), String::new())).collect();
-        let oauth = self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?;
-        // Headers of a program are a mistake that the check names.
-        Ok(McpServer { env, folder, headers, oauth, ..Self::of(name, command) })
-    }
-
-    fn of(name: &str, command: Vec<String>) -> McpServer {
-        McpServer {
+        Ok(McpServer {
             name: name.to_owned(),
-            command,
-            env: BTreeMap::new(),
-            folder: None,
+            command: Vec::new(),
+            env: env.collect::<Result<_, _>>()?,
+            folder: folder.transpose()?.map(|folder| folder.display().to_string()),
             url: None,
-            headers: BTreeMap::new(),
-            oauth: None,
-            transport: McpTransport::Auto,
+            headers: headers.collect::<Result<_, _>>()?,
+            oauth: self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?,
+            transport: match self.transport {
+                None => McpTransport::Auto,
+                Some(TransportWord::Http) => McpTransport::StreamableHttp,
+                Some(TransportWord::Sse) => McpTransport::Sse,
+            },
             protocol: None,
-        }
+        })
     }
 }
 

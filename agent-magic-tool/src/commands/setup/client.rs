@@ -21,6 +21,10 @@ pub(crate) enum Client {
     Aider,
     /// Any agent that reads AGENTS.md.
     AgentsMd,
+    ClaudeDesktop,
+    VsCode,
+    Zed,
+    LmStudio,
 }
 
 impl Client {
@@ -34,7 +38,16 @@ impl Client {
             Self::Goose => "goose",
             Self::Aider => "aider",
             Self::AgentsMd => "agents-md",
+            Self::ClaudeDesktop => "claude-desktop",
+            Self::VsCode => "vs-code",
+            Self::Zed => "zed",
+            Self::LmStudio => "lm-studio",
         }
+    }
+
+    /// Whether it is connected only as an MCP client: with `--mcp`.
+    pub(super) const fn needs_mcp(self) -> bool {
+        matches!(self, Self::ClaudeDesktop | Self::VsCode | Self::Zed | Self::LmStudio)
     }
 
     /// Whether it reads files of the user that apply to all projects.

@@ -5,6 +5,7 @@ use toml_edit::{Array, DocumentMut, Item, Table};
 use super::json_file;
 use super::plan::Edit;
 use super::section::SectionMarks;
+use super::yaml_file;
 
 impl Edit {
     /// Returns the file with our part; the error says what the user has to do by hand instead.
@@ -15,6 +16,8 @@ impl Edit {
             Self::Section { marks, text: own } => Ok(marks.with(text, own)),
             Self::Json(edits) => json_file::with(text, edits),
             Self::TomlList { table, key, item } => toml_with(text, table, key, item),
+            Self::TomlServer { table, key, command, arguments } => server_with(text, table, key, command, arguments),
+            Self::YamlEntry { key, entry } => yaml_file::with(text, key, entry),
             Self::AiderRead { file } => {
                 let others = SectionMarks::Hash.without(text);
                 if others.lines().any(|line| line.starts_with("read:")) {
@@ -35,6 +38,8 @@ impl Edit {
             Self::Section { marks, .. } => Some(marks.without(file)),
             Self::Json(edits) => json_file::without(file, edits),
             Self::TomlList { table, key, item } => Some(toml_without(file, table, key, item)),
+            Self::TomlServer { table, key, .. } => Some(server_without(file, table, key)),
+            Self::YamlEntry { .. } => Some(yaml_file::without(file)),
             Self::AiderRead { .. } => Some(SectionMarks::Hash.without(file)),
         };
         left.filter(|left| left == file || !left.trim().is_empty())
@@ -63,6 +68,41 @@ fn toml_without(file: &str, table: &str, key: &str, item: &str) -> String {
         found.remove(key);
     }
     if found.is_empty() {
+        document.remove(table);
+    }
+    document.to_string()
+}
+
+fn server_with(file: &str, table: &str, key: &str, command: &str, arguments: &[String]) -> Result<String, String> {
+    let mut document: DocumentMut = file.parse().map_err(|error| format!("fix its TOML: {error}"))?;
+    let mut servers = Table::new();
+    // Only the tables of single servers get a header.
+    servers.set_implicit(true);
+    let servers = document.entry(table).or_insert(Item::Table(servers));
+    let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{table}` is not a table"))?;
+    let mut server = Table::new();
+    server.insert("command", toml_edit::value(command));
+    server.insert("args", toml_edit::value(arguments.iter().collect::<Array>()));
+    if let Some(known) = servers.get(key) {
+        let is_ours = known.get("command").and_then(Item::as_str).is_some_and(|known| known.contains(key));
+        if known.get("command").and_then(Item::as_str) == Some(command)
+            && known.get("args").map(|args| args.to_string().trim().to_owned())
+                == server.get("args").map(|args| args.to_string().trim().to_owned())
+        {
+            return Ok(file.to_owned());
+        }
+        if !is_ours {
+            return Err(format!("`{table}.{key}` is another server; rename it"));
+        }
+    }
+    servers.insert(key, Item::Table(server));
+    Ok(document.to_string())
+}
+
+fn server_without(file: &str, table: &str, key: &str) -> String {
+    let Ok(mut document) = file.parse::<DocumentMut>() else { return file.to_owned() };
+    let Some(servers) = document.get_mut(table).and_then(Item::as_table_like_mut) else { return file.to_owned() };
+    if servers.remove(key).is_some() && servers.is_empty() {
         document.remove(table);
     }
     document.to_string()

@@ -14,6 +14,8 @@ pub(super) enum JsonEdit {
     Hook { event: &'static str, client: Client, entry: Value },
     /// A string in a list.
     ListItem { path: &'static [&'static str], item: String },
+    /// An entry of an object at `path`. Ours is the one under this key that calls this program.
+    Entry { path: &'static [&'static str], key: &'static str, value: Value },
     /// A field that the format requires, added if it is missing.
     Field { key: &'static str, value: Value },
 }
@@ -35,6 +37,7 @@ pub(super) fn with(file: &str, edits: &[JsonEdit]) -> Result<String, String> {
                 let list = list_at(&object, path).ok_or_else(|| format!("`{}` is not a list", path.join(".")))?;
                 put(&list, &Value::from(item.as_str()), |found| found == item);
             }
+            JsonEdit::Entry { path, key, value } => put_entry(&object, path, key, value)?,
             JsonEdit::Field { key, value } => {
                 if object.get(key).is_none() {
                     object.insert(0, key, input(value));
@@ -56,6 +59,7 @@ pub(super) fn without(file: &str, edits: &[JsonEdit]) -> Option<String> {
                 take(&object, &["hooks", *event], |found| calls_us(found, *client));
             }
             JsonEdit::ListItem { path, item } => take(&object, path, |found| found == item),
+            JsonEdit::Entry { path, key, .. } => take_entry(&object, path, key),
             // It may have been there before and does no harm.
             JsonEdit::Field { .. } => {}
         }
@@ -74,6 +78,45 @@ fn list_at(object: &CstObject, path: &[&str]) -> Option<CstArray> {
         object = object.object_value_or_create(step)?;
     }
     object.array_value_or_create(key)
+}
+
+/// Sets our entry in the object at `path`; an error if the key has an entry of others.
+fn put_entry(object: &CstObject, path: &[&str], key: &str, value: &Value) -> Result<(), String> {
+    let mut holder = object.clone();
+    for step in path {
+        holder = holder.object_value_or_create(step).ok_or_else(|| format!("`{}` is not an object", path.join(".")))?;
+    }
+    let Some(known) = holder.get(key) else {
+        holder.append(key, input(value));
+        return Ok(());
+    };
+    let found = known.value().map(|node| read(&node)).unwrap_or_default();
+    if found == *value {
+        return Ok(());
+    }
+    let command = if found["command"].is_array() { &found["command"][0] } else { &found["command"] };
+    if !command.as_str().is_some_and(|command| command.contains("agent-magic-tool")) {
+        return Err(format!("`{}.{key}` is another server; rename it", path.join(".")));
+    }
+    known.set_value(input(value));
+    Ok(())
+}
+
+/// Removes our entry, and then every container that is left empty.
+fn take_entry(object: &CstObject, path: &[&str], key: &str) {
+    let mut objects = vec![object.clone()];
+    for step in path {
+        let Some(next) = objects.last().and_then(|object| object.object_value(step)) else { return };
+        objects.push(next);
+    }
+    let keys: Vec<&str> = path.iter().copied().chain([key]).collect();
+    for (holder, key) in objects.iter().zip(keys).rev() {
+        let Some(property) = holder.get(key) else { return };
+        property.remove();
+        if !holder.properties().is_empty() {
+            return;
+        }
+    }
 }
 
 /// Replaces our element of the list by `value`, or appends `value`.

@@ -24,7 +24,7 @@ pub(super) struct SetupTarget {
     /// The project's folder; `None` means all projects of the user.
     pub(super) project: Option<PathBuf>,
     pub(super) wait: PositiveDuration,
-    /// How the client calls this program.
+    /// The path of this program, or its name in files that are shared.
     pub(super) program: String,
 }
 
@@ -58,6 +58,19 @@ pub(super) enum Edit {
         key: &'static str,
         item: String,
     },
+    /// A server in a TOML table of servers.
+    TomlServer {
+        table: &'static str,
+        key: &'static str,
+        command: String,
+        arguments: Vec<String>,
+    },
+    /// An entry below a key of a YAML file.
+    YamlEntry {
+        key: &'static str,
+        /// Its lines, the first of which is its name.
+        entry: Vec<String>,
+    },
     /// Aider's list of files to read, unless the user has one already.
     AiderRead {
         file: String,
@@ -82,7 +95,7 @@ impl SetupTarget {
             .map(|mailbox| format!(" --mailbox {}", quoted(&mailbox.display().to_string())));
         // Files of a project are shared, so they must not name folders of this machine.
         let mailbox = mailbox.filter(|_| self.project.is_none()).unwrap_or_default();
-        format!("{} hook {} --wait {}{mailbox}", self.program, self.client, self.wait)
+        format!("{} hook {} --wait {}{mailbox}", quoted(&self.program), self.client, self.wait)
     }
 
     pub(super) fn timeout_seconds(&self) -> u64 {

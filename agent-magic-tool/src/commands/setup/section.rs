@@ -16,10 +16,15 @@ impl SectionMarks {
         }
     }
 
+    /// `text` between the marker lines.
+    pub(super) fn section(self, text: &str) -> String {
+        let (begin, end) = self.lines();
+        format!("{begin}{text}{end}")
+    }
+
     /// Returns `file` with `text` as our section: in its old place, or else at the end.
     pub(super) fn with(self, file: &str, text: &str) -> String {
-        let (begin, end) = self.lines();
-        let section = format!("{begin}{text}{end}");
+        let section = self.section(text);
         if let Some((from, to)) = self.range(file) {
             return format!("{}{section}{}", &file[..from], &file[to..]);
         }
