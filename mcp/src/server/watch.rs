@@ -37,19 +37,19 @@ impl Watched {
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     changes: watch::Sender<()>,
-    watched: Watched,
+    what: Watched,
     /// `None` if the folders cannot be watched.
     watcher: Option<RecommendedWatcher>,
 }
 
 impl FolderWatch {
     /// A missing folder is not watched.
-    pub(super) fn new(folders: &[PathBuf], watched: Watched) -> Self {
+    pub(super) fn new(folders: &[PathBuf], what: Watched) -> Self {
         let changes = watch::Sender::new(());
         let sender = changes.clone();
         let mut kinds = EventKindMask::CREATE | EventKindMask::MODIFY_NAME;
         let mut mode = RecursiveMode::NonRecursive;
-        if watched == Watched::Everything {
+        if what == Watched::Everything {
             mode = RecursiveMode::Recursive;
             kinds |= EventKindMask::REMOVE | EventKindMask::MODIFY_DATA;
         }
@@ -62,13 +62,13 @@ impl FolderWatch {
             Ok(watcher)
         });
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the files are polled")).ok();
-        Self { changes, watched, watcher }
+        Self { changes, what, watcher }
     }
 
     /// Events from now on.
     pub(super) fn events(&self) -> FolderEvents {
         let is_watched = self.watcher.is_some();
-        let interval = if is_watched { self.watched.recheck_interval() } else { self.watched.poll_interval() };
+        let interval = if is_watched { self.what.recheck_interval() } else { self.what.poll_interval() };
         FolderEvents { receiver: self.changes.subscribe(), interval }
     }
 }
