@@ -84,7 +84,7 @@ enum Command {
     Inspect(inspect::Args),
     /// Write the first version of a subtool, from a template or a pasted `curl` line
     New(new::Args),
-    /// Write subtools for an API from its description: OpenAPI, Google discovery; --refresh follows changes
+    /// Write subtools for an API, a program or an MCP server, from what it says of itself; --refresh follows changes
     Import(import::Args),
     /// Run the examples of a subtool against the real thing; --dry-run shows what they would send
     Test(test::Args),

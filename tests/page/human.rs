@@ -136,6 +136,11 @@ impl Human {
         }
     }
 
+    /// The card of a pending task, as the page's server sends it.
+    pub(crate) fn card(&self, id: &str) -> String {
+        self.get(&format!("/card/{id}")).body
+    }
+
     /// A pending task and the digest of what its card shows now.
     pub(crate) fn pending_task(&self, id: &str) -> Value {
         let card = self.get(&format!("/card/{id}"));

@@ -47,14 +47,14 @@ pub(crate) struct Args {
     into: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    server: ServerArgs,
     /// Report what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Read what was imported again, show what changed, and keep what was edited here
     #[arg(long, conflicts_with_all = ["name"])]
     refresh: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// The options of an earlier import, as `$source` has them.

@@ -213,7 +213,7 @@ fn excerpt_of(text: &str) -> &str {
 impl WordRule {
     /// Of an encoded text, whether it is one: letters of both cases and digits, as no path and no list of names has.
     fn applies(&self, words: &str) -> bool {
-        let has = |class: fn(&u8) -> bool| words.as_bytes().iter().any(|byte| class(byte));
+        let has = |class: fn(&u8) -> bool| words.as_bytes().iter().any(class);
         let is_mixed =
             has(u8::is_ascii_digit) && (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) || is_hex(words));
         // The public half of a key is no secret.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Page;
-use super::marks::{ApprovedBefore, RiskMark, marks, of_description};
+use super::marks::{ApprovedBefore, RiskMark, marks, of_definition};
 use super::visible::{VisibleLine, line};
 use super::wording::state_words;
 use crate::config::seal;
@@ -45,7 +45,14 @@ struct EarlierCall {
 /// Reads the backgrounds of the cards of one view; cards of one subtool share its approvals.
 pub(super) struct BackgroundReader<'a> {
     page: &'a Page,
-    approved: HashMap<String, Rc<ApprovedBefore>>,
+    approved: HashMap<String, Rc<ApprovedRuns>>,
+}
+
+/// What was approved of one subtool.
+struct ApprovedRuns {
+    inputs: ApprovedBefore,
+    /// The hash of the definition that was approved last.
+    definition: Option<String>,
 }
 
 impl<'a> BackgroundReader<'a> {
@@ -63,20 +70,23 @@ impl<'a> BackgroundReader<'a> {
         let asked_at = task.created_at.to_zoned(TimeZone::system());
         let own = self.page.context.settings.current().policy.marks(case, &asked_at);
         let earlier = self.page.read(|records| records.earlier_in_session(task, MAX_EARLIER))?;
-        let marks = marks(&input, &*self.approved(task.tool.as_str())?, own);
+        let approved = self.approved(task.tool.as_str())?;
+        let is_other = approved.definition.as_ref().is_some_and(|known| *known != subtool.hash);
+        let marks = marks(&input, &approved.inputs, own);
         Ok(CardBackground {
-            marks: of_description(definition).into_iter().chain(marks).collect(),
+            marks: of_definition(definition, is_other).into_iter().chain(marks).collect(),
             earlier: earlier.iter().map(EarlierCall::of).collect(),
         })
     }
 
-    fn approved(&mut self, tool: &str) -> Result<Rc<ApprovedBefore>, StoreError> {
+    fn approved(&mut self, tool: &str) -> Result<Rc<ApprovedRuns>, StoreError> {
         if let Some(known) = self.approved.get(tool) {
             return Ok(Rc::clone(known));
         }
         let tasks = self.page.read(|records| records.approved(tool, MAX_APPROVALS))?;
         let inputs: Vec<_> = tasks.iter().map(|task| seal::shown(&task.input)).collect();
-        let known = Rc::new(ApprovedBefore::of(&inputs));
+        let definition = tasks.first().map(|task| task.definition_hash.clone());
+        let known = Rc::new(ApprovedRuns { inputs: ApprovedBefore::of(&inputs), definition });
         self.approved.insert(tool.to_owned(), Rc::clone(&known));
         Ok(known)
     }

@@ -16,6 +16,7 @@ use url::Url;
 use super::visible::{VisibleLine, line};
 use crate::base::{credential, suspicion};
 use crate::catalog::definition::Definition;
+use crate::runner::Run;
 
 /// The most marks of one kind; the rest is counted.
 const MAX_OF_A_KIND: usize = 4;
@@ -83,13 +84,17 @@ impl ApprovedBefore {
     }
 }
 
-/// A mark if the words that the model read of this subtool are suspicious: it may not have asked by itself.
-pub(super) fn of_description(definition: &Definition) -> Option<RiskMark> {
+/// The marks of a definition: if the words that the model read of it are suspicious, since it may not have asked by
+/// itself; and of a tool of an MCP server, if it `is_other` than the one that was approved last.
+pub(super) fn of_definition(definition: &Definition, is_other: bool) -> Vec<RiskMark> {
     let mut found = Marks::default();
+    if is_other && matches!(definition.run, Run::Mcp(_)) {
+        found.add("changed tool", "its definition is not the one of which you approved a call last");
+    }
     for suspicion in suspicion::of_definition(&definition.description, &definition.input) {
         found.add("suspicious description", &format!("{}: {}", suspicion.place, suspicion.message));
     }
-    found.into_list().pop()
+    found.into_list()
 }
 
 /// The marks of a call with this input, as it is shown; `own` are the words of the human's own rules.

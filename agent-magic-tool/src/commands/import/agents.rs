@@ -45,6 +45,9 @@ pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
+/// The servers of a client, and those that cannot be taken over, with the reason.
+pub(super) type ClientServers = (Vec<NamedServer>, Vec<(String, Error)>);
+
 /// Reads the servers of `client`, or those of them that are `wanted`, and stores the secrets that they need. A server
 /// that cannot be taken over is in the second list, with the reason.
 pub(super) fn take_over(
@@ -53,7 +56,7 @@ pub(super) fn take_over(
     is_dry_run: bool,
     config: &Config,
     context: &Context,
-) -> Result<(Vec<NamedServer>, Vec<(String, Error)>), Error> {
+) -> Result<ClientServers, Error> {
     let known: BTreeSet<_> = PLACES.iter().map(|place| place.client).collect();
     if !known.contains(client) {
         let known: Vec<_> = known.into_iter().collect();

@@ -35,7 +35,7 @@ pub(super) struct Selection {
     /// The URL of the server, if it is not the one in the description
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Call each tool SERVER__TOOL; done by itself if a tool's name is taken
+    /// Call each tool `SERVER__TOOL`; done by itself if a tool's name is taken
     #[arg(long, help_heading = "MCP servers")]
     prefix: bool,
     /// Believe the server which of its tools only read, or may be repeated: such a tool may run without asking you
