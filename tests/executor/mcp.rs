@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::page::human::Human;
 use crate::world::{World, is_alive, until};
 
+mod servers;
 mod versions;
 
 const TOOLS: [&str; 20] = [

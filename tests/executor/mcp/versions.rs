@@ -13,7 +13,7 @@ use crate::world::{World, until};
 /// The folder with older releases of the TypeScript SDK, each under its version.
 const OLD: &str = "AGENT_MAGIC_TOOL_TEST_MCP_VERSIONS";
 /// The programs of an environment of Python with the current SDK.
-const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
+pub(super) const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
 
 /// A release, the newest version it speaks, and its transports.
 const RELEASES: [(&str, &str, &[&str]); 4] = [
@@ -23,7 +23,7 @@ const RELEASES: [(&str, &str, &[&str]); 4] = [
     ("v1.24", "2025-11-25", &["stdio", "http"]),
 ];
 
-fn folder(variable: &str) -> Option<PathBuf> {
+pub(super) fn folder(variable: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable).map(PathBuf::from);
     if folder.is_none() {
         skip(&format!("{variable} is not set"));
@@ -31,7 +31,7 @@ fn folder(variable: &str) -> Option<PathBuf> {
     folder
 }
 
-fn script(name: &str) -> PathBuf {
+pub(super) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("tests/executor/mcp").join(name)
 }
 
