@@ -286,3 +286,52 @@ fn a_task_of_a_server_is_followed_beyond_the_timeout_and_cancelled_there() {
     assert_eq!(world.end_of(&id)["status"], "cancelled");
     until("the server was told", || count(&world, "cancelled") == 1);
 }
+
+/// The median time of a call, in seconds.
+fn median(world: &World, tool: &str) -> f64 {
+    let mut times: Vec<_> = (0..15)
+        .map(|_| {
+            let started = std::time::Instant::now();
+            let ran = world.run(&["run", tool, "--wait", "message=x"]);
+            assert_eq!(ran.json()["data"], "Echo: x", "{ran}");
+            started.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+#[test]
+fn fifty_servers_of_which_one_hangs_and_one_crashes_do_not_slow_each_other() {
+    let world = World::new();
+    for number in 0..48 {
+        define(&world, &format!("s{number}"), &json!({}), &json!({}));
+    }
+    define(&world, "hung", &json!({"HANGS": "1"}), &json!({"timeout": "60s"}));
+    let broken = json!({"broken_echo": {"description": "Does echo.", "input": {"type": "object"}, "confirm": "never",
+        "run": {"mcp": {"server": {"name": "broken", "command": ["false"]}, "tool": "echo"}}}});
+    world.define("broken.json", &broken);
+    for number in 0..48 {
+        let ran = world.run(&["run", &format!("s{number}_echo"), "--wait", "message=x"]);
+        assert_eq!(ran.json()["data"], "Echo: x", "{ran}");
+    }
+    assert_eq!(servers(&world).len(), 48);
+    let alone = median(&world, "s7_echo");
+    // One that never greets, one that never answers, and one that does not start.
+    let hung: Vec<_> = (0..4).map(|_| world.start("hung_echo", &json!({}))).collect();
+    world.start("s0_silent", &json!({}));
+    let crashed = world.result_of("broken_echo", &json!({}));
+    assert_eq!(crashed["error"]["code"], "cannot-start", "{crashed}");
+    let beside = median(&world, "s7_echo");
+    assert!(beside < 3.0 * alone, "{beside} s beside servers that hang, {alone} s without them");
+    let again = world.result_of("broken_echo", &json!({}));
+    assert!(again["error"]["message"].as_str().is_some_and(|it| it.contains("could not be reached")), "{again}");
+    let held = world.result_of("broken_echo", &json!({}));
+    assert!(held["error"]["message"].as_str().is_some_and(|it| it.contains("in a row")), "{held}");
+    let listed = world.run(&["list", "tools", "--query=echo", "--limit=100"]);
+    assert_eq!(listed.exit, 0, "{listed}");
+    for id in hung {
+        assert_eq!(world.run(&["cancel", &id]).exit, 0);
+        assert_eq!(world.end_of(&id)["status"], "cancelled");
+    }
+}

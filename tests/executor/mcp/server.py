@@ -177,6 +177,8 @@ def handle(message):
 if os.environ.get("STUBBORN") == "1":
     import signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.environ.get("HANGS") == "1":
+    time.sleep(1000)
 for line in sys.stdin:
     handle(json.loads(line))
 if os.environ.get("STUBBORN") == "1":
