@@ -55,14 +55,21 @@ impl ResultFile {
 
     /// Whether the task goes on only after a human came, and none has the page open.
     pub(crate) fn waits_for_absent_human(&self) -> bool {
-        self.state == State::AwaitingConfirmation && self.field("confirmation")["approver"]["online"] == false
+        self.needs_human() && self.field("confirmation")["approver"]["online"] == false
+    }
+
+    /// Whether the task goes on only after a human's decision or answer.
+    pub(crate) fn needs_human(&self) -> bool {
+        self.state == State::AwaitingConfirmation || (!self.is_final() && self.field("confirmation").is_object())
     }
 
     /// The exit status of a command that prints this result: the same for `read`, `wait` and `run --wait`.
     pub(crate) fn exit(&self) -> Exit {
         match self.state {
-            State::Accepted | State::Queued | State::Running => Exit::Pending,
-            State::AwaitingConfirmation => Exit::AwaitingConfirmation,
+            State::Accepted | State::Queued | State::Running if !self.needs_human() => Exit::Pending,
+            State::Accepted | State::Queued | State::Running | State::AwaitingConfirmation => {
+                Exit::AwaitingConfirmation
+            }
             State::Succeeded => Exit::Ok,
             State::Failed | State::Cancelled | State::TimedOut | State::Unknown => Exit::Failed,
             State::Denied | State::Expired => Exit::Refused,

@@ -11,7 +11,7 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::publication::PublicationWatch;
 use protocol::mailbox::watch::watch_folder;
 use protocol::schedule;
-use protocol::task::{State, TaskId};
+use protocol::task::TaskId;
 
 use crate::backoff::Backoff;
 use crate::context::Context;
@@ -72,7 +72,7 @@ pub(crate) fn wait_for(
         }
         let limit = *limit.get_or_insert_with(|| configured_limit(context));
         // Once at the beginning, and once more for a task that needs the human only later.
-        let asked = files.iter().filter(|file| file.state == State::AwaitingConfirmation).map(|file| file.id);
+        let asked = files.iter().filter(|file| file.needs_human()).map(|file| file.id);
         let asked: Vec<_> = asked.filter(|id| !announced.contains(&Some(*id))).collect();
         if announced.is_empty() || !asked.is_empty() {
             context.output.note(&announcement(files, limit));
@@ -97,7 +97,7 @@ pub(crate) fn configured_limit(context: &Context) -> Duration {
 fn announcement(files: &[ResultFile], limit: Duration) -> String {
     let open: Vec<_> = files.iter().filter(|file| !file.is_final()).collect();
     let ids = open.iter().map(|file| file.id.to_string()).collect::<Vec<_>>().join(" ");
-    let asked = open.iter().any(|file| file.state == State::AwaitingConfirmation);
+    let asked = open.iter().any(|file| file.needs_human());
     let human = if asked { "; the user is asked on the page" } else { "" };
     format!(
         "waiting for {ids}{human}; stops after {}s, the task goes on. Do not run it again; then: agent-magic-tool wait {ids}",

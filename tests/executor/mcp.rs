@@ -227,6 +227,8 @@ fn a_question_of_a_server_is_answered_on_the_page() {
         assert!(question["input"]["question"].as_str().is_some_and(|it| it.contains("Which color?")), "{question}");
         let says = || world.result_file(&id)["message"].as_str().is_some_and(|it| it.contains("asks a human"));
         until("the result file says that a human is asked", says);
+        let waited = world.run(&["wait", &id]);
+        assert_eq!(waited.exit, 4, "the human has no page open, so there is nothing to wait for: {waited}");
         human.answer(question["id"].as_str().expect("an id"), "accept", &json!({"color": "blue"}));
         let result = world.end_of(&id);
         assert_eq!(result["data"], expected, "{result}");

@@ -52,7 +52,12 @@ fn progress(task: &Task) -> Option<&AttemptProgress> {
     (task.state == State::Running && *progress != AttemptProgress::default()).then_some(progress)
 }
 
-/// What the far side says comes first: it may be that a human is waited for.
+/// Whether the running attempt waits for a human's answer.
+fn asks_human(task: &Task) -> bool {
+    progress(task).is_some_and(|progress| progress.asks_human)
+}
+
+/// What the far side says comes first.
 fn with_progress(task: &Task, message: String) -> String {
     match progress(task).and_then(|progress| progress.message.as_deref()) {
         Some(said) => format!("{}. {message}", said.trim_end_matches('.')),
@@ -101,6 +106,11 @@ pub fn render(
         }
         if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
             file.insert("confirmation".into(), confirmation_status(asked, approver));
+        } else if asks_human(task) {
+            file.insert(
+                "confirmation".into(),
+                json!({"why": "its server asks the user", "approver": approver_status(approver)}),
+            );
         }
         file.insert("created_at".into(), task.created_at.to_string().into());
         return RenderedResult { text: text(file), data_file: None };
@@ -165,8 +175,8 @@ pub fn render(
 
 /// The message for the model while the task is open. If a human is needed, it begins with what to do first.
 fn message(task: &Task, approver: ApproverStatus) -> String {
-    let waits_for_human = task.state == State::AwaitingConfirmation;
-    let is_question = task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
+    let waits_for_human = task.state == State::AwaitingConfirmation || asks_human(task);
+    let is_question = asks_human(task) || task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
     let what = match (waits_for_human, is_question, approver.is_online) {
         (false, ..) => "The tool execution has been delegated to the agent.",
         (true, false, true) => "The user is asked to confirm it and has the page open.",
@@ -217,11 +227,15 @@ fn confirmation_status(asked: &Confirmation, approver: ApproverStatus) -> Value 
     json!({
         "why": asked.why,
         "expires_at": asked.expires_at.to_string(),
-        "approver": {
-            "online": approver.is_online,
-            "last_seen": approver.last_seen.map(|at| at.to_string()),
-            "queue_position": approver.queue_position,
-        },
+        "approver": approver_status(approver),
+    })
+}
+
+fn approver_status(approver: ApproverStatus) -> Value {
+    json!({
+        "online": approver.is_online,
+        "last_seen": approver.last_seen.map(|at| at.to_string()),
+        "queue_position": approver.queue_position,
     })
 }
 

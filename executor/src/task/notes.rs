@@ -37,6 +37,9 @@ pub struct AttemptProgress {
     pub total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether the far side asked something that a human must answer first.
+    #[serde(skip)]
+    pub asks_human: bool,
 }
 
 impl TaskNotes {

@@ -75,7 +75,11 @@ impl CallDesk {
         let Some(delegation) = &self.delegation else { return HumanAnswer::Cancel };
         let _pause = self.invocation.clock.pause();
         let message = format!("The server `{}` asks a human on the confirmation page", self.server);
-        self.invocation.feedback.progress(AttemptProgress { message: Some(message), ..AttemptProgress::default() });
+        self.invocation.feedback.progress(AttemptProgress {
+            message: Some(message),
+            asks_human: true,
+            ..AttemptProgress::default()
+        });
         let key = format!("question-{}", question.key);
         let asked = delegation.ask(&self.invocation, &key, input(&self.server, question), &self.cancel).await;
         let result = match asked {
@@ -109,6 +113,7 @@ impl CallHost for CallDesk {
             done: (progress.progress > 0.0).then_some(progress.progress),
             total: progress.total,
             message: progress.message.as_deref().map(|message| self.shown(message)),
+            asks_human: false,
         });
     }
 
